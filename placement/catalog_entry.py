@@ -1,4 +1,4 @@
-"""What the catalogue knows of a policy or a mechanism."""
+"""The entry of a policy or a mechanism in the catalogue."""
 
 from __future__ import annotations
 

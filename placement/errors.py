@@ -1,4 +1,4 @@
-"""What can go wrong in placement: bad input, never "no room" (that is a `LeftOut`)."""
+"""Errors of placement: bad input. A lack of room is a `LeftOut`, no error."""
 
 from __future__ import annotations
 

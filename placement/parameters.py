@@ -12,7 +12,7 @@ Reader: TypeAlias = Callable[[str, Any], Any]
 
 
 def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given parameters, each as its reader returns it.
+    """Return the given parameters as their readers return them.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, A
 
 
 def checked_by(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
-    """Return a reader of values that a predicate allows; ``allowed`` describes them."""
+    """Return a reader that accepts the values of a predicate; ``allowed`` describes them."""
 
     def check_value(name: str, value: Any) -> Any:
         if not is_allowed(value):

@@ -28,7 +28,7 @@ _DIGEST: Final = 64  #: characters
 _HEAD: Final = len(_MAGIC) + 2 * (_DIGEST + 1)
 _DTYPES: Final = {"int": np.dtype("<i8"), "float": np.dtype("<f8"), "bool": np.dtype("?")}
 _NAMES: Final = {dtype: name for name, dtype in _DTYPES.items()}
-_ARRAY: Final = "array"  #: the one key of an object that stands for an array
+_ARRAY: Final = "array"  #: the only key of an object that represents an array
 _MOST_AXES: Final = 2
 
 
@@ -57,7 +57,7 @@ def encode(document: CheckpointData, digest: str) -> bytes:
 
 
 def read(path: Path, digest: str) -> CheckpointData | None:
-    """Return a simulation's checkpoint; None if there is none or it is another's.
+    """Return a simulation's checkpoint; None if there is none or it is of another simulation.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read(path: Path, digest: str) -> CheckpointData | None:
 
 
 def decode(body: bytes) -> CheckpointData:
-    """Read back a document; raises ValueError for whatever else."""
+    """Read back a document; raise ValueError for any other bytes."""
     view = memoryview(body)
     length = int.from_bytes(view[:8], "little")
     if len(view) < 8 or length > len(view) - 8:
@@ -107,7 +107,7 @@ def decode(body: bytes) -> CheckpointData:
 
 
 class ValueRange(NamedTuple):
-    """Where the numbers of an array must lie: from the first up to, but not, the second."""
+    """The allowed range of an array's numbers, without its upper end."""
 
     low: int
     high: int

@@ -1,4 +1,4 @@
-"""What quotas leave to tenants: how many VMs of each request are within their allowances."""
+"""Allowances: the VMs of each request that the tenants' quotas still allow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.model.snapshot import Snapshot
 
 
 class RemainingAllowances:
-    """The allowances of a snapshot, changed in place as VMs are taken.
+    """The allowances of a snapshot that remain while VMs are placed; changed in place.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class RemainingAllowances:
         self._tenant: list[int] = snapshot.tenant.tolist()
 
     def exceeded_by(self, request: int, count: int = 1) -> list[int]:
-        """Return which allowances that many more VMs of a request would exceed."""
+        """Return the indices of the allowances that ``count`` more VMs of a request exceed."""
         return [each for each, need in self._needs(request, count) if need > self.left[each]]
 
     def take(self, request: int, count: int = 1) -> None:
-        """Give that many VMs of a request."""
+        """Subtract ``count`` VMs of a request from the allowances."""
         for each, need in self._needs(request, count):
             self.left[each] -= need
 
@@ -48,7 +48,7 @@ class RemainingAllowances:
         return most
 
     def are_short(self, wanted: IntArray) -> set[int]:
-        """Return the requests under allowances that do not cover all of ``wanted``, shape (Q,)."""
+        """Return the requests whose allowances do not cover all of ``wanted``, shape (Q,)."""
         requested = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
         for request in np.flatnonzero(wanted).tolist():
@@ -82,9 +82,9 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
 
     Notes
     -----
-    What a quota leaves is given out as rounds give out the cluster (derived): VM
-    by VM to the tenant of least dominant share per weight, of equals the one
-    whose request stands first; a tenant takes its requests in order. A gang
+    The rest of a quota is given out as rounds give out the cluster (derived): one
+    VM at a time to the tenant of least dominant share per weight. Ties go to the
+    tenant whose request comes first. A tenant takes its requests in order. A gang
     takes ``min_count`` VMs at once or none.
     """
     rooms = RemainingAllowances(snapshot)

@@ -251,7 +251,7 @@ def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraint
 def _left_out_by_request(
     expanded: ExpandedSnapshot, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return what the last run left out of requests that were whole before it."""
+    """Return the last run's unplaced VMs of each request of which it placed none."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])

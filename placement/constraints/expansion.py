@@ -44,7 +44,7 @@ class ExpandedSnapshot:
     """An equivalent snapshot without constraints."""
 
     snapshot: Snapshot
-    origin: IntArray  #: (Q',) the request that each of its requests stands for, ascending
+    origin: IntArray  #: (Q',) the original request of each of its requests, ascending
     zone: IntArray  #: (Q',) the zone that each is open to, -1 where it is not spread
     homes: Mapping[int, int]  #: the host chosen for a group that has none yet
 
@@ -129,9 +129,9 @@ def _hosts_of(
 ) -> IntArray:
     """Return the hosts on which a group that keeps together may be: its own, or a new one.
 
-    The new one is that which holds most of the VMs that wait, of equals the one
-    with most room for more; it is taken out of ``scratch``, shape (H, R), so that
-    the next group does not count on the same room.
+    The new host is the one that holds most of the waiting VMs. Ties go to the host
+    with most room for more. Its room is subtracted from ``scratch``, shape (H, R), so
+    that the next group does not count on the same room.
     """
     if group.hosts:
         return np.array(group.hosts, dtype=np.int64)
@@ -155,7 +155,7 @@ def _hosts_of(
 
 
 def _split_host_classes(snapshot: Snapshot, marks: Sequence[IntArray]) -> tuple[Snapshot, IntArray]:
-    """Split host classes so that hosts of one class bear the same marks, each shape (H,).
+    """Split host classes so that all hosts of a class have equal ``marks``, each of shape (H,).
 
     Returns
     -------
@@ -229,10 +229,10 @@ def _expand_spreads(
 def _vms_per_zone(
     snapshot: Snapshot, spread: Spread, zones: IntArray, closed: AbstractSet[int]
 ) -> list[int]:
-    """Return how many VMs of a request each zone is due, as even as their room allows.
+    """Return how many VMs of a spread request each zone gets, as evenly as room allows.
 
-    VM by VM the zone with fewest of them that has room; of equals the one with
-    most room left, then the first.
+    Each VM goes to the zone that has the fewest of them and has room. Ties go to the
+    zone with most room left, then to the first.
     """
     open_to, demand = hosts_open_to(snapshot, spread.request), snapshot.demand[spread.request]
     fits = vms_that_fit(snapshot.free, demand) * open_to

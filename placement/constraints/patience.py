@@ -36,7 +36,7 @@ _FIRST_HOSTS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StarvationPatience:
-    """After how many rounds hosts are reserved, and how many hosts."""
+    """The rounds that a request waits before hosts are reserved for it, and how many hosts."""
 
     patience: int = PATIENCE  #: slots that a request waits before; 0: nothing is held back
     held_part: float = 0.01  #: of the open hosts, at most, but at least one
@@ -77,12 +77,12 @@ READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
 
 
 def room_patience(given: Mapping[str, Any]) -> int:
-    """Return after how many rounds moves may make room, by the parameters of a policy; 0: never."""
+    """Return the rounds after which moves may make room, from a policy's parameters; 0: never."""
     return StarvationPatience.of(given).patience if "patience" in given else ROOM_PATIENCE
 
 
 def waiting_levels(age: IntArray, patience: int) -> IntArray:
-    """Return each request's waiting level: 0 within patience, then 1, 2, ...
+    """Return each request's waiting level: 0 within patience, 1 and more beyond it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def waiting_levels(age: IntArray, patience: int) -> IntArray:
 
 
 def fair_shares(snapshot: Snapshot) -> FloatArray:
-    """Return the dominant shares that would be fair were nothing running yet, shape (N,).
+    """Return the fair dominant shares of an empty cluster, shape (N,).
 
     Notes
     -----

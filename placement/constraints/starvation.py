@@ -67,7 +67,7 @@ class StarvationReserve:
 def hosts_to_reserve(
     snapshot: Snapshot, patience: StarvationPatience
 ) -> tuple[tuple[int, int], ...]:
-    """Return which host is held for which request, as rows (request, host).
+    """Return the hosts to reserve for starving requests, as rows (request, host).
 
     For each request that starves, the one that waits longest first: the hosts
     that miss least of room for one VM, or for a whole gang, and are large
@@ -161,8 +161,8 @@ def _hosts_of_level(hosts: IntArray, level: int) -> IntArray:
 class _ReservedHosts:
     """Candidate hosts to reserve for one kind of VM, in order.
 
-    Those that miss least of room for one come first, among equals those with
-    least room, then by index.
+    Hosts that lack least room for one VM come first. Ties go to the host with least
+    room, then to the lowest index.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class _ReservedHosts:
         self._next = 0
 
     def least_missing(self, taken: BoolArray, needed: int, most: int) -> list[int] | None:
-        """Return at most ``most`` hosts that miss least of room for so many VMs.
+        """Return at most ``most`` hosts that lack least room for the needed VMs.
 
         None if they are too few. ``taken``, shape (H,), are held for others.
         """
@@ -207,7 +207,7 @@ class _ReservedHosts:
         return chosen
 
     def _cheapest(self, able: IntArray, needed: int) -> list[int] | None:
-        """Take VM by VM the host that misses least of room for one more."""
+        """Return hosts, taking for each VM the one that lacks least room for one more."""
         if int(np.minimum(self._holds[able], needed).sum()) < needed:
             return None
         chosen: dict[int, None] = {}

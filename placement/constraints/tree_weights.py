@@ -38,7 +38,7 @@ class TreeWeightsPolicy:
 
 
 def without_tree(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with weights that stand for its tree of tenants.
+    """Return the snapshot without its tree of tenants, with weights in its place.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def without_tree(snapshot: Snapshot) -> Snapshot:
 
 
 def _weights(claims: FloatArray) -> FloatArray:
-    """Return claims as weights: relative to the largest, none of them 0."""
+    """Return claims as weights above 0, relative to the largest."""
     largest = claims.max(initial=0.0)
     if largest <= 0:
         return np.ones(len(claims))

@@ -1,4 +1,4 @@
-"""One policy for each zone, in turn: what a zone does not place, the next may.
+"""One policy for each zone, in turn: each zone gets the VMs that the zones before it left.
 
 A zone is a label of hosts. Shares are carried along: what one zone gave counts
 in the next, and both are parts of one pool.

@@ -26,8 +26,8 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
 
     Notes
     -----
-    Progressive filling serves the tenant of least dominant share per weight, of
-    equals the one whose request stands first; a tenant takes its requests in
+    Progressive filling serves the tenant of least dominant share per weight. Ties go
+    to the tenant whose request comes first. A tenant takes its requests in
     order. As long as all VMs find room the level that a tenant has reached
     before each of its VMs does not depend on the others, so that sorting by
     those levels is the same as taking the least one again and again.
@@ -53,7 +53,10 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
 
 
 def _sums_before(amounts: FloatArray, tenant: IntArray) -> FloatArray:
-    """Return the sum of each tenant's amounts (Q, R) before each, tenants standing together."""
+    """Return for each row of ``amounts``, (Q, R), the sum of its tenant's rows before it.
+
+    The rows of one tenant are consecutive.
+    """
     sums = np.cumsum(amounts, axis=0) - amounts
     starts = np.flatnonzero(np.diff(tenant, prepend=-1))
     lengths = np.diff(np.append(starts, len(tenant)))

@@ -69,7 +69,7 @@ def quotas(targets: FloatArray) -> IntArray:
 def max_vms_per_request(
     snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None
 ) -> IntArray:
-    """Return how many VMs of each request its hosts hold by themselves, shape (Q,).
+    """Return how many VMs of each request fit if no other request gets any, shape (Q,).
 
     ``kinds`` spares finding those of the snapshot again.
     """
@@ -152,7 +152,7 @@ class _WaterFilling:
         heapq.heappush(self._events, (level, tenant, event))
 
     def _next_used_up(self) -> tuple[float, int | None]:
-        """Return the level at which a resource is used up, and which; None for none."""
+        """Return the level at which the next resource is used up, and that resource or None."""
         ends, found = math.inf, None
         for resource in self._resources:
             flow = self._flow[resource]

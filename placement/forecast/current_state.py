@@ -24,7 +24,7 @@ class RunningVms:
     ends_in_s: FloatArray  #: (V,) when their request's time is over, at least 0; inf: never
 
     def ends_s(self, left_s: FloatArray) -> FloatArray:
-        """Return when each ends, (V,), given how long VMs like it live on."""
+        """Return the seconds until each row's VMs end, (V,), from their remaining lives."""
         ends: FloatArray = np.minimum(left_s, self.ends_in_s)
         return ends
 
@@ -53,7 +53,7 @@ class CurrentState:
     arrivals: RecentArrivals
 
     def room(self) -> IntArray:
-        """Return what is free on each host, (H, R): below 0 where more is held than offered."""
+        """Return the free amounts of each host, (H, R); negative if more is held than offered."""
         snapshot, running = self.snapshot, self.running
         held = np.zeros_like(snapshot.capacity)
         np.add.at(held, running.host, running.count[:, None] * running.demand)

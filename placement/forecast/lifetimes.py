@@ -56,7 +56,7 @@ class _Curve:
         return len(self.ends_s) - before
 
     def draw_curve(self, weight: FloatArray) -> DrawnCurve:
-        """Return the curve, given the weight of each observation."""
+        """Return the survival curve of the observations under these weights (Kaplan-Meier)."""
         at_risk = np.cumsum(weight[::-1])[::-1]
         survives: FloatArray = np.cumprod(1.0 - self.ended * weight / at_risk, dtype=np.float64)
         tail_s = float(self.ends_s[max(0, len(self.ends_s) - _TAIL_ENDS - 1)])
@@ -149,7 +149,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DrawnCurve:
-    """Which part of VMs outlives each of the ages that were seen, (E,)."""
+    """A survival curve: the fraction of VMs that outlives each observed age, (E,)."""
 
     age_s: FloatArray
     survives: FloatArray  #: falling
@@ -157,7 +157,7 @@ class DrawnCurve:
     exponent: float | None  #: None: nothing was seen beyond
 
     def survival_at(self, age_s: FloatArray) -> FloatArray:
-        """Return the part that outlives each age, (V,)."""
+        """Return the fraction of VMs that outlives each age, (V,)."""
         reached = np.searchsorted(self.age_s, age_s, side="right")
         part: FloatArray = np.concatenate([[1.0], self.survives])[reached]
         if self.exponent is not None:
@@ -165,7 +165,7 @@ class DrawnCurve:
         return part
 
     def age_at_survival(self, part: FloatArray) -> FloatArray:
-        """Return the first ages that no more than parts (V,) outlive; inf where none was seen."""
+        """Return the lowest age that at most a fraction outlives, (V,); inf if unobserved."""
         ages = np.append(self.age_s, np.inf)
         age_s: FloatArray = ages[np.searchsorted(-self.survives, -part, side="left")]
         if self.exponent is None:
@@ -178,7 +178,7 @@ class DrawnCurve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnLifetimes:
-    """Curves of which lifetimes are drawn."""
+    """Randomly drawn survival curves, from which remaining lives are read."""
 
     curves: tuple[DrawnCurve, ...]
 

@@ -1,4 +1,4 @@
-"""The part of a cluster that a decision of a run ahead can change.
+"""A snapshot reduced to the part that a decision of a run ahead can change.
 
 In a full cluster a slot frees a few hosts of thousands, and of thousands of rows few have VMs to
 place. A policy that is shown these alone decides the same, much sooner. Hosts without room for
@@ -23,7 +23,7 @@ _FEW_HOSTS: int = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NarrowedSnapshot:
-    """A part of a snapshot, and what its indices stand for."""
+    """A part of a snapshot, with the original index of each of its hosts and requests."""
 
     snapshot: Snapshot
     rows: IntArray  #: (Q',) indices of Q

@@ -66,7 +66,7 @@ def simulate_waits(
     ahead: RunAheadOptions,
     is_over: Callable[[], bool] = lambda: False,
 ) -> FloatArray:
-    """Return after how many seconds each row is placed, sample by sample.
+    """Return the wait of each row in each sample, in seconds.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def simulate_waits(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampleInputs:
-    """What is the same in every sample."""
+    """The inputs that all samples share."""
 
     room: IntArray  #: (H, R)
     curve: IntArray  #: (V,) of the VMs that run
@@ -112,7 +112,7 @@ class _SampleInputs:
 
 @dataclass(slots=True)
 class _EndingVms:
-    """VMs that end in one step of a sample: where, whose, how many, and of what size."""
+    """VMs that end in one step of a sample: host, tenant, number and demand of each row."""
 
     host: list[IntArray] = field(default_factory=list)
     tenant: list[IntArray] = field(default_factory=list)
@@ -158,7 +158,7 @@ class _Sample:
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
     def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
-        """Return when each row is placed; None if time was up before."""
+        """Return the second at which each row is placed; None if ``is_over`` ended the sample."""
         waits = np.where(self._waiting, np.inf, np.nan)
         waiting = np.flatnonzero(self._waiting)
         passed = np.zeros_like(self._count)  # VMs of each queue that were placed
@@ -180,7 +180,7 @@ class _Sample:
         return waits
 
     def _slot_of_step(self, before_s: float, at_s: float) -> float:
-        """Return a slot of a step: slots that are decided together are any of them."""
+        """Return a random slot of a step; a step decides several slots at once."""
         slot_s = self._ahead.slot_length_s
         first, last = round(before_s / slot_s) + 1, round(at_s / slot_s)
         return float(self._rng.integers(first, last + 1)) * slot_s
@@ -193,7 +193,7 @@ class _Sample:
         count: IntArray,
         demand: IntArray,
     ) -> None:
-        """Let VMs end after some time from now."""
+        """Schedule the end of VMs, ``after_s`` seconds from now."""
         step = np.searchsorted(self._steps, after_s, side="left")
         order = np.argsort(step, kind="stable")
         order = order[step[order] < len(self._steps)]
@@ -205,7 +205,7 @@ class _Sample:
             ends.add(host[rows], tenant[rows], count[rows], demand[rows])
 
     def _arrivals_between(self, before_s: float, at_s: float) -> IntArray:
-        """Return how many VMs of each row come in a step, (Q,): as in a part of the recent past."""
+        """Return the VMs of each row that arrive in a step, (Q,), as in the recent past."""
         came, rows = self._present.arrivals, len(self._count)
         if not len(came.at_s) or came.span_s <= 0:
             return np.zeros(rows, dtype=np.int64)
@@ -237,7 +237,7 @@ class _Sample:
     def _take_room(
         self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray
     ) -> None:
-        """Take room for VMs; counts below 0 give it back."""
+        """Take room for VMs; a negative count returns it."""
         amounts = count[:, None] * demand
         np.subtract.at(self._room, host, amounts)
         np.add.at(self._held, tenant, amounts)
@@ -247,7 +247,7 @@ class _Sample:
             self._allowed[place] -= int(given[rows].sum())
 
     def _decide(self, step: int, at_s: float) -> tuple[IntArray, bool]:
-        """Play a decision; return rows of (row, host, count), and whether it was cut."""
+        """Decide a step; return rows of (row, host, count), and whether the budget cut it short."""
         ahead = self._ahead
         part = narrow(self._snapshot(at_s), whole=ahead.whole)
         # Below 2**63, and apart from the seeds of other samples and steps.

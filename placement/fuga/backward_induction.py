@@ -1,4 +1,4 @@
-"""Backward induction over a game of hosts, each subgame once.
+"""Backward induction over a game of hosts; each subgame is solved once.
 
 What the players after one do depends on the VMs of each kind that were taken before them, and
 not on which players took them. So a subgame is a player and such totals: all plays that lead there
@@ -62,12 +62,12 @@ class Tree:
 
     @property
     def subgames(self) -> int:
-        """How many there are, ends not counted."""
+        """The number of subgames, without the ends."""
         return sum(len(turn.taken) for turn in self.turns)
 
 
 class TreeTooLarge(Enum):
-    """Why the subgames of a game are not known."""
+    """The reason for which the subgames of a game were not enumerated."""
 
     SUBGAMES = auto()  #: they are more than was allowed
     BUDGET = auto()
@@ -102,7 +102,7 @@ def tree_of(
 
 
 def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
-    """Return a player's turn, and what is taken in each subgame of the next, shape (S', T)."""
+    """Return a player's turn, and the VMs taken before each subgame of the next, (S', T)."""
     own = game.strategies(player)
     rows = own.counts
     left = game.serving.available - taken
@@ -125,14 +125,14 @@ def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, Int
 
 
 def _skewness(game: Game, player: int, takes: IntArray) -> FloatArray:
-    """Return ske(m) where a player takes so many VMs of each kind, (..., T) to (...)."""
+    """Return ske(m) of a player that takes these VMs of each kind, (..., T) to (...)."""
     capacity = game.players.capacity[player, game.ranking]
     running = capacity - game.players.free[player, game.ranking]
     return skewness(running + (takes @ game.demand)[..., game.ranking], capacity)
 
 
 def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the different rows of some, (X, T), and for each row its place among them, (X,)."""
+    """Return the distinct rows of ``rows``, (X, T), and the index of each row in them, (X,)."""
     number, below = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:
         width = int(column.max()) + 1
@@ -147,7 +147,7 @@ def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubgameChoices:
-    """What players choose in every subgame, and where that leads.
+    """The players' choices in every subgame, and the end to which each leads.
 
     Attributes
     ----------
@@ -163,10 +163,10 @@ class SubgameChoices:
 
 
 def solve_subgames(game: Game, tree: Tree) -> SubgameChoices:
-    """Return the best answers of all players to all that may have been taken before them.
+    """Return the best choice of the acting player in every subgame, by backward induction.
 
     The value of a strategy is v(A) at the end that the followers' best answers lead to, less the
-    player's own skewness; of equals the earliest is taken.
+    player's own skewness. Ties go to the earliest strategy.
     """
     fairness = game.serving.fairness(tree.totals)
     chosen: list[IntArray] = []

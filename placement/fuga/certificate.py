@@ -24,7 +24,7 @@ _BLOCK: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameCertificate:
-    """What the check of a game found."""
+    """The result of the check of a game."""
 
     of: str  #: "subgame_perfect" or "nash"
     largest_gain: float  #: that a player would have by deviating, in utility; infinite: no play
@@ -36,7 +36,7 @@ class GameCertificate:
 
 
 def check_nash(game: Game) -> GameCertificate:
-    """Find the most that a player would gain by another strategy, the others' choices given.
+    """Find the largest gain of a player by another strategy, given the others' choices.
 
     Strategies are clipped to the VMs that the others leave; to take nothing is one where nothing
     else is left.
@@ -62,7 +62,7 @@ def check_nash(game: Game) -> GameCertificate:
 
 
 def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCertificate:
-    """Find the most that a player would gain by deviating once, in any subgame.
+    """Find the largest gain of a player by one deviation, over all subgames.
 
     If no player gains by one deviation, none gains by several: the game is finite
     (the one-deviation principle). The moves have to be those that the answers lead to.
@@ -117,7 +117,7 @@ def _usable(offered: IntArray) -> BoolArray:
 
 
 def _by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
-    """Return players (X,) and their strategies (X, K, T), those with as many together."""
+    """Return players (X,) and their strategies (X, K, T), grouped by number of strategies."""
     combinations = [row for pool in game.initial_strategies.pools for row in pool.rows]
     numbered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts
     known = np.array(combinations, dtype=np.int64).reshape(-1, len(game.demand))

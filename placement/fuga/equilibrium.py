@@ -32,7 +32,7 @@ _ROUNDING: Final = 1e-13
 
 @dataclass(slots=True, eq=False)
 class Panel:
-    """The choices of all players as arrays, kept in step with their moves.
+    """The choices of all players as arrays, updated with their moves.
 
     A look at all of them at once costs about as much as twenty single ones, and
     most players stay where they are.
@@ -128,7 +128,7 @@ _IN_VAIN: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """How a game was solved; the moves stand in the game."""
+    """How a game was solved; the game holds the moves."""
 
     equilibrium: Equilibrium  #: never "auto"
     subgames: int  #: of backward induction, 0 where the game was solved otherwise
@@ -207,7 +207,7 @@ def solve(
 
 
 def _play_in_sequence(game: Game, budget: Budget) -> str | None:
-    """Algorithm 1: the last two in equilibrium, then one at a time backwards."""
+    """Play Algorithm 1: the last two players in equilibrium, the others backwards one by one."""
     players = list(range(len(game.players)))
     last_two = players[-2:]
     tree = tree_of(game, last_two, budget)
@@ -283,7 +283,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
 
 
 def _response(game: Game, before: PlayerChoice, best: PlayerChoice) -> PlayerChoice:
-    """Return the best response, or the former choice looked at anew if nothing gains."""
+    """Return the best response, or the former choice weighed again if nothing gains."""
     if before.taken in best.strategies.rows:
         stays = best.strategies.rows.index(before.taken)
         gain = best.utility(best.chosen) - best.utility(stays)

@@ -74,8 +74,8 @@ def exchange_unfair(
     kinds : VmKinds
         Of the draft's snapshot.
     budget : Budget
-        One unit for each look, and one for every 512 pairs of a party that takes and one that
-        gives that it weighs; at its end the search stops.
+        One unit for each waiting party that is examined, and one for every 512 pairs of a
+        taking and a giving party. The search stops when it is spent.
 
     Returns
     -------
@@ -109,11 +109,11 @@ class _Market:
     the parties with VMs on its host, and those of the tenant that became richer.
     The tenant that became poorer is checked anew.
 
-    Waiting parties and parties with VMs are kept in order of levels, so that a look
-    ends at the first that can give. A tenant that could give only by falling below the
-    poorer one is passed by at a glance: what giving leaves a tenant at is known until it
+    Waiting parties and parties with VMs are kept in order of levels, so that a search
+    ends at the first party that can give. A tenant that could give only by falling below the
+    poorer one is skipped without a search: what giving leaves a tenant at is known until it
     changes, and so is, of each kind, that no tenant of some level can be left at
-    another. It is the same as a look at all parties, and is charged like one.
+    another. The result equals a search of all parties, and is charged like one.
     """
 
     def __init__(self, draft: Draft, kinds: VmKinds, budget: Budget) -> None:
@@ -163,7 +163,7 @@ class _Market:
         self._moves: list[tuple[int, int, int]] = []
 
     def fairest(self) -> Exchange | None:
-        """Return the fairest exchange, the poorest tenant's before all; None for none."""
+        """Return the fairest exchange, the poorest tenant's first; None if there is none."""
         together, parties = 1, len(self._parties)
         # Often the very first has one, so more and more are looked at together.
         while looked_at := [party for *_, party in self._queue[:together]]:
@@ -230,7 +230,7 @@ class _Market:
         self._draft.put_all(np.array(self._moves, dtype=np.int64).reshape(-1, 3))
 
     def _update_waiting(self, rich: int, poor: int) -> None:
-        """Note the first request that waits of the party that gave and of the one that got."""
+        """Update the first waiting request of the giving and of the receiving party."""
         gave, got = self._parties.of_request[rich], self._parties.of_request[poor]
         if self._remaining[rich] > 0:
             first = self._waits[gave]
@@ -243,7 +243,7 @@ class _Market:
     def _parties_to_recheck(
         self, touched: set[int], opened: Mapping[int, set[int]], *, now_poorer: int, now_richer: int
     ) -> list[int]:
-        """Return parties to look at again because the last exchange may help them."""
+        """Return the parties to examine again, because the last exchange may help them."""
         of_tenant = self._parties.of_tenant
         again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
         richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
@@ -290,7 +290,7 @@ class _Market:
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
     def _level_after_making_room(self, kind: int, tenant: int) -> float:
-        """Return the highest level at which a tenant is left by making room for one of a kind.
+        """Return a tenant's highest level after it makes room for one VM of a kind.
 
         -1 where it can make none. It is known until the tenant's level or its rows change, and
         shows which parties cannot make room, which are nearly all.
@@ -306,7 +306,7 @@ class _Market:
         return left
 
     def _level_without(self, rich: int, taken: int) -> float:
-        """Return the level of a party's tenant without so many of its VMs."""
+        """Return the level of a party's tenant without ``taken`` of its VMs."""
         tenant, demand = self._parties.tenant[rich], self._parties.demand[rich]
         held = self._held[tenant]
         level = 0.0
@@ -325,7 +325,7 @@ class _Market:
         )
 
     def _able_parties(self, poor: int) -> Iterator[Able]:
-        """Yield level, party and its most VMs to give, of the parties that can make room.
+        """Yield level, party and largest number of VMs to give of the parties that can make room.
 
         The richest come first.
         """
@@ -361,7 +361,7 @@ class _Market:
         return (list(each) for _, each in groupby(self._able_parties(poor), key=itemgetter(0)))
 
     def _best_exchange_for(self, poor: int, levels: Iterator[list[Able]]) -> Exchange | None:
-        """Return the best exchange in favour of a party, None if there is none."""
+        """Return the best exchange in favour of a party; None if there is none."""
         # The richest come first, so there is seldom need to weigh many.
         together = 1
         while some := [each for level in islice(levels, together) for each in level]:
@@ -372,7 +372,7 @@ class _Market:
         return None
 
     def _max_vms_to_give(self, poor: int, rich: int) -> float:
-        """Return at most how many VMs a rich party may give for one VM of a poor one.
+        """Return the largest number of VMs that a rich party may give for one VM of a poor one.
 
         Below 0 where the richer's tenant is not richer by more than a VM, or would not stay
         as rich as the poorer one becomes.
@@ -401,7 +401,7 @@ class _Market:
         return after
 
     def _level_with(self, held: Sequence[int], tenant: int) -> float:
-        """Return the level of a tenant that holds so much."""
+        """Return the level of a tenant that holds ``held``."""
         level = 0.0
         for resource, pool in self._pool:
             share = held[resource] / pool
@@ -409,7 +409,7 @@ class _Market:
         return level / self._weight[tenant]
 
     def _best_exchange_among(self, poor: int, able: Sequence[Able]) -> Exchange | None:
-        """Return the best exchange of a party with parties that can make room, or None."""
+        """Return the best exchange of a party with some parties that can make room, or None."""
         rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         found, pairs = [], 0
         for before, rich, most in able:
@@ -437,7 +437,7 @@ class _Market:
         return Exchange(host=host, taken_from=request, taken=best[1], given_to=self._waits[poor])
 
     def _first_that_gives(self, rows: Iterable[int], taken: int) -> int | None:
-        """Return the first of some rows whose request may give so many, None for none."""
+        """Return the first row whose request may give its VMs; None if there is none."""
         hosts, given, at_once = self._vms.hosts, self._given, self._at_once
         for row in rows:
             request = row // hosts

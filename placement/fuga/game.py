@@ -27,7 +27,7 @@ UTILITY_TOLERANCE: Final = 1e-9
 
 @dataclass(slots=True, eq=False)  # frozen, it would take three times as long to make one
 class PlayerChoice:
-    """What a player weighed when it chose last, and what it chose; never changed."""
+    """A player's last choice, with the strategies that it weighed; immutable."""
 
     player: int  #: place in `Game.players`
     strategies: Strategies
@@ -58,7 +58,7 @@ class PlayerChoice:
 
 @dataclass(slots=True, eq=False)
 class Game:
-    """Players in the order in which they act, and what they weigh.
+    """The players of a game in the order in which they act, and their strategies.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Game:
         return cls(players.take(order), found.take(order), serving, source, demand, ranking)
 
     def strategies(self, player: int) -> Strategies:
-        """Return what a player can choose from as long as the VMs are there."""
+        """Return a player's current strategies; see `refresh`."""
         own = self._strategies.get(player)
         if own is None:
             own = self._strategies[player] = self.initial_strategies[player]
@@ -164,7 +164,7 @@ class Game:
         return fairness - float(self.skewness().sum())
 
     def move(self, player: int, totals: Counts) -> PlayerChoice:
-        """Return a player's move; to take nothing where it has none and all take ``totals``."""
+        """Return a player's move; a player without one takes nothing while all take ``totals``."""
         move = self.moves.get(player)
         if move is None:
             fairness = [self.serving.fairness_of_one(totals)]
@@ -226,7 +226,7 @@ class Game:
     def weigh(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
     ) -> PlayerChoice:
-        """Return the best response to the others' choices; of equals the earliest.
+        """Return the best response to the others' choices; ties go to the earliest.
 
         ``others`` is a row for each strategy where the others answer each
         differently, one row where they do not.
@@ -242,7 +242,7 @@ class Game:
 
 
 def earliest_best(utilities: Sequence[float]) -> int:
-    """Return the first strategy that none beats by more than `UTILITY_TOLERANCE`."""
+    """Return the first strategy that no other beats by more than `UTILITY_TOLERANCE`."""
     good, place = max(utilities) - UTILITY_TOLERANCE, 0
     while utilities[place] < good:
         place += 1

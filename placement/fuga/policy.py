@@ -104,7 +104,7 @@ class Fuga:
 
 
 class _Round:
-    """What the steps of one round share."""
+    """The state that the steps of one round share."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Round:
             self._source = GivenStrategies(given, self._search, demand, self.ranking)
 
     def place_before_the_games(self) -> IntArray:
-        """Place by Best-Fit what the games cannot express; return these VMs.
+        """Place by Best-Fit the VMs that the games cannot express; return them.
 
         The game knows single VMs: to it, what is left of a gang that has begun
         is a request like others. Gangs that their fair target covers begin before
@@ -206,7 +206,7 @@ class _Round:
             self.cuts.append(f"combinations: {self._search.cut - cut_before} searches")
 
     def place_the_rest(self) -> int:
-        """Fill by Best-Fit DRFH, then exchange unfair VMs; return the number of exchanges.
+        """Fill by Best-Fit DRFH and exchange unfair VMs; return the number of exchanges.
 
         Gangs that have not begun come after single VMs. Without quotas nothing is
         exchanged: both bind the game to fair shares, and are left out together.

@@ -46,7 +46,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
 
 
 def resources_short(snapshot: Snapshot) -> IntArray:
-    """Return the resources that run short, shape (J,); none where nothing is needed.
+    """Return the resources that run short, shape (J,); empty if nothing is needed.
 
     Notes
     -----

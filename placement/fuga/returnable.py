@@ -42,7 +42,7 @@ class Parties:
 
     @classmethod
     def of(cls, snapshot: Snapshot, kinds: VmKinds) -> Parties:
-        """Find the parties, in order of tenant, then kind."""
+        """Find the parties, in order of tenant and kind."""
         key = snapshot.tenant * max(len(kinds), 1) + kinds.of_request
         _, first, of_request = np.unique(key, return_index=True, return_inverse=True)
         requests: list[list[int]] = [[] for _ in first]
@@ -63,7 +63,7 @@ class Parties:
 
 @dataclass(frozen=True, slots=True)
 class _NeededCounts:
-    """How many VMs must be taken back on hosts of one class with so much room."""
+    """The VMs of each kind to take back on hosts of one class with equal room."""
 
     room: tuple[int, ...]
     open_to: Sequence[bool]  #: of each kind
@@ -72,7 +72,7 @@ class _NeededCounts:
 
 
 class ReturnableVms:
-    """Rows of request, host, VMs, kept in step while VMs are exchanged.
+    """Rows of request, host and VMs, updated as VMs are exchanged.
 
     For each queried kind it knows how many VMs of each row make
     room for one of that kind, and the rows of each party by that number. Both depend
@@ -101,11 +101,11 @@ class ReturnableVms:
 
     @property
     def hosts(self) -> int:
-        """By which the number of a row is divided: request, and the rest is the host."""
+        """The number of hosts: a row's number is ``request * hosts + host``."""
         return len(self._room)
 
     def rows_by_party(self, kind: int) -> Mapping[int, Rows]:
-        """Return of each party its rows that could make room for one VM of a kind."""
+        """Return the rows of each party that could make room for one VM of a kind."""
         if kind not in self._of_party:
             self._of_party[kind] = self._find_rows(kind)
             self._known.append(kind)
@@ -115,7 +115,7 @@ class ReturnableVms:
     def exchange(
         self, host: int, rich: int, taken: int, poor: int
     ) -> tuple[set[int], Mapping[int, set[int]]]:
-        """Count VMs of one request on a host as given back, and one more of another.
+        """Record an exchange: VMs of one request are given back on a host for one of another.
 
         Returns the parties that have or had VMs there, and each kind with the parties of
         which fewer VMs may make room for it than before.
@@ -167,7 +167,7 @@ class ReturnableVms:
         return self._parties.demand[self._parties.of_request[request]]
 
     def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
-        """Return, by the kind that is taken back on such a host, how many make room for one.
+        """Return the VMs to take back on such a host for one VM, by the kind taken back.
 
         A number for each known kind, filled in on first use.
         """
@@ -186,7 +186,7 @@ class ReturnableVms:
         return found
 
     def _find_rows(self, kind: int) -> dict[int, Rows]:
-        """Look at all rows for a kind."""
+        """Find the rows that could make room for one VM of a kind."""
         rows = self._current_rows()
         if self._room_now:
             self._room[list(self._room_now)] = [*self._room_now.values()]
@@ -233,7 +233,7 @@ class ReturnableVms:
 
 
 def _vms_to_take_back(wanted: Sequence[int], room: Sequence[int], back: Sequence[int]) -> int:
-    """Return how many VMs must be taken back so that another has room, NEVER for no number."""
+    """Return how many VMs to take back so that another fits; NEVER if no number suffices."""
     needed = 0
     for want, left, each in zip(wanted, room, back, strict=True):
         if want > left:

@@ -1,4 +1,4 @@
-"""Which requests are served when hosts take VMs of a kind, and its fairness v(A).
+"""The order in which requests are served when hosts take VMs of a kind, and its fairness v(A).
 
 Hosts choose how many VMs of each kind they take; a VM of a kind goes to the
 pending tenant of least dominant share per weight. That order is fixed when the
@@ -36,7 +36,7 @@ def distances(
 def fairness_of(
     snapshot: Snapshot, tasks: FloatArray | IntArray, targets: FloatArray, alpha: float
 ) -> float:
-    """Return v(A) for requests that are given ``tasks`` VMs.
+    """Return v(A) of requests that get ``tasks`` VMs.
 
     Notes
     -----
@@ -49,7 +49,7 @@ def fairness_of(
 
 
 class ServiceOrder:
-    """The order of service of one game, and the fairness of serving so many.
+    """The order of service of one game, and the fairness v(A) of serving VMs of each kind.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class ServiceOrder:
         self._at_start = float(distances(snapshot, given, targets, alpha).sum())
 
     def fairness(self, totals: IntArray) -> FloatArray:
-        """Return v(A) where so many VMs of each kind are served.
+        """Return v(A) if ``totals`` VMs of each kind are served.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class ServiceOrder:
         return self.fairness_of_distances(self.sum_of_distances(totals))
 
     def sum_of_distances(self, totals: IntArray) -> FloatArray:
-        """Return the sum of distances from the targets, of which v(A) is the root."""
+        """Return the sum of distances from the targets if ``totals`` VMs are served, (..., T)."""
         # Kind by kind, as `fairness_of_one` adds them: to the last bit the same.
         change = np.zeros(totals.shape[:-1])
         for kind, changes in enumerate(self._changes):
@@ -126,12 +126,12 @@ class ServiceOrder:
         return away
 
     def fairness_of_distances(self, away: FloatArray) -> FloatArray:
-        """Return v(A) for sums of distances."""
+        """Return v(A) of sums of distances: the negative root of order alpha."""
         fairness: FloatArray = 0.0 - away ** (1 / self._alpha)
         return fairness
 
     def fairness_of_one(self, totals: Sequence[int]) -> float:
-        """Return v(A) where so many VMs of each kind are served, T numbers."""
+        """Return v(A) if ``totals`` VMs of each kind are served; T numbers."""
         change = 0.0
         for view, number in zip(self._views, totals, strict=True):
             change += view[number]

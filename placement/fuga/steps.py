@@ -1,6 +1,6 @@
 """Record a FUGA round move by move, with v(A) and skewness after each choice.
 
-Recording changes no decision. The steps stand in `Allocation.details` as JSON values, hosts and
+Recording changes no decision. The steps are in `Allocation.details` as JSON values, hosts and
 requests by index.
 """
 
@@ -146,7 +146,7 @@ class Steps:
 
 
 def row_difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:
-    """Return rows of request, host and VMs that lead from some rows, (P, 3), to others."""
+    """Return the rows of request, host and VMs by which rows (P, 3) changed."""
     changes = Counter({(q, h): count for q, h, count in after.tolist()})
     changes.subtract({(q, h): count for q, h, count in before.tolist()})
     return _rows(changes)
@@ -159,7 +159,7 @@ def _rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
 def _request_changes(
     game: Game, totals: Counts, before: Counts, after: Counts, host: int
 ) -> list[tuple[int, int, int]]:
-    """Return the requests served when a host takes more VMs of a kind, or fewer."""
+    """Return the change of the requests served when a host takes more or fewer VMs."""
     changes: Counter[tuple[int, int]] = Counter()
     for kind, (total, was, now) in enumerate(zip(totals, before, after, strict=True)):
         more = now - was

@@ -29,7 +29,7 @@ Counts: TypeAlias = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)  # frozen, it would take three times as long to make one
 class Strategies:
-    """The combinations that a player weighs, in its order of preference among equals.
+    """The combinations that a player weighs; ties go to the earlier one.
 
     In plain lists: they are a handful, and weighed one player at a time. Never changed.
     """
@@ -57,7 +57,7 @@ class Strategies:
 
 @dataclass(slots=True, eq=False)
 class PlayerStrategies:
-    """The strategies of many players, drawn from pools that hosts alike share.
+    """The strategies of many players, drawn from pools that alike hosts share.
 
     Most players are only ever looked at all together, so one's own lists are
     made when it is its turn.
@@ -88,19 +88,19 @@ class PlayerStrategies:
 
     @property
     def counts(self) -> IntArray:
-        """How many strategies each player has, shape (P,)."""
+        """The number of strategies of each player, shape (P,)."""
         counts: IntArray = (self.places >= 0).sum(axis=1)
         return counts
 
     def least_score(self) -> FloatArray:
-        """Return the lowest score of each player's strategies, infinite for none, shape (P,)."""
+        """Return the lowest score of each player's strategies, (P,); infinite without any."""
         scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
         own = np.where(self.places >= 0, scores[self.pool_numbers()], np.inf)
         least: FloatArray = own.min(axis=1, initial=np.inf)
         return least
 
     def pool_numbers(self) -> IntArray:
-        """Return the strategies of each player as places in all pools, one after another.
+        """Return the strategies of each player as indices into all pools, one after another.
 
         Shape (P, K); a player with fewer repeats its first.
         """
@@ -110,7 +110,7 @@ class PlayerStrategies:
         return numbered
 
     def take(self, which: IntArray) -> PlayerStrategies:
-        """Return those of the players at some indices, shape (X,), in that order."""
+        """Return the strategies of the players at some indices, shape (X,), in that order."""
         return PlayerStrategies(self.pools, self.pool[which], self.places[which])
 
 
@@ -192,7 +192,7 @@ class TopCombinations:
         self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return the ``eta`` best combinations within ``left``, (T,), equals in random order.
+        """Return the ``eta`` best combinations within ``left``, (T,); ties are in random order.
 
         None once the budget is down to what is kept: the player does not play.
         """
@@ -274,7 +274,7 @@ class TopCombinations:
     def _search(
         self, questions: CombinationFinder, player: Player, left: IntArray, pool: int
     ) -> Combinations | None:
-        """Return the best combinations; None once the budget is down to what is kept."""
+        """Return the best combinations; None once only the reserved budget is left."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
@@ -289,7 +289,7 @@ class TopCombinations:
         return found
 
     def _remember(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
-        """Keep the answers as strategies, computed in one batch."""
+        """Store the found combinations as strategies; scores are computed in one batch."""
         counts = np.concatenate([answer.counts for _, answer in found.values()])
         lengths = [len(answer.counts) for _, answer in found.values()]
         places = np.repeat([place for place, _ in found.values()], lengths)
@@ -306,7 +306,7 @@ class TopCombinations:
             self._known[question] = Strategies(rows[own], answer.score.tolist(), skew[own])
 
     def _draw(self, score: FloatArray, number: int) -> IntArray:
-        """Return the places of the ``eta`` best for so many players, equals in random order."""
+        """Return the indices of the ``eta`` best for each player; ties are in random order."""
         shuffled = self._rng.random((number, len(score)))
         # Scores are sorted by, then the random numbers.
         order = np.lexsort((shuffled, np.broadcast_to(-score, shuffled.shape)))
@@ -336,7 +336,7 @@ class GivenStrategies:
         self._ranking = ranking
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return what was given, clipped to ``left``, shape (T,), without what no longer fits."""
+        """Return the given strategies that still fit, clipped to ``left``, shape (T,)."""
         given = self._given.get(player.host)
         if given is None:
             return self._others.strategies(player, left)

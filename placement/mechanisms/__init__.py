@@ -1,4 +1,4 @@
-"""Catalogue of mechanisms: ideal divisions that policies are measured against."""
+"""Catalogue of mechanisms: ideal divisions, the yardsticks of policies."""
 
 from __future__ import annotations
 

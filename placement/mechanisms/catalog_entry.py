@@ -1,4 +1,4 @@
-"""What the catalogue knows of a mechanism."""
+"""The entry of a mechanism in the catalogue."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from placement.model.tenant_tree import TenantTree
 def fair_vms(snapshot: Snapshot) -> FloatArray:
     """Return how many VMs of each request would be fair (`fair_targets`), shape (Q,).
 
-    Of a tree of tenants the weights count that stand for it; no tenant's target is
+    A tree of tenants counts by the weights that replace it; no tenant's target is
     beyond an allowance.
     """
     return fair_targets(without_tree(snapshot_within_allowances(snapshot)))

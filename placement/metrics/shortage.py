@@ -22,7 +22,7 @@ class Shortage:
 
 
 def shortages(snapshot: Snapshot, allocation: Allocation, request: int) -> tuple[Shortage, ...]:
-    """Return what is short for one more VM of ``request``, in order of resources.
+    """Return the shortages that keep one more VM of ``request`` off hosts, by resource.
 
     Judged against what is free *after* ``allocation``, on the hosts that the
     request may use. Empty when no host is open to it or none is short. Among

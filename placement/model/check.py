@@ -280,7 +280,7 @@ def _check_overload(snapshot: Snapshot, allocation: Allocation, overload: Sequen
 
 
 def _taken(snapshot: Snapshot, allocation: Allocation) -> dict[int, list[int]]:
-    """Return what is placed on each host that receives anything, by resource."""
+    """Return the amounts placed on each host that receives VMs, by resource."""
     taken: dict[int, list[int]] = {}
     for request, host, count in allocation.placed.tolist():
         sums = taken.setdefault(host, [0] * len(snapshot.resources))

@@ -45,7 +45,7 @@ def decide(
     after: Callable[[str], object] = lambda _: None,
     spot_pass: SpotPass | None = None,
 ) -> Allocation:
-    """Set aside requests that can never fit, run the policy, then apply priorities.
+    """Set aside requests that can never fit, run the policy, and apply priorities.
 
     Last come spot VMs, if the snapshot has any.
 

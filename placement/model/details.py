@@ -47,7 +47,7 @@ class Details:
         )
 
     def with_original_requests(self, origin: IntArray) -> Details:
-        """Return the details with original requests' indices, ``origin`` of shape (Q,)."""
+        """Return the details with the original index of each request, ``origin`` of shape (Q,)."""
         of = origin.tolist()
         return Details(
             weighed={

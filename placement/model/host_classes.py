@@ -16,22 +16,22 @@ class HostTraits(Protocol):
 
     @property
     def id(self) -> object:
-        """As requests that avoid hosts name them."""
+        """The id by which requests avoid the host."""
         ...
 
     @property
     def name(self) -> str:
-        """As requests name hosts that they want."""
+        """The name by which requests require the host."""
         ...
 
     @property
     def accepts(self) -> bool:
-        """Whether it takes VMs now."""
+        """Whether the host takes VMs now."""
         ...
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Its labels."""
+        """The labels of the host."""
         ...
 
 
@@ -110,7 +110,7 @@ def _accepts(request: HostPreferences, host: HostTraits) -> bool:
 def preferences(
     hosts: Sequence[HostTraits], classes: HostClasses, prefers: Mapping[int, Collection[str]]
 ) -> dict[int, tuple[int, ...]]:
-    """Return of requests that prefer hosts the classes that carry all labels they prefer.
+    """Return the classes that carry all preferred labels of each request that has some.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Priorities among the requests of one tenant.
 
-The policy decides what each tenant is given, without a look at priorities. Then a tenant's
+The policy decides what each tenant is given, without regard to priorities. Then a tenant's
 request that was left out takes room that the round gave to requests of the same tenant with a
 lower priority. So a tenant's priorities do not affect other tenants: not what they are given, nor
 how much of any host and resource the tenant itself is given at most.
@@ -26,7 +26,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
     ----------
     snapshot : Snapshot
     priority : ndarray of int64, shape (Q,)
-        The highest goes first; of equals, kinds of VMs by their first requests.
+        The highest goes first; ties go to the kind of VM whose first request comes first.
     allocation : Allocation
         Feasible.
 
@@ -96,7 +96,7 @@ class _Tenant:
         self, snapshot: Snapshot, priority: IntArray, tenant: int, placed: IntArray, left: IntArray
     ) -> None:
         rows = placed[snapshot.tenant[placed[:, 0]] == tenant]
-        # The lowest priority gives way first; among equals, the last request.
+        # The lowest priority gives way first; ties go to the last request.
         rows = rows[np.lexsort((rows[:, 1], -rows[:, 0], priority[rows[:, 0]]))]
         self._snapshot, self._priority, self._left = snapshot, priority, left
         self._requests = np.flatnonzero((snapshot.tenant == tenant) & (snapshot.count > 0))
@@ -156,7 +156,7 @@ class _Tenant:
                     left -= number
 
     def _fit(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
-        """Return how many VMs each host would have room for, did all up to a level give way."""
+        """Return how many VMs fit on each host if all up to a priority level give way."""
         rows = (self._priority[self._request] <= level) & (self._count > 0)
         room = self._open.copy()
         amounts = self._count[rows, None] * self._snapshot.demand[self._request[rows]]
@@ -166,7 +166,7 @@ class _Tenant:
     def _displace(
         self, at: int, level: int, amounts: IntArray, number: int, wanted: list[tuple[int, int]]
     ) -> bool:
-        """Let as many VMs give way as so many others need; False: those would be too many."""
+        """Let VMs give way until ``amounts`` are free on a host; return False if too many would."""
         short = np.maximum(amounts - self._open[at], 0)
         giving: list[tuple[int, int]] = []
         for row in self._rows_at[at]:

@@ -52,7 +52,7 @@ def never_placeable_reasons(snapshot: Snapshot, requests: IntArray) -> dict[int,
 
 
 def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
-    """Return the VMs that were not placed, each part with its reason.
+    """Return the VMs that were not placed, with their reasons.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class ReservationPlacement:
     rest: Snapshot
 
     def missing_vms(self, reserved: Reservations) -> IntArray:
-        """Return for how many VMs of each reservation, (V,), there is no room."""
+        """Return the number of VMs of each reservation without room, (V,)."""
         kept = np.zeros_like(reserved.count)
         for number, _, count in self.kept:
             kept[number] += count
@@ -89,7 +89,7 @@ def rows_of(listed: Any) -> Rows:
 
 
 def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -> IntArray:
-    """Return on which hosts VMs that are alike go, each host filled before the next.
+    """Return how many alike VMs each host takes, by best fit.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -
 
 
 def place_reservations(snapshot: Snapshot, reserved: Reservations) -> ReservationPlacement:
-    """Choose hosts for reservations without room, then let requests draw.
+    """Choose hosts for reservations without room, and let requests draw on reservations.
 
     Room that is kept stays where it is; less is kept where more is than is wanted. Which requests
     draw is placed in order of creation, within quotas, a gang whole or not at all: where room is
@@ -152,7 +152,7 @@ def place_reservations(snapshot: Snapshot, reserved: Reservations) -> Reservatio
 
 
 def _allowed_hosts(snapshot: Snapshot, reserved: Reservations, number: int) -> BoolArray:
-    """Return on which hosts room may be chosen for a reservation, (H,)."""
+    """Return the hosts on which a reservation's room may be chosen, shape (H,)."""
     allowed: BoolArray = reserved.eligible[number][snapshot.host_class].copy()
     allowed[list(reserved.closed)] = False
     return allowed
@@ -187,7 +187,7 @@ class _ReservationDraws:
         self._full: set[tuple[int, bytes]] = set()
 
     def drawn(self) -> Rows:
-        """Return the requests that draw, and on which hosts."""
+        """Return the requests that draw, with their hosts."""
         draws, in_force = self._reserved.draws, self._reserved.in_force
         waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
         return tuple(
@@ -225,7 +225,7 @@ class _ReservationDraws:
         return places
 
     def _places_elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
-        """Return on which hosts so many VMs, at most, may draw where no room is kept for them."""
+        """Return the hosts of at most ``most`` VMs that draw where no room is kept for them."""
         kind = (number, eligible.tobytes())
         if most <= 0 or kind in self._full:
             return Counter()
@@ -272,7 +272,7 @@ class _Allowances:
                 self._of_tenant[tenant].append(place)
 
     def fit(self, tenant: int, demand: IntArray, most: int) -> int:
-        """Return how many VMs, at most, a tenant may have."""
+        """Return how many VMs a tenant may have, at most ``most``."""
         for place in self._of_tenant[tenant]:
             of_one = self._of_one(place, demand)
             most = min(most, self._room[place] // of_one) if of_one else most
@@ -291,7 +291,7 @@ class _Allowances:
 def _remaining_snapshot(
     snapshot: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, free: IntArray
 ) -> Snapshot:
-    """Return the rest of the snapshot: reservations in force count as held, drawn or kept."""
+    """Return the snapshot without drawing requests; reservations in force count as held."""
     count, min_count = snapshot.count.copy(), snapshot.min_count.copy()
     vms = np.zeros(len(snapshot.weight), dtype=np.int64)
     amounts = np.zeros_like(snapshot.held)
@@ -316,7 +316,7 @@ def _remaining_snapshot(
 def restore_settled(
     rest: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
-    """Return the snapshot that was settled, given what is left of it and its allowances' rooms.
+    """Return the snapshot before reservations were placed, from the rest and its allowances.
 
     Its gangs are not known any more: each that drew took so many at least.
     """

@@ -1,4 +1,4 @@
-"""Rows that are alike, so that each kind is looked at once, and rows of an allocation joined."""
+"""Group equal rows, so that each kind is computed once, and join rows of allocations."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class RowGroups:
         return len(self.first)
 
     def members(self) -> list[IntArray]:
-        """Return the rows of each kind, each (X,), ascending."""
+        """Return the rows of each kind in ascending order, arrays of shape (X,)."""
         by_kind = np.argsort(self.of_row, kind="stable")
         return np.split(by_kind, np.cumsum(np.bincount(self.of_row, minlength=1))[:-1])
 
 
 def group_rows(*columns: npt.NDArray[Any]) -> RowGroups:
-    """Group the rows that are equal, bit by bit, in all columns, each of shape (N,) or (N, M)."""
+    """Group the rows that are equal bit by bit in all columns, of shape (N,) or (N, M)."""
     rows, wide = len(columns[0]), [each if each.ndim == 2 else each[:, None] for each in columns]
     # Rows as bytes: hashing twenty thousand of those takes milliseconds.
     packed = np.concatenate([np.ascontiguousarray(each).view(np.uint8) for each in wide], axis=1)
@@ -42,7 +42,7 @@ def group_rows(*columns: npt.NDArray[Any]) -> RowGroups:
 
 
 def join_rows(parts: Iterable[IntArray]) -> IntArray:
-    """Return rows of (request, host, count), shape (P, 3), each pair once, in order.
+    """Return the sorted union of rows (request, host, count), shape (P, 3); counts add up.
 
     Counts of a pair are added up; what comes to 0 is left out.
     """

@@ -42,7 +42,7 @@ class Spot:
             each.setflags(write=False)
 
     def held(self, tenants: int) -> IntArray:
-        """Return what spot VMs of each tenant hold, (N, R)."""
+        """Return the amounts that each tenant's spot VMs hold, (N, R)."""
         held = np.zeros((tenants, self.amounts.shape[1]), dtype=np.int64)
         np.add.at(held, self.tenant, self.amounts)
         return held
@@ -77,7 +77,7 @@ LARGEST_TOTAL: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaHeadroom:
-    """How much more some tenants together may be given of one thing: what a quota leaves."""
+    """What a quota leaves: how much more of one resource some tenants may get together."""
 
     tenants: tuple[int, ...]  #: indices of N
     resource: int | None  #: an index of R; None: the number of VMs
@@ -89,7 +89,7 @@ class QuotaHeadroom:
         return cls(**{**document, "tenants": tuple(document["tenants"])})
 
     def reduced_by(self, vms: IntArray, amounts: IntArray) -> QuotaHeadroom:
-        """Return what is left once tenants got VMs, shape (N,), of these amounts, (N, R)."""
+        """Return the headroom after tenants got VMs, shape (N,), of these amounts, (N, R)."""
         of_each = vms if self.resource is None else amounts[:, self.resource]
         left = self.room - int(of_each[[*self.tenants]].sum())
         return dataclasses.replace(self, room=max(0, left))
@@ -204,7 +204,7 @@ class Snapshot:
 
     @property
     def resource_count(self) -> int:
-        """How many of R, from the first, are resources: what ranks and what is shared."""
+        """The number of resources; the columns of R after them are limits."""
         return len(self.resources) - self.limits
 
 

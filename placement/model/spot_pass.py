@@ -24,7 +24,7 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapsh
 _FOR_ROOM: Final = frozenset(
     {Reason.NO_ROOM, Reason.GANG_NOT_WHOLE, Reason.ABOVE_OVERLOAD, Reason.NO_SLOTS}
 )
-#: So many of the youngest spot VMs of each host may end, first, then, ...; at last all.
+#: How many of the youngest spot VMs of each host may end: at first, then, ...; at last all.
 _LEVELS: Final = (1, 2, 4, 16)
 
 _Counts = Counter[tuple[int, int]]  #: VMs by request and host
@@ -68,29 +68,29 @@ def decide_spot(
 
     Notes
     -----
-    The policy decides for which requests spot VMs end, on all that they hold. The hosts are decided
-    by several further looks, in which the youngest spot VM of each host may end, then the two
-    youngest, and so on: few end. Members of hard groups, and of spreads, stay where the first
-    look has them, as their places depend on each other. On each host none ends that is not
-    needed.
+    A first run of the policy, on all room that spot VMs hold, decides for which requests they end.
+    Further runs decide the hosts: the youngest spot VM of each host may end, then the two
+    youngest, and so on, so that few end. Members of hard groups and of spreads stay on the hosts
+    of the first run, as their hosts depend on each other. On each host only the VMs end that
+    must.
     """
     spot = snapshot.spot
-    assert spot is not None  # noqa: S101 - the caller looked
+    assert spot is not None  # noqa: S101 - the caller checked
     rest = dataclasses.replace(snapshot.after_placing(allocation.placed), spot=None)
     free = rest.free
     if spot_pass.kept is not None:
         free = np.maximum(free - spot_pass.kept(allocation.placed), 0)
     rest = dataclasses.replace(rest, free=free - _room_freed_for_requests(rest, spot, free))
-    look = _CostedPolicy(spot_pass.policy, seed, budget_units)
-    ends, lets_in = _vms_to_end(rest, spot, allocation, look)
+    policy = _CostedPolicy(spot_pass.policy, seed, budget_units)
+    ends, lets_in = _vms_to_end(rest, spot, allocation, policy)
     after = rest.after_placing(_array(lets_in)) if lets_in else rest
-    placed = _place_spot_vms(rest, spot, after, _closed_hosts(spot, allocation, lets_in), look)
+    placed = _place_spot_vms(rest, spot, after, _closed_hosts(spot, allocation, lets_in), policy)
     return dataclasses.replace(
         allocation,
         placed=_sort_rows(np.concatenate([allocation.placed, placed.placed])),
         left_out=(*_with_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
-        work=allocation.work + look.work,
-        cut=allocation.cut or look.cut,
+        work=allocation.work + policy.work,
+        cut=allocation.cut or policy.cut,
         details={
             **allocation.details,
             "spot": {
@@ -102,7 +102,7 @@ def decide_spot(
 
 
 class _CostedPolicy:
-    """Runs the policy and adds up the cost."""
+    """Runs the policy, and adds up its work."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
         self._policy, self._seed, self._units = policy, seed, budget_units
@@ -120,9 +120,9 @@ class _CostedPolicy:
 
 
 def _room_freed_for_requests(rest: Snapshot, spot: Spot, free: IntArray) -> IntArray:
-    """Return the free room, (H, R), that earlier rounds freed for requests.
+    """Return the room on each host, (H, R), that spot VMs freed for requests.
 
-    What spot VMs that end still hold there is theirs, too, and comes to them later.
+    Room that ending spot VMs still hold is not free yet and is not counted.
     """
     promised = np.zeros_like(free)
     for request, host, count in spot.kept:
@@ -132,14 +132,14 @@ def _room_freed_for_requests(rest: Snapshot, spot: Spot, free: IntArray) -> IntA
 
 
 def _vms_to_end(
-    rest: Snapshot, spot: Spot, allocation: Allocation, look: _CostedPolicy
+    rest: Snapshot, spot: Spot, allocation: Allocation, policy: _CostedPolicy
 ) -> tuple[list[tuple[int, int]], _Counts]:
     """Return the spot VMs that end, and the requests and hosts that get their room."""
     wanted = _vms_without_room(rest, spot, allocation)
     if not spot.may_end.any() or not wanted.any():
         return [], Counter()
     wanted_snapshot = dataclasses.replace(rest, count=wanted)
-    first = look.decide(_without_youngest(wanted_snapshot, spot, len(spot.host)))
+    first = policy.decide(_without_youngest(wanted_snapshot, spot, len(spot.host)))
     ruled = _interdependent_requests(rest)
     whole: _Counts = Counter()
     for request, host, count in first.placed.tolist():
@@ -159,7 +159,7 @@ def _vms_to_end(
         if not may_be.any():
             continue
         there = dataclasses.replace(rest, count=may_be, min_count=least)
-        found = look.decide(
+        found = policy.decide(
             _snapshot_less_rows(_without_youngest(there, spot, level), rest, few)
         ).placed
         for request, host, count in found.tolist():
@@ -183,7 +183,7 @@ def _vms_to_end(
 
 
 def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> IntArray:
-    """Return how many VMs of each request spot VMs might end for, (Q,)."""
+    """Return the unplaced VMs of each request for which spot VMs may end, (Q,)."""
     wanted = np.zeros(len(rest.count), dtype=np.int64)
     for left in allocation.left_out:
         if left.reason in _FOR_ROOM and not spot.asks[left.request]:
@@ -201,7 +201,7 @@ def _vms_without_room(rest: Snapshot, spot: Spot, allocation: Allocation) -> Int
 
 
 def _interdependent_requests(snapshot: Snapshot) -> set[int]:
-    """Return the requests whose places depend on each other."""
+    """Return the requests whose hosts depend on each other by a hard group or a spread."""
     rules = snapshot.constraints
     if rules is None:
         return set()
@@ -210,7 +210,7 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
 
 
 def _without_youngest(snapshot: Snapshot, spot: Spot, most: int) -> Snapshot:
-    """Return the snapshot if the youngest spot VMs of each host, at most so many, were gone."""
+    """Return the snapshot without the ``most`` youngest spot VMs of each host."""
     free = snapshot.free.copy()
     for host, vms in _by_host(spot):
         free[host] += spot.amounts[vms[:most]].sum(axis=0)
@@ -226,7 +226,7 @@ def _by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
 
 
 def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
-    """Return a snapshot less what rows take of its hosts and of the allowances of ``rest``."""
+    """Return a snapshot with the amounts of rows taken from its hosts and allowances."""
     if not rows:
         return there
     placed = _array(rows)
@@ -240,7 +240,7 @@ def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snaps
 
 
 def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
-    """Return which spot VMs end for rows, and for which request each, in order of the VMs."""
+    """Return the spot VMs that end for rows, each with its request, in order of the VMs."""
     on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (request, host), count in sorted(rows.items()):
         on_host[host].append((request, count))
@@ -272,7 +272,7 @@ def _ends_on_host(
     free: IntArray,
     ending: Sequence[int],
 ) -> Iterator[tuple[int, int]]:
-    """Yield each spot VM that ends on a host, and the first request that needs it."""
+    """Yield each spot VM that ends on a host, with the first request that needs its room."""
     room, vms, taken = free, list(ending), np.zeros_like(free)
     for request, count in lets_in:
         taken = taken + count * rest.demand[request]
@@ -282,7 +282,7 @@ def _ends_on_host(
 
 
 def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[int]:
-    """Return the hosts that take no new spot VMs: what is free there is for others."""
+    """Return the hosts that take no new spot VMs: their free room is kept for others."""
     waits = {left.request for left in allocation.left_out}
     kept_for = [
         *allocation.details.get("freed", ()),
@@ -295,9 +295,9 @@ def _closed_hosts(spot: Spot, allocation: Allocation, lets_in: _Counts) -> list[
 
 
 def _place_spot_vms(
-    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], look: _CostedPolicy
+    rest: Snapshot, spot: Spot, after: Snapshot, closed: list[int], policy: _CostedPolicy
 ) -> Allocation:
-    """Return the hosts of requested spot VMs: they take what other requests leave."""
+    """Place the requested spot VMs in the room that other requests leave."""
     free = rest.free.copy()
     free[closed] = 0
     free -= _margin_room(free, rest.pool, spot.margin)
@@ -311,11 +311,11 @@ def _place_spot_vms(
     )
     if not snapshot.count.any():
         return Allocation(placed=np.zeros((0, 3), dtype=np.int64), left_out=())
-    return look.decide(snapshot)
+    return policy.decide(snapshot)
 
 
 def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
-    """Return what of the free room, (H, R), stays free, on the hosts that have most of it."""
+    """Return the part of the free room, (H, R), that stays free on the hosts with most of it."""
     part = (free / np.maximum(pool, 1))[:, pool > 0].min(axis=1, initial=np.inf)
     order = np.argsort(-part, kind="stable")
     before = np.cumsum(free[order], axis=0) - free[order]
@@ -325,7 +325,7 @@ def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
 
 
 def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts) -> Iterator[LeftOut]:
-    """Yield what is left out, for another reason where spot VMs make room for it."""
+    """Yield the unplaced VMs; where spot VMs make room for them, that is the reason."""
     coming = Counter({request: 0 for request, _ in lets_in})
     for (request, _), count in lets_in.items():
         coming[request] += count

@@ -23,15 +23,15 @@ class MalformedTreeError(PlacementError):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TenantTree:
-    """Nodes in an order in which parents stand before their children.
+    """A tree of tenants: nodes in an order in which parents precede their children.
 
-    Node 0 is the root. Weights are relative to siblings; among equal siblings
-    the one that stands first goes first.
+    Node 0 is the root. Weights are relative to siblings; ties between siblings
+    go to the first.
 
     Raises
     ------
     MalformedTreeError
-        If a parent does not stand before its child, a weight is not above 0, or
+        If a parent does not precede its child, a weight is not above 0, or
         a tenant is no leaf or shares its node with another.
     """
 
@@ -95,7 +95,7 @@ class TenantTree:
         return children
 
     def by_depth(self) -> list[IntArray]:
-        """Nodes of each depth, each (X,); the first entry is the root alone."""
+        """The nodes of each depth, arrays of shape (X,); the first holds the root alone."""
         depth = [0] * len(self.parent)
         for node, parent in enumerate(self.parent):
             if node:

@@ -65,7 +65,7 @@ def mismatch(demand: Sequence[int], free: Sequence[int], pool: Sequence[int]) ->
 
 
 class FreeBuckets:
-    """Finds the host of least H for a kind of VM, the lowest index among equals.
+    """Finds the host of least H for a kind of VM; ties go to the lowest index.
 
     A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
     so demands of one shape (multiples of one vector) share it, and of one shape
@@ -86,7 +86,7 @@ class FreeBuckets:
     Notes
     -----
     For every shape s and every bucket b that holds hosts and one more VM of the
-    least size of s: ``noted[s][b]`` is at most the first host of b and stands in
+    least size of s: ``noted[s][b]`` is at most the first host of b and is in
     an entry of a heap of s; ``noted_by_all[b]`` is at least every
     ``noted[s][b]``, so that a host that joins and is not below it concerns no
     heap.
@@ -128,7 +128,7 @@ class FreeBuckets:
             self._note(bucket, self._hosts[bucket][0])
 
     def fill(self, order: Iterable[int]) -> list[int]:
-        """Place VMs one after another, each on the host of least H.
+        """Place VMs one after another on the host of least H.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class FreeBuckets:
             heapq.heappop(heap)
 
     def _note(self, bucket: int, host: int) -> None:
-        """Inform all heaps that a bucket begins with this host, or with one before it."""
+        """Enter a bucket in all heaps; its first host is this one or one before it."""
         of_class = self._keys[bucket][-1]
         for shape, sizes, score in self._fits[bucket]:
             noted = self._noted[shape]
@@ -270,7 +270,7 @@ class Shapes:
         return shape, self.sizes[shape].index(divisor) + 1
 
     def fitting_shapes(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
-        """Return the shapes of which the free vector holds some size, how many sizes, and H."""
+        """Return shape, number of sizes and H of each shape that fits a free vector."""
         if len(self._few) > _FEW_SHAPES:
             return self._fitting_of_many(np.array(free, dtype=np.int64))
         found = []

@@ -55,7 +55,7 @@ class Draft:
         Parameters
         ----------
         rows : ndarray of int64, shape (P, 3)
-            Request, host and count; a pair may stand in several rows. Counts
+            Request, host and count; a pair may occur in several rows. Counts
             below zero undo a placement.
         """
         requests, hosts, counts = rows.T
@@ -98,7 +98,7 @@ class Draft:
     def allocation(
         self, *, work: int = 0, cut: bool = False, details: Mapping[str, Any] | None = None
     ) -> Allocation:
-        """Return the outcome, each part that was not placed with its reason."""
+        """Return the allocation, with the reasons of the VMs that were not placed."""
         return Allocation(
             placed=self.rows,
             left_out=left_out(self.snapshot, self.unplaced_counts, self.free),

@@ -1,4 +1,4 @@
-"""Requests in order, hosts in order."""
+"""First-Fit of one request: its VMs go to the first hosts that have room."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from placement.model.arrays import IntArray
 from placement.model.vm_kinds import vms_that_fit
 from placement.packing.draft import Draft
 
-#: Hosts that are looked at first; then twice as many, and so on.
+#: Hosts that are checked at first; then twice as many, and so on.
 _FIRST_LOOK: Final = 64
 
 
 def fill_first_hosts(draft: Draft, request: int, wanted: int, hosts: IntArray) -> IntArray:
-    """Place VMs on the first of some hosts, shape (X,); return those that may hold more."""
+    """Place VMs on the first of some hosts, shape (X,); return the hosts that may hold more."""
     demand = draft.snapshot.demand[request]
     width, start = _FIRST_LOOK, 0
     while wanted and start < len(hosts):

@@ -10,7 +10,7 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.vm_kinds import VmKinds
 
-#: Hosts that a pointer passes in one look; then twice as many, and so on.
+#: Hosts that a pointer checks at once; then twice as many, and so on.
 _FIRST_LOOK: Final = 16
 
 

@@ -36,8 +36,8 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
     Notes
     -----
     Repeats: the tenant of least dominant share per weight takes one VM of its
-    first request that still fits somewhere; of equals the tenant whose request
-    stands first. A request that fits nowhere leaves the round; its tenant goes
+    first request that still fits somewhere. Ties go to the tenant whose request
+    comes first. A request that fits nowhere leaves the round; its tenant goes
     on with the next (Wang, Li, Liang, INFOCOM 2014, section V-B).
 
     The order of service does not depend on where VMs go until one fits nowhere. Then

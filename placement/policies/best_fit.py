@@ -1,4 +1,4 @@
-"""Best-Fit: demands in order, each VM on the fitting host that is left with the least."""
+"""Best-Fit: requests in order; each VM goes to the host that is left with the least room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
     -----
     A host is left with the sum over resources of ``(free - demand) / capacity``,
     resources that it does not offer apart; sums in equal steps (`levels_in_steps`) tie,
-    and the first host of equals takes the VM (derived).
+    and ties go to the first host (derived).
 
     A host that takes a VM is left with less than before and the others with
     what they had, so it takes the next one too, until it is full: hosts are
@@ -44,7 +44,7 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
 
 
 def remaining_fractions(free: IntArray, capacity: IntArray) -> FloatArray:
-    """Return the sum of fractions of capacity that are free, (H, R) to (H,), in steps."""
+    """Return the sum of the free fractions of capacity, (H, R) to (H,), in steps."""
     left = np.zeros(len(free))
     for resource in range(free.shape[1]):
         offered = capacity[:, resource]

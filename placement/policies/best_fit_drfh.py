@@ -16,8 +16,8 @@ def best_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> Non
     -----
     Repeats: the tenant of least dominant share per weight takes one VM of its
     first request that still fits somewhere, on the fitting host of least H
-    (`placement.packing.buckets.mismatch`). Among equal shares the tenant whose request
-    stands first, among equal hosts the first. A request that fits nowhere
+    (`placement.packing.buckets.mismatch`). Ties of tenants go to the one whose
+    request comes first, ties of hosts to the first. A request that fits nowhere
     leaves the round; its tenant goes on with the next.
 
     References

@@ -1,4 +1,4 @@
-"""Best-Fit in the order of H-DRF: whole VMs, down a tree of tenants."""
+"""Best-Fit in the order of H-DRF, in whole VMs for a tree of tenants."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
 
 
 class _HdrfOrder:
-    """The order of VMs; taking the next one confirms that the last had room."""
+    """The order of VMs by H-DRF; taking the next VM confirms that the last one had room."""
 
     def __init__(self, draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
         snapshot = draft.snapshot
@@ -104,7 +104,7 @@ class _HdrfOrder:
             self._block_if_served(tenant)
 
     def drop_kind(self, request: int) -> None:
-        """Let all VMs of this request's kind leave the round: they fit nowhere."""
+        """Drop all VMs of this request's kind from the order: they fit nowhere."""
         full = self._kind_of[request]
         for tenant, queue in self._queues.items():
             waiting = [each for each in queue if self._kind_of[each] != full]

@@ -1,4 +1,4 @@
-"""Pooled DRF packed onto hosts: fair counts first, wherever they fit, then the rest."""
+"""Pooled DRF packed onto hosts: the fair counts first, and the rest after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First-Fit: demands in order, each VM on the first host where it fits."""
+"""First-Fit: requests in order; each VM goes to the first host where it fits."""
 
 from __future__ import annotations
 

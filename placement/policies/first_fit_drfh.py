@@ -1,4 +1,4 @@
-"""First-Fit DRFH: the tenant of least share is next, its VM goes to the first host."""
+"""First-Fit DRFH: the tenant of least share is next; its VM goes to the first host."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ def psdsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
     -----
     Derived from PS-DSF [1]_: of all pairs of a tenant and a host on which its
     next VM fits, the one of least ``s[i, l] / w_i`` is served, ``s[i, l] = x_i /
-    gamma[i, l]`` with gamma of the host's whole capacity. Of equals the request
-    that stands first, then the first host.
+    gamma[i, l]`` with gamma of the host's whole capacity. Ties go to the
+    first request, then to the first host.
 
     Where x_i is above 0, the least pair of a tenant is the fitting host on which
     it could run most if it were alone; its first VM goes to the first host that
@@ -37,7 +37,7 @@ def psdsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
 
 
 class _LargestHosts:
-    """Two pointers for each kind, along the hosts by gamma and in order; none goes back.
+    """Two pointers for each kind, along the hosts by gamma and by index; neither goes back.
 
     Room only shrinks: a host that holds no VM of a kind never will again.
     """

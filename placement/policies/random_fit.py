@@ -1,4 +1,4 @@
-"""Random-Fit: demands in order, each VM on a fitting host at random."""
+"""Random-Fit: requests in order; each VM goes to a random host where it fits."""
 
 from __future__ import annotations
 

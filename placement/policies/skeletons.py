@@ -18,7 +18,7 @@ from placement.packing.overload import room_below
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Requests in order, each whole before the next. It is not fair."""
+    """A policy that places each request whole before the next; it is not fair."""
 
     #: places what remains of a request on some hosts, shape (L,), in order; returns those of
     #: them that may hold another VM of the same kind
@@ -41,7 +41,7 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """One VM at a time to the tenant that is worst off by the rule; gangs whole."""
+    """A policy that gives one VM at a time to the tenant that a rule ranks lowest; gangs whole."""
 
     #: places what remains of single VMs
     rule: Callable[[Draft, VmKinds, np.random.Generator], None]

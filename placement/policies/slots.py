@@ -37,7 +37,7 @@ class Slots:
     -----
     One slot is ``1 / slots`` of the element-wise largest host. A host offers
     ``floor(min_r capacity[r] / slot[r])`` slots [1]_. The tenant that holds
-    fewest slots per weight is next, of equals the one whose request stands
+    fewest slots per weight is next; ties go to the one whose request comes
     first.
 
     Derived: a VM takes the least number of slots of one host that covers its
@@ -133,7 +133,7 @@ def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntAr
 
 
 def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
-    """Return the least number of slots that covers amounts, (X, R) to (X,).
+    """Return the smallest number of slots that covers amounts, (X, R) to (X,).
 
     Resources that no host offers apart.
     """

@@ -17,7 +17,7 @@ def tsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
     -----
     Derived from task share fairness: ``gamma[i, l]`` are the tenant's VMs on the
     whole of host l alone, whether it may use that host or not. The VM goes to
-    the fitting host of least H (`placement.packing.buckets.mismatch`), of equals the
+    the fitting host of least H (`placement.packing.buckets.mismatch`); ties go to the
     first. For x_i of a tenant with several requests, or with VMs that run
     already, see `fill_by_tasks`.
 

@@ -25,9 +25,9 @@ def two_choices_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> 
     -----
     The order: see `placement.packing.progressive_filling.fill_in_turn`. Two different hosts
     are drawn of those that the VM may use (one where there is one only); of
-    those that hold it the one of lower H takes it (`placement.packing.buckets.mismatch`),
-    the first drawn of equals. Where neither does, the host of least H of all
-    takes it, the first of equals (derived): nothing that fits is left out.
+    those that hold it the one of lower H takes it (`placement.packing.buckets.mismatch`);
+    ties go to the host drawn first. Where neither does, the host of least H of all
+    takes it; ties go to the first (derived). So nothing that fits is left out.
 
     References
     ----------
@@ -51,7 +51,7 @@ class TwoChoices:
 
     Notes
     -----
-    A scan looks at the hosts that held the kind at its last scan. Two probes
+    A scan checks the hosts that held the kind at its last scan. Two probes
     fail often only when those are few, so that a VM costs O(1) on the whole.
     """
 

@@ -2,9 +2,9 @@
 
 Hosts play FUGA's game with another private term: the utility of a host is
 ``v(A) - cost(m)``, with `placement.rebalancing.local_search.private_terms.Level` as the cost. Moves
-change nothing that a tenant holds, so shares, quotas and v(A) stand still, and what a move of a VM
-from one host to another does to the potential ``v(A) - sum_m cost(m)`` is what the costs of
-these two hosts fall by. A move counts only if that is at least the price of what it carries
+change nothing that a tenant holds, so shares, quotas and v(A) do not change. A move of a VM from
+one host to another raises the potential ``v(A) - sum_m cost(m)`` by as much as the costs of
+these two hosts fall. A move counts only if that is at least the price of what it carries
 and a least gain. The potential is at most v(A), so balancing ends, also over many plans,
 and no VM can go to and fro: each time, the potential would have risen.
 """
@@ -80,7 +80,7 @@ def balance(
 
     Returns
     -------
-    Plan
+    MovePlan
         See `placement.rebalancing.local_search.plans.plan_of` for its ``details``.
 
     Raises

@@ -32,7 +32,7 @@ def check_plan(running: RunningState, plan: MovePlan) -> None:
     by this one, and holds to the unit what is there and what arrives; of a hard
     group that keeps apart no destination holds another VM; a hard group that keeps
     together is on one host after each wave, or on none that it was not on before it
-    (in the wave in which it moves it stands in both); a zone holds no more VMs of a
+    (in the wave in which it moves it is on both); a zone holds no more VMs of a
     spread than its part, unless the VM was in that zone before; no more moves go on
     at once than the limits say, for a host as for the site. What is broken already
     may stay so, but nothing arrives that breaks a rule. After the last wave what
@@ -136,7 +136,7 @@ def _check_stays(running: RunningState, plan: MovePlan, moved: dict[int, MoveRea
 
 @dataclass(slots=True)
 class _ReplayState:
-    """Where every VM is while a plan is replayed."""
+    """The host of every VM while a plan is replayed."""
 
     running: RunningState
     host: list[int]
@@ -172,7 +172,7 @@ class _ReplayState:
         return demand
 
     def begin(self, wave: list[RebalanceMove]) -> None:
-        """Let all VMs of a wave arrive, and check that they fit with the VMs still there."""
+        """Count all VMs of a wave on their destinations, and check that the hosts have room."""
         self.arriving = {move.vm: move.destination for move in wave}
         self.on_hosts_before = {
             number: self.hosts_of(number)
@@ -226,7 +226,7 @@ class _ReplayState:
                 )
 
     def in_zone(self, number: int, zone: int) -> int:
-        """Return how many VMs of a spread a zone holds, or is about to."""
+        """Return how many VMs of a spread are in a zone or move to it."""
         spread, zones = self.running.spreads[number], self.running.zones
         others = spread.others[zone] if spread.others else 0
         hosts = [(self.host[vm], self.arriving.get(vm, self.host[vm])) for vm in spread.vms]
@@ -237,7 +237,7 @@ class _ReplayState:
         return {self.host[vm] for vm in group.vms} | set(group.hosts)
 
     def end(self, wave: list[RebalanceMove]) -> None:
-        """Let all VMs of a wave leave their sources, and check groups that keep together."""
+        """Remove all VMs of a wave from their sources, and check groups that keep together."""
         for move in wave:
             self.host[move.vm] = move.destination
             for resource, amount in enumerate(self.demand(move.vm)):

@@ -57,7 +57,7 @@ def find_destinations(
 
     ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
-    The first try takes those with the fewest hosts first, of equals the largest, and
+    The first try takes the units with the fewest hosts first; ties go to the largest unit. It
     gives each the host of most utility (`DestinationCriterion.UTILITY`). As long as one has no
     place, further tries pack as tightly as they can and take those first that had
     none; then, on small cases, an integer program is solved. If still not all fit,
@@ -116,7 +116,7 @@ class _DestinationFinder:
         return found
 
     def _hardest_first(self) -> list[int]:
-        """Return the units with the fewest hosts first, of equals the largest."""
+        """Return the units, those with the fewest hosts first; ties go to the largest."""
         capacity = self._where.running.snapshot.capacity
         largest = np.maximum(capacity.max(axis=0, initial=0), 1)
         keys = []
@@ -139,7 +139,7 @@ class _DestinationFinder:
         return bool((room >= unit.demand[demanded]).all(axis=1).any())
 
     def _try(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
-        """Try to place units one after the other; return their places and undo them."""
+        """Place units one after the other; return their hosts, and undo the moves."""
         hosts: dict[int, int] = {}
         for number in order:
             self._place(number, choice, hosts)
@@ -166,7 +166,7 @@ class _DestinationFinder:
             self._where.move(self._units[number].vms, self._homes[number])
 
     def _try_again(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
-        """Retry with failed units first, until all have a place.
+        """Retry with the failed units first, until all have a host.
 
         Notes
         -----
@@ -188,7 +188,7 @@ class _DestinationFinder:
         return None
 
     def _perturbed_order(self, number: int) -> list[int]:
-        """Return the order shuffled so that each moves by at most about a third."""
+        """Return the order with each unit shifted at random by at most about a third."""
         keys = np.arange(number) + self._rng.random(number) * (number / 3 + 1)
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
         return shaken
@@ -214,7 +214,7 @@ class _DestinationFinder:
         return {possible[number]: host for number, host in solved.hosts.items()}
 
     def _place_neediest(self, possible: Sequence[int]) -> dict[int, int]:
-        """Place units of the tenant that is left with least first, as far as there is room.
+        """Place units while there is room, those of the tenant that is left with least first.
 
         Progressive filling as of DRF: a tenant's level is the dominant share per
         weight of what it holds, without what has no place yet.

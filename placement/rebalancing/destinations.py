@@ -27,7 +27,7 @@ class DestinationCriterion(StrEnum):
     """The criterion by which a host is chosen."""
 
     #: the host's utility in the FUGA game: where the potential rises most. v(A) is the same
-    #: wherever the unit goes, so that is where skewness rises least; of equals the tightest
+    #: wherever the unit goes, so that is where skewness rises least; ties go to the tightest
     UTILITY = "utility"
     #: what is left on it in parts of its capacity: it packs better and is tried where
     #: utility leaves a unit without a place
@@ -36,7 +36,7 @@ class DestinationCriterion(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class _HostRanking:
-    """Hosts ranked for alike units: sorted once, then a heap of changed hosts."""
+    """Hosts ranked for alike units: sorted once, with a heap of the changed hosts."""
 
     rows: list[_Row]  #: best first; a row counts unless its host changed since
     open_to: BoolArray  #: (H,)
@@ -78,7 +78,7 @@ class Destinations:
         self.weighed = 0  #: hosts looked at: units of work
 
     def best(self, unit: Unit, without: Collection[int] = ()) -> int | None:
-        """Return the best host that takes a unit now; None: none does.
+        """Return the best host that takes a unit now, or None.
 
         Soft groups count as long as they leave a host; those of ``without`` will not do.
         """
@@ -136,7 +136,7 @@ class Destinations:
         return found
 
     def _ranking_for(self, unit: Unit, zone: int) -> _HostRanking:
-        """Return the hosts for units alike in a zone, -1 for all, up to date."""
+        """Return the current ranking of hosts for units like this one, in a zone or (-1) in all."""
         log = self._where.changed
         for place in range(self._read, len(log)):
             self._version[log[place]] = place + 1

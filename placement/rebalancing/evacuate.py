@@ -44,7 +44,7 @@ def evacuate(
 
     Returns
     -------
-    Plan
+    MovePlan
         Each VM goes to the host of most utility in the FUGA game, chosen VM by VM
         from the whole cluster (`placement.rebalancing.destination_search.find_destinations`); a
         unit that has no place is named with the reason and with what lacks on the host that lacks
@@ -85,7 +85,7 @@ def evacuate(
 def explain_stays(
     where: PlacementState, units: Sequence[Unit], places: UnitDestinations
 ) -> list[StayingVm]:
-    """Return why units without a destination stay, after all others have moved.
+    """Return the reasons for which units have no destination after all others have moved.
 
     Then ``where`` is as it was.
     """
@@ -106,7 +106,7 @@ def explain_stays(
 
 
 def parameters_of(search: Search, budget_units: int | None, **more: object) -> Mapping[str, Any]:
-    """Return the parameters of a plan as JSON values: with them it is decided again."""
+    """Return the parameters of a plan as JSON values, from which it can be computed again."""
     return {
         **more,
         "tries": search.tries,

@@ -44,7 +44,7 @@ class FreedHostsPolicy:
         self._freed = sorted(rows)
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch; rows of request and host stand in ``details["freed"]``."""
+        """Decide the whole batch; ``details["freed"]`` has rows of request and host."""
         rows = [(request, host) for request, host in self._freed if snapshot.count[request]]
         if not rows:
             return self._policy.place(snapshot, rng, budget)

@@ -115,7 +115,7 @@ class _Rows:
         self.most = np.zeros(0)
 
     def add_each(self, row: IntArray, amount: FloatArray, most: FloatArray) -> None:
-        """Add a row for each of ``most``; every column stands in one of them."""
+        """Add a row for each of ``most``; every column is in one of them."""
         self._parts.append((row + len(self.most), np.arange(self._columns, dtype=np.int64), amount))
         self.most = np.concatenate([self.most, most])
 

@@ -1,4 +1,4 @@
-"""Hosts of VMs during planning, with the room and the rules that remain."""
+"""The host of each VM during planning, and the room and rules that remain."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PlacementState:
             self._in_zone.append(in_zone)
 
     def is_ruled(self, vm: int) -> bool:
-        """Return whether an anti-affinity group or a spread has a VM."""
+        """Return whether a VM is in an anti-affinity group or a spread."""
         return vm in self._apart or vm in self._rather or vm in self._spread
 
     def is_spread(self, vm: int) -> bool:
@@ -82,7 +82,7 @@ class PlacementState:
         return self._open[key]
 
     def zones_open_to(self, vms: Sequence[int]) -> list[int] | None:
-        """Return the zones that take all of some VMs; None: zones do not matter to them."""
+        """Return the zones that take all of some VMs; None if no spread binds them."""
         needs = self._spreads_of(vms)
         if not needs:
             return None
@@ -90,7 +90,7 @@ class PlacementState:
         return [zone for zone in zones if self._zone_takes(needs, vms, zone)]
 
     def is_kept_apart(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
-        """Return whether a group that keeps apart refuses some of these VMs on a host."""
+        """Return whether an anti-affinity group forbids these VMs on a host."""
         for vm in vms:
             for group in self._apart.get(vm, ()):
                 if self._on[group].get(host):

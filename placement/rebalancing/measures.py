@@ -93,7 +93,7 @@ class Gauge:
         )
 
     def note(self, move: RebalanceMove) -> Measures:
-        """Note a move as over, and return the measures after it."""
+        """Apply a move, and return the measures after it."""
         demand = self._running.demand[self._running.kind[move.vm]]
         both = np.array([move.source, move.destination])
         self._room[move.source] += demand

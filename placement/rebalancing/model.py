@@ -130,7 +130,7 @@ class RunningState:
 
     @property
     def room(self) -> IntArray:
-        """What each host has left, below 0 where more is committed than it has; (H, R)."""
+        """The room of each host, (H, R); negative where more is committed than it has."""
         room: IntArray = self.snapshot.free - self.over
         return room
 
@@ -147,7 +147,7 @@ class RunningState:
         return np.flatnonzero(there[self.host]).astype(np.int64)
 
     def with_closed_hosts(self, hosts: Sequence[int] | IntArray) -> RunningState:
-        """Return the same with hosts, (X,), that take nothing more."""
+        """Return the state with hosts, (X,), that receive no more VMs."""
         receives = self.receives.copy()
         receives[np.asarray(hosts, dtype=np.int64)] = False
         return dataclasses.replace(self, receives=receives)
@@ -275,7 +275,7 @@ def _check(name: str, found: tuple[int, ...], size: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceLimits:
-    """How many moves may go on at once; each at least 1."""
+    """Limits on the number of simultaneous moves, each at least 1."""
 
     per_source: int = 2  #: away from one host
     per_destination: int = 2  #: to one host
@@ -288,7 +288,7 @@ class RebalanceLimits:
 
 
 class MoveReason(StrEnum):
-    """What a move is for."""
+    """The purpose of a move."""
 
     EVACUATES = "evacuates"  #: its host is to be empty
     REPAIRS_CAPACITY = "mends_capacity"  #: its host has more committed than it has
@@ -334,7 +334,7 @@ class StayingVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplacedVms:
-    """VMs of a request that no moves let in."""
+    """VMs of a request for which no moves make room."""
 
     request: int
     count: int
@@ -343,7 +343,7 @@ class UnplacedVms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceMove:
-    """One VM from the host where it is to another."""
+    """The move of one VM from its host to another."""
 
     vm: int
     source: int

@@ -65,7 +65,7 @@ class StayExplainer:
         return allowed
 
     def _missing_room(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
-        """Return what the host lacks that lacks least, in parts of its capacity."""
+        """Return the missing room on the host that lacks least, relative to its capacity."""
         lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
         capacity = self._where.running.snapshot.capacity
         parts: FloatArray = np.divide(

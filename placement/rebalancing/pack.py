@@ -97,7 +97,7 @@ class _Emptying:
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
 
     def one_turn(self) -> bool:
-        """Try each host that may be emptied; return whether any was, and more may be."""
+        """Try to empty each candidate host; return whether any was emptied."""
         before = len(self.made)
         self.cut_by = None
         received = {each.destination for each in self.made}
@@ -179,7 +179,7 @@ class _Emptying:
         return self._vms[self._of_host[host] : self._of_host[host + 1]]
 
     def _candidates(self) -> list[int]:
-        """Return the hosts that their VMs can leave empty, those that carry least first."""
+        """Return the hosts that all VMs can leave, those with the least transfer first."""
         running = self._running
         left = running.snapshot.capacity - running.room
         np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])

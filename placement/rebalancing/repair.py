@@ -49,7 +49,7 @@ def repair(
 
     Returns
     -------
-    Plan
+    MovePlan
         Without moves where nothing is broken. A VM that should move and has no
         place is named; the seed changes nothing and is kept with the plan.
     """
@@ -187,7 +187,7 @@ class _Repair:
     def _move_unit(
         self, unit: Unit, why: MoveReason, without: frozenset[int] = frozenset()
     ) -> bool:
-        """Move a unit to its best host; False: it has none."""
+        """Move a unit to its best host; return False if it has none."""
         for by in self._by:
             before = by.weighed
             host = None if self.cut else by.best(unit, without)
@@ -228,7 +228,7 @@ class _Repair:
             ]
 
     def _gather(self, number: int) -> None:
-        """Bring a group together where most of it is and the rest fits."""
+        """Move a group to the host that has most of it and room for the rest."""
         group = self._running.groups[number]
         on = _by_host(self._where, group.vms)
         if len(on.keys() | set(group.hosts)) < 2:

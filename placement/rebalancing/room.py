@@ -61,7 +61,7 @@ def room_for(
 
     Returns
     -------
-    Plan
+    MovePlan
         ``admitted`` says where the VMs are to go; without moves if there is room already.
         With fewer than ``min_count`` nothing moves, and ``still_waits`` names the rest.
         Quotas are not checked: the round that places the request keeps them.
@@ -199,7 +199,7 @@ class _Room:
         ]
 
     def make(self, wanted: int) -> int:
-        """Make room for so many VMs; return for how many there is room."""
+        """Make room for ``wanted`` VMs; return for how many there is room."""
         if not self._open.any():
             self.reason = self._reason_never()
             return 0
@@ -218,7 +218,7 @@ class _Room:
         return done
 
     def _reason_never(self) -> Reason:
-        """Return, in a round's words, why no host could hold a VM after any moves."""
+        """Return the reason for which no host could hold a VM after any moves."""
         if self._large.any():  # but not with the VMs of its group
             return Reason.AFFINITY
         if self._open_to.any():
@@ -295,7 +295,7 @@ class _Room:
         costs = np.where(needs, lacks[hosts] * np.where(needs, least[hosts], 0.0), 0.0)
         bound = costs.max(axis=1, initial=0.0)
         order = np.lexsort((hosts, bound))
-        # A tighter bound is found of hosts whose turn has come, and they wait for theirs.
+        # A host gets a tighter bound when its turn comes, and waits until that bound is least.
         waiting: list[tuple[float, int]] = []
         for place in order.tolist():
             while waiting and waiting[0][0] <= bound[place]:
@@ -325,7 +325,7 @@ class _Room:
     def _cheapest(
         self, host: int, below: int | None
     ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
-        """Return transfer and number of the cheapest VMs that can leave a host, and their moves.
+        """Return transfer and number of the cheapest VMs that can leave a host, with their moves.
 
         ``below`` is the most that they may transfer.
         """

@@ -97,7 +97,7 @@ def spare(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SpareRoom:
-    """Places outside some hosts: of each kind the hosts and how many VMs each takes."""
+    """Slots outside some hosts: for each kind of VM, hosts and how many VMs each takes."""
 
     hosts: list[IntArray]
     counts: list[IntArray]
@@ -172,7 +172,7 @@ class _SpareDemand:
                 self._explain(each)
 
     def _could_hold(self) -> BoolArray:
-        """Return which domains might hold, (D,): each kind by itself finds room elsewhere."""
+        """Return the domains that might hold, (D,): each kind alone finds room elsewhere."""
         if self._could is not None:
             return self._could
         inside = self._domain >= 0
@@ -188,7 +188,7 @@ class _SpareDemand:
         return could
 
     def _decide_together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
-        """Decide domains together, and yield those that must be decided alone."""
+        """Decide domains together; yield the domains that must be decided alone."""
         if not len(domains):
             return
         if len(domains) == 1 and (splits == 0 or again == 0):
@@ -223,7 +223,7 @@ class _SpareDemand:
             yield from rest.tolist()
 
     def _spare_slots(self, wanted: IntArray, outside: BoolArray) -> _SpareRoom | None:
-        """Return places for VMs of each kind, (K,), on these hosts; None: not for all.
+        """Return slots for the VMs of each kind, (K,), on these hosts; None if some lack one.
 
         The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
         once more onto the fullest.
@@ -256,7 +256,7 @@ class _SpareDemand:
         return None
 
     def _have_slots(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
-        """Return whether each domain has enough places outside its own hosts, (X,)."""
+        """Return whether each domain has enough slots outside its own hosts, (X,)."""
         outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
         for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
             outside[:, kind] = counts.sum()
@@ -266,7 +266,7 @@ class _SpareDemand:
         return enough
 
     def _rules_allow(self, domain: int, slots: _SpareRoom) -> bool:
-        """Find places for VMs bound by groups and spreads, one unit after the other.
+        """Return whether VMs bound by groups and spreads find hosts, one unit after the other.
 
         A VM takes one of the slots of its kind; a group that keeps together takes an
         emptiest host in addition to the slots, which is then kept as well.
@@ -306,7 +306,7 @@ class _SpareDemand:
         return True
 
     def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
-        """Return the first host outside a domain that the rules of a unit allow; None: none."""
+        """Return the first host outside a domain that the rules of a unit allow, or None."""
         where = self._shared_state()
         for host in hosts:
             if not self.budget.spend(1):

@@ -152,7 +152,7 @@ class SpareCapacityPolicy:
 
 
 def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
-    """Return what rounds keep free on each host, (H, R), for VMs of domains, (H,), that fail."""
+    """Return the room kept free on each host, (H, R), for the VMs of failing domains, (H,)."""
     return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0).kept
 
 

@@ -20,7 +20,7 @@ from placement.rebalancing.units import Unit
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class UnitDestination:
-    """A unit and the host to which it is to go."""
+    """A unit and its destination host."""
 
     unit: Unit
     destination: int
@@ -96,7 +96,7 @@ class _Ordering:
         return self._where.host[wanted.unit.vms[0]]
 
     def _next_wave(self) -> Iterator[int]:
-        """Let units arrive that can, and yield them."""
+        """Count units that can move on their destinations, and yield them."""
         limits, there = self._limits, Counter[int]()
         going = 0
         for source in list(self._from):
@@ -147,7 +147,7 @@ class _Ordering:
         )
 
     def _detour(self) -> bool:
-        """Send one VM out of the way, to a third host; False if none can move."""
+        """Move one VM out of the way, to a third host; return False if none can move."""
         pending = [number for numbers in self._from.values() for number in numbers]
         destinations = {self._wanted[number].destination for number in pending}
         able = [

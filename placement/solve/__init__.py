@@ -1,1 +1,1 @@
-"""What `fuga solve` reads and answers."""
+"""The problem files that `fuga solve` reads, and its answers."""

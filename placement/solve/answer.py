@@ -25,7 +25,7 @@ def whole_vm_answer(
     seconds: float,
     details: bool = False,
 ) -> dict[str, Any]:
-    """Return what `fuga solve` prints, in JSON values.
+    """Return the answer object of `fuga solve`, in JSON values.
 
     Parameters
     ----------
@@ -110,14 +110,14 @@ _PER_HOST: Final = ("order", "strategies", "utilities", "weighed", "phase", "gan
 
 
 class Naming(Protocol):
-    """Knows which details have indices of hosts, tenants and demands."""
+    """Replaces indices of hosts, tenants and demands in details by names."""
 
     def names_hosts(self, key: str, value: Any) -> bool:
         """Return whether a detail lists single hosts."""
         ...
 
     def with_names(self, key: str, value: Any) -> Any:
-        """Return a detail with names in the place of indices."""
+        """Return a detail with names in place of indices."""
         ...
 
 
@@ -140,7 +140,7 @@ def named_details(
 
 
 def finite(value: Any) -> Any:
-    """Put null in place of NaN and the infinities, which JSON does not have."""
+    """Replace NaN and infinities, which JSON lacks, by null."""
     match value:
         case float():
             return value if math.isfinite(value) else None

@@ -24,7 +24,7 @@ _ALL_BUT: Final = 1e-9
 def division_answer(
     name: str, divided: DividedProblem, division: Division, *, seconds: float, details: bool = False
 ) -> dict[str, Any]:
-    """Return what `fuga solve` prints, in JSON values.
+    """Return the answer object of `fuga solve`, in JSON values.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ def division_answer(
 
 
 def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArray:
-    """Return what each tenant received, (N, R); a fast host needs less for a task."""
+    """Return the amounts of each tenant, (N, R); a fast host needs less for a task."""
     work = tasks / divisible.speed if tasks.shape == divisible.speed.shape else tasks
     used: FloatArray = work.sum(axis=1)[:, None] * divisible.demand
     return used
 
 
 def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[dict[str, Any]]:
-    """Return what was given, in order of demand and host."""
+    """Return the tasks that were given, in order of demand and host."""
     divisible, problem = divided.divisible, divided.problem
     one_task = pool_fractions(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
     rows = []

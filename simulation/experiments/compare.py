@@ -88,7 +88,7 @@ def unchanged_variant(variant: str) -> str | None:
 def difference(
     base: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], path: str
 ) -> PairedDifference | None:
-    """Return how a measure differs from that of the same seeds of another variant."""
+    """Return the difference of a measure between two variants, paired by seed."""
     pairs = [
         (measure(base[seed], path), measure(other[seed], path)) for seed in base if seed in other
     ]
@@ -100,7 +100,7 @@ def difference(
 
 
 def sign_flip_p(gaps: FloatArray) -> float:
-    """Return how likely differences are to sum so far from 0 if their signs were chance.
+    """Return the p-value of a sign-flip test: how likely the sum of gaps is by chance.
 
     Examples
     --------

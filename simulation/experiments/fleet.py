@@ -29,7 +29,7 @@ class JobQueue(Protocol):
     """Carries names of jobs to workers; may lose and repeat them."""
 
     def send(self, folder: Path, name: str) -> bool:
-        """Send one; False if nothing can be sent now."""
+        """Send a job; return False if nothing can be sent now."""
         ...
 
     def is_empty(self) -> bool:
@@ -38,7 +38,7 @@ class JobQueue(Protocol):
 
 
 class FleetStudy:
-    """Runs specs on a fleet that shares a folder; resumes what the folder has.
+    """Runs specs on a fleet that shares a folder; resumes the runs of the folder.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class FleetStudy:
         return [self._found[spec.name] for spec in self._specs if spec.name in self._found]
 
     def _submit(self) -> None:
-        """Write the job of every run that has not come to its end, and remember all digests.
+        """Write the job of every run that has not ended, and store all digests.
 
         Jobs of an earlier study in this folder that are in this one no more are taken
         back; one that runs goes on, and its end is not awaited.
@@ -186,7 +186,7 @@ class FleetStudy:
             )
 
     def _is_over(self, name: str, digest: str) -> bool:
-        """Return whether a job without a worker need not be run."""
+        """Return whether a job without a worker need not run: it is over, or the study stops."""
         summary = summary_in(self._files.run_folder(name), digest)
         if summary is not None and summary["finished"]:
             return True
@@ -199,7 +199,7 @@ class FleetStudy:
         return self._stopping
 
     def _send(self, free: Sequence[str]) -> None:
-        """Send jobs without a worker: each once, and again when no message of it is under way."""
+        """Send jobs without a worker, and again when no message of a job is under way."""
         now = time.monotonic()
         due = [name for name in free if name not in self._sent]
         again = [

@@ -24,7 +24,7 @@ _REPORT_EVERY_S: Final = 1.0
 def run_job(
     files: JobFiles, name: str, stop: Callable[[], bool], *, worker: str
 ) -> dict[str, Any] | None:
-    """Run one job in a process of its own, or what is left of it.
+    """Run or resume one job in a process of its own.
 
     Parameters
     ----------

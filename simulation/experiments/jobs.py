@@ -56,7 +56,7 @@ class SharedFolderError(SimulationError):
 
 @cache
 def software_versions() -> str:
-    """Return the versions that results depend on."""
+    """Return the versions of the software that results depend on."""
     libraries = ("numpy", "scipy", "pyarrow")
     versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     return f"fuga {engine_version()}, Python {python_version()}, {versions}"
@@ -73,13 +73,13 @@ class Job:
     made_by: str = field(default_factory=software_versions)
 
     def text(self) -> str:
-        """Return it as a job's file has it."""
+        """Return the text of the job's file."""
         document = {each.name: getattr(self, each.name) for each in fields(self)}
         return json.dumps({**document, "spec": self.spec.document()}, indent=2) + "\n"
 
     @classmethod
     def of(cls, text: str) -> Job:
-        """Return the job that a file holds.
+        """Return the job of a file's text.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class JobFiles:
             yield
 
     def submit(self, job: Job) -> None:
-        """Write a job's file; one that runs just now goes on, if it is the same.
+        """Write a job's file; an equal job that runs now goes on.
 
         Raises
         ------
@@ -172,14 +172,14 @@ class JobFiles:
             file.write(text)
 
     def read(self, name: str) -> str | None:
-        """Return a job's text, None if it is not there or taken back."""
+        """Return a job's text; None if the job does not exist or was withdrawn."""
         try:
             return self.job_file(name).read_text() or None
         except FileNotFoundError:
             return None
 
     def names(self) -> list[str]:
-        """Return the names of all jobs that were not taken back."""
+        """Return the names of all jobs that were not withdrawn."""
         return sorted(path.stem for path in self._fleet.glob("*.json"))
 
     def is_taken(self, name: str) -> bool:
@@ -211,7 +211,7 @@ class JobFiles:
         return (self._fleet / _STOP).exists()
 
     def write_progress(self, name: str, progress: RunProgress) -> None:
-        """Write how far a job is."""
+        """Write the progress of a job."""
         self._write_document(name, "progress", asdict(progress))
 
     def progress(self, name: str) -> RunProgress | None:
@@ -223,11 +223,11 @@ class JobFiles:
         self._write_document(name, "failed", asdict(failure))
 
     def failure(self, name: str) -> JobFailure | None:
-        """Return why a job failed, None if it did not."""
+        """Return the failure of a job, or None."""
         return self._read_document(name, "failed", JobFailure)
 
     def clear(self) -> None:
-        """Remove the fleet's files, as if the study had run on one machine.
+        """Remove the fleet's files, so that the folder is as of a study on one machine.
 
         A job that is still there belongs to an earlier study: its lock stays.
         """
@@ -250,9 +250,9 @@ class JobFiles:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[TextIO | None]:
-    """Hold a file's lock; None if another process does, or the file is not there.
+    """Hold a file's lock; yield None if another process holds it or the file does not exist.
 
-    Closing the file anywhere in this process lets go of it.
+    Closing the file anywhere in this process releases the lock.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def _lock(file: TextIO) -> bool:
 
 
 def _is_still(path: Path, file: TextIO) -> bool:
-    """Return whether a file was not removed between its opening and its lock."""
+    """Return whether a locked file still exists; it may be removed before it is locked."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except OSError:  # there is none; of a file server, the opened one is no more

@@ -31,7 +31,7 @@ def plan(
     sweep: Sequence[str] = (),
     beside_unchanged: bool = False,
 ) -> list[RunSpec]:
-    """Return every run of a study, the policies in the order given, seeds innermost.
+    """Return every run of a study, in order of policy, then seed.
 
     Parameters
     ----------

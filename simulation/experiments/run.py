@@ -33,7 +33,7 @@ SUMMARY: Final = "summary.json"
 _CHECKPOINT: Final = "checkpoint.bin"
 _OLD_CHECKPOINT: Final = "checkpoint.pickle"  #: of versions whose files could run code
 _REPORT_EVERY_S: Final = 0.2
-#: What a document of other values than ours makes of a simulation that takes it up.
+#: The errors of a simulation that resumes from a checkpoint with invalid values.
 _MISFITS: Final = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, PlacementError,
 )  # fmt: skip
@@ -41,7 +41,7 @@ _MISFITS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a simulation is."""
+    """The progress of a simulation."""
 
     part: float  #: of the trace
     slot: int
@@ -78,7 +78,7 @@ class _RunState:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Go on from a checkpoint; the state has just been made by `_begin`."""
+        """Restore a checkpoint into a state that `_begin` has just made."""
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
         if kept["next_slot"] is not None:
@@ -97,7 +97,7 @@ def simulate(
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[RunProgress], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a simulation, or what is left of it, and write its files to a folder.
+    """Run or resume a simulation, and write its files to a folder.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _run(
     stop: Callable[[], bool],
     report: Callable[[RunProgress], None],
 ) -> bool:
-    """Pass slot after slot; return whether the end was reached."""
+    """Simulate slot after slot; return whether the end was reached."""
     arrivals = Arrivals(inputs.trace, state.taken)
     engine, length = state.engine, spec.slot_length_s
     if state.next_slot is None:
@@ -279,7 +279,7 @@ def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
 
 
 def _restore(state: _RunState, folder: Path) -> None:
-    """Go on from the checkpoint of the same simulation, if there is one.
+    """Restore the checkpoint of the same simulation, if there is one.
 
     Raises
     ------

@@ -19,7 +19,7 @@ MOST_WAITING: Final = 20
 
 
 def run_document(run: ObservedRun) -> dict[str, Any]:
-    """Return the figures, lines over time, tenants, and what waits at the end.
+    """Return the figures, lines over time, tenants, and the VMs that wait at the end.
 
     Times are in seconds from the beginning; shares and uses are parts of the pool.
     """
@@ -43,7 +43,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
 
 
 def _mean_so_far(run: ObservedRun) -> float | None:
-    """Return the mean wait of VMs that were placed, and so far of those that wait at the end.
+    """Return the mean wait, counting VMs that still wait at the end with their wait so far.
 
     Where few are placed, and soon, the mean of these alone would look best.
     """
@@ -91,7 +91,7 @@ def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
 
 
 def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
-    """Return what waits at the end by tenant and size, the most VMs first."""
+    """Return the VMs that wait at the end by tenant and size, the largest number first."""
     waiting, names = run.engine.waiting, run.engine.names
     over_s = float(run.summary["to_s"])
     found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])

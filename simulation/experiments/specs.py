@@ -37,7 +37,7 @@ _OF_EVERY_VM: Final[Mapping[str, str]] = {"vcpus": "c", "memory_mib": "memory_mi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSpec:
-    """Where requests come from."""
+    """The source of a simulation's requests."""
 
     path: str
     format: str | None = None
@@ -63,13 +63,13 @@ class RunSpec(SimulatedPolicy):
     ideal_every: int = 12
 
     def document(self) -> dict[str, Any]:
-        """Return it in JSON values."""
+        """Return the spec in JSON values."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return document
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> RunSpec:
-        """Return what `document` was made of.
+        """Return the spec of a document that `document` returned.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Inputs:
 
 
 def open_inputs(spec: RunSpec) -> Inputs:
-    """Open what a run reads.
+    """Open the inputs of a run.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: Run
 
 
 def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
-    """Refuse to add hosts that lack what every VM takes: nothing would ever be placed there."""
+    """Raise if added hosts lack a resource that every VM takes: they would stay empty."""
     needed = [name for name in _OF_EVERY_VM if name in resources and name in inventory.resources]
     for added in spec.add_hosts:
         for host in read_inventory(added).hosts:
@@ -195,7 +195,7 @@ def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSp
 
 
 def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
-    """Refuse zones that no host has, with or without those that are left out."""
+    """Raise for zones that no host has, before or after hosts are left out."""
     known = {zone_of(host.labels) for host in hosts}
     for zone, policy in spec.zone_policies.items():
         if zone not in known:
@@ -203,7 +203,7 @@ def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
 
 
 def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
-    """Refuse hosts to roll through, and domains to keep spare for, that are not there."""
+    """Raise for hosts of a roll, and failure domains of spare capacity, that do not exist."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving
     if moving.roll is not None and not matching_hosts(moving.roll.hosts, labels):
@@ -234,7 +234,7 @@ def _tenant_sample(part: float, seed: int) -> Keep | None:
 
 
 def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
-    """Return what each type of VM holds, from a CSV file of name and resources."""
+    """Return the resources of each type of VM, from a CSV file of name and resources."""
     if path is None:
         return {}
     types: dict[str, Mapping[str, int]] = {}

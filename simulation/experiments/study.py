@@ -26,7 +26,7 @@ _POLL_EVERY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _RunFailure:
-    """Why a run ended without a summary."""
+    """The reason for which a run ended without a summary."""
 
     message: str
     bad_input: bool
@@ -51,7 +51,7 @@ class AnyStudy(Protocol):
     """A study, local or on a fleet."""
 
     def stop(self) -> None:
-        """Let every run write what it has, and begin no other."""
+        """Stop every run after it writes its results, and begin no other."""
         ...
 
     def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class AnyStudy(Protocol):
 
 
 class Study:
-    """Runs specs in processes of their own, so many at a time.
+    """Runs specs in processes of their own, a bounded number at a time.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Study:
         self._stopping = False
 
     def stop(self) -> None:
-        """Let every run write what it has, and begin no other."""
+        """Stop every run after it writes its results, and begin no other."""
         self._stopping = True
 
     def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def write_summary(
 
 
 def ended_progress(last: RunProgress | None) -> RunProgress:
-    """Return how far a run is that has ended."""
+    """Return the progress of a run that has ended."""
     return RunProgress(
         part=1.0,
         slot=last.slot if last else 0,
@@ -181,7 +181,7 @@ def ended_progress(last: RunProgress | None) -> RunProgress:
 
 
 def _end_of(process: BaseProcess) -> str:
-    """Return how a process ended that reported nothing."""
+    """Describe the end of a process that reported nothing."""
     process.join()
     status = process.exitcode
     if status == -signal.SIGKILL:

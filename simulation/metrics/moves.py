@@ -38,7 +38,7 @@ class MovesRecorder:
         self._held_idle = 0.0
 
     def record(self, passed: SlotResult, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
-        """Keep what a slot brought, and return columns of its row."""
+        """Record a slot, and return columns of its row."""
         for plan in passed.plans:
             values = (1.0, float(plan.moves), plan.gib, plan.gain, plan.takes_s)
             known = self._plans.setdefault(plan.what, [0.0] * len(values))
@@ -105,7 +105,7 @@ class MovesRecorder:
         return row
 
     def _held(self, passed: SlotResult, engine: Engine) -> float:
-        """Return the part of the first resource that is free and held for requests that starve."""
+        """Return the fraction of the first resource that is reserved for starving requests."""
         cluster = engine.cluster
         offered = float(cluster.pool_capacity()[:, 0].sum())
         if not offered:
@@ -123,7 +123,7 @@ class MovesRecorder:
         return float(free.sum() / offered)
 
     def state(self) -> CheckpointData:
-        """Return what was recorded so far, for a checkpoint."""
+        """Return the records for a checkpoint."""
         return {
             "moves": self.moves.state(),
             "why": self.why,
@@ -133,7 +133,7 @@ class MovesRecorder:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Have recorded what was kept, and nothing else."""
+        """Restore saved records."""
         self.moves.restore(kept["moves"])
         self.why = [str(each) for each in kept["why"]]
         self._outcomes = Counter({str(n): int(count) for n, count in kept["outcomes"].items()})
@@ -141,7 +141,7 @@ class MovesRecorder:
         self._held_idle = float(kept["held_idle"])
 
     def summary(self, slots: Series, engine: Engine) -> dict[str, Any]:
-        """Return what the run's summary says of moves, in JSON values."""
+        """Return the part of the run's summary about moves, in JSON values."""
         movers = engine.movers
         by_why: Counter[str] = Counter()
         outcome = self.moves.column("outcome") if self.why else np.zeros(0)

@@ -83,7 +83,7 @@ class SeriesRecorder:
         self.stood = 0  #: VMs that ran at the beginning of the trace
 
     def state(self) -> CheckpointData:
-        """Return what was recorded so far, for a checkpoint."""
+        """Return the records for a checkpoint."""
         return {
             "slots": self.slots.state(),
             "shares": self.shares.state(),
@@ -101,7 +101,7 @@ class SeriesRecorder:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Have recorded what was kept, and nothing else."""
+        """Restore saved records."""
         for name in ("slots", "shares", "placements", "pictures"):
             getattr(self, name).restore(kept[name])
         self._picture_every = whole(kept, "picture_every", ValueRange(1, 2**62))
@@ -119,7 +119,7 @@ class SeriesRecorder:
             self.moving.restore(kept["moving"])
 
     def record(self, passed: SlotResult, engine: Engine) -> None:
-        """Keep what happened up to a slot, and how the cluster stands after its round."""
+        """Record the events up to a slot, and the state of the cluster after its round."""
         row: dict[str, float | None] = {"slot": passed.slot, "start_s": passed.start_s}
         row |= self._counts(passed, engine)
         row |= self._use(passed.slot, engine)
@@ -171,7 +171,7 @@ class SeriesRecorder:
         np.add.at(self._requested_of_kind, arrived.kind, arrived.count)
 
     def _use(self, slot: int, engine: Engine) -> dict[str, float | None]:
-        """Return what part of each resource is in use, of all and of each class of hosts."""
+        """Return the used fraction of each resource, on all hosts and on each class of hosts."""
         cluster = engine.cluster
         there = cluster.present
         capacity = np.where(there[:, None], cluster.capacity, 0)
@@ -190,7 +190,7 @@ class SeriesRecorder:
         return row
 
     def _fragmentation(self, free: IntArray, engine: Engine) -> float:
-        """Return the part of the free first resource that is on hosts too full for a VM.
+        """Return the fraction of the free first resource on hosts that are too full for a VM.
 
         The mean over the VMs requested so far, of the most requested kinds.
         """
@@ -248,7 +248,7 @@ class SeriesRecorder:
         return row
 
     def _bound(self, round_: Round) -> dict[str, float | None]:
-        """Return what of the first resource the round placed, and the most that it could have."""
+        """Return the placed amount of the first resource, and the upper bound on it."""
         snapshot = round_.snapshot
         try:
             bound = allocation_bound(snapshot, 0)

@@ -13,7 +13,7 @@ from simulation.checkpoint import CheckpointData, array, texts
 
 
 class Series:
-    """Rows of numbers by name; what a row leaves out is missing (NaN)."""
+    """Rows of numbers by column name; a column that a row omits is NaN."""
 
     def __init__(self, *names: str) -> None:
         self._columns = {name: array_of_numbers("d") for name in names}
@@ -27,7 +27,7 @@ class Series:
         self.add_row(values)
 
     def add_row(self, values: Mapping[str, float | None]) -> None:
-        """Append a row whose names may be any words; new ones make columns."""
+        """Append a row with any column names; new names make new columns."""
         for name in values:
             if name not in self._columns:
                 self._columns[name] = array_of_numbers("d", [float("nan")] * self._length)
@@ -37,12 +37,12 @@ class Series:
         self._length += 1
 
     def state(self) -> CheckpointData:
-        """Return the rows, for a checkpoint."""
+        """Return the rows for a checkpoint."""
         rows = [np.array(column) for column in self._columns.values()]
         return {"names": list(self._columns), "rows": np.array(rows).reshape(-1, self._length)}
 
     def restore(self, kept: CheckpointData) -> None:
-        """Have the rows that were kept, and no others."""
+        """Restore saved rows."""
         names = texts(kept, "names")
         rows = array(kept, "rows", "float", (len(names), None))
         self._columns = {
@@ -52,7 +52,7 @@ class Series:
         self._length = rows.shape[1]
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
-        """Return a column; one that no row named is all missing."""
+        """Return a column; all NaN if no row named it."""
         if name not in self._columns:
             return np.full(self._length, np.nan)
         return np.array(self._columns[name])
@@ -82,11 +82,11 @@ class Stacks:
         return np.concatenate(listed) if listed else np.zeros(0)
 
     def state(self) -> CheckpointData:
-        """Return the rows, for a checkpoint; nothing, where none was added."""
+        """Return the rows for a checkpoint; empty if none was added."""
         return {name: self.column(name) for name, listed in self._parts.items() if listed}
 
     def restore(self, kept: CheckpointData) -> None:
-        """Have the rows that were kept, and no others."""
+        """Restore saved rows."""
         if not kept:
             self._parts = {name: [] for name in self._parts}
             return

@@ -1,4 +1,4 @@
-"""One simulation in numbers: what tables, reports and comparisons read."""
+"""The summary of a simulation, which tables, reports and comparisons read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulation.slots.engine import Engine
 
 
 def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
-    """Return the summary, in JSON values; what nothing is known of is null.
+    """Return the summary of a simulation in JSON values. A value that is not known is null.
 
     Times are in seconds; parts are within [0, 1]. Waits are of VMs that were
     placed, from arrival to the start of their slot; completions from arrival to end.
@@ -68,14 +68,14 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
 
 
 def waits_of(recorder: SeriesRecorder) -> tuple[FloatArray, FloatArray]:
-    """Return how long VMs that were placed waited, sorted, and how many of each."""
+    """Return the sorted waits of placed VMs, and the number of VMs of each."""
     placements = recorder.placements
     waits = placements.column("start_s") - placements.column("arrival_s")
     return _count_distinct(waits, placements.column("count"))
 
 
 def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return how long VMs that ended took from arrival to end, sorted, and how many of each."""
+    """Return the sorted times from arrival to end of VMs, and the number of VMs of each."""
     placements = recorder.placements
     ends = placements.column("end_s")
     done = ends <= over_s
@@ -84,14 +84,14 @@ def completions_of(recorder: SeriesRecorder, over_s: float) -> tuple[FloatArray,
 
 
 def completed_fractions(requested: IntArray, completed: IntArray) -> FloatArray:
-    """Return the completed part of each tenant's VMs, (N,); NaN for one without requests."""
+    """Return the completed fraction of each tenant's VMs, (N,); NaN without requests."""
     parts: FloatArray = np.full(len(requested), np.nan)
     np.divide(completed, requested, out=parts, where=requested > 0)
     return parts
 
 
 def spread_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
-    """Return mean, percentiles and the largest of sorted values that occur so many times."""
+    """Return mean, percentiles and maximum of sorted values, weighted by counts."""
     if not len(values):
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))
     reached = np.cumsum(counts)
@@ -160,7 +160,7 @@ MEASURES_OF_MOVES: Final[tuple[tuple[str, str, str, bool], ...]] = (
 
 
 def measures_of(summaries: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, bool]]:
-    """Return what some runs are compared by: of moves only what one of them says."""
+    """Return the measures that compare some runs; measures of moves only if a run has moves."""
     listed = list(summaries)
     said = [
         each
@@ -171,10 +171,10 @@ def measures_of(summaries: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, 
 
 
 def measure(summary: Mapping[str, Any], path: str) -> float | None:
-    """Return one measure of a summary; ``first`` stands for its first resource."""
+    """Return one measure of a summary; ``first`` means its first resource."""
     found: Any = summary
     for part in path.split("."):
         if part == "first":
-            part = next(iter(found or ()), "")  # noqa: PLW2901 - resources stand in order
+            part = next(iter(found or ()), "")  # noqa: PLW2901 - resources are in order
         found = found.get(part) if isinstance(found, Mapping) else None
     return None if found is None else float(found)

@@ -1,1 +1,1 @@
-"""The live system as a trace: what a register decided, and how."""
+"""Recordings: traces made of the decisions of a live system."""

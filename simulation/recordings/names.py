@@ -18,7 +18,7 @@ class Pseudonyms:
         self._seen: dict[str, str] = {}
 
     def alias_of(self, name: str) -> str:
-        """Return what a name is called; the first time it may get a number."""
+        """Return the alias of a name; an anonymous name gets a number the first time."""
         number = f"{len(self._seen) + 1:0{self._digits}}"
         alias = f"{self._word}-{number}" if self._anonymous else name
         return self._seen.setdefault(name, alias)
@@ -29,7 +29,7 @@ class Pseudonyms:
 
 
 class FileNames:
-    """What tenants, their groups, groups of VMs and hosts are called in the files."""
+    """Aliases of tenants, their groups, groups of VMs and hosts in the files."""
 
     def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
         self.tenants = Pseudonyms("tenant", anonymous=anonymous)

@@ -28,9 +28,9 @@ from simulation.traces.native import COLUMNS
 
 
 def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
-    """Yield where tenants of the trace, and groups above them, stand from when on.
+    """Yield parent and weight of tenants and groups, with the time from which they hold.
 
-    The first row of a tenant that came later says where it stood then.
+    The first row of a tenant that came later holds its first parent.
     """
     groups = _groups_above(past.tenants, names)
     for tenant in past.tenants:
@@ -46,7 +46,7 @@ def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, f
 
 
 def quota_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
-    """Yield what tenants of the trace, and groups above them, could have from when on."""
+    """Yield the quotas of tenants and groups, with the time from which they hold."""
     groups = _groups_above(past.tenants, names)
     for quota in past.quotas:
         named = _name_in_files(quota.owner, names, groups)
@@ -59,7 +59,7 @@ def quota_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, int | s
 
 
 def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
-    """Return groups that tenants of the trace were ever part of."""
+    """Return the groups that any tenant of the trace was ever part of."""
     above: dict[str, set[str]] = {
         tenant.name: {each.parent for each in tenant.standings if each.parent is not None}
         for tenant in tenants
@@ -73,7 +73,7 @@ def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[
 
 
 def _name_in_files(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
-    """Return what a tenant or group is called in the files; None: it is not in them."""
+    """Return the alias of a tenant or group in the files; None if it is not in them."""
     if name in groups:
         return names.groups.alias_of(name)
     return names.tenants.alias_of(name) if names.tenants.knows(name) else None
@@ -92,7 +92,7 @@ _HAPPENINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedRounds:
-    """How the rounds of a time were decided."""
+    """The policies and parameters that decided the rounds of a period."""
 
     source: str  #: where this is known from
     policy: str
@@ -104,7 +104,7 @@ class DecidedRounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Files of a folder, and what is in them."""
+    """The files of a recording."""
 
     folder: Path
     since: str  #: the time 0 of the trace
@@ -156,7 +156,7 @@ class Recording:
         )
 
     def command(self) -> str:
-        """Return what is typed to see the same rounds in a simulation."""
+        """Return the command that simulates the same rounds."""
         decided = self.decided
         words = ["fuga", "simulate", self.trace, "--hosts", self.hosts, "--tree", self.tree]
         words += ["--quotas", self.quota_file] if self.quota_file else []
@@ -192,7 +192,7 @@ def read_recording(folder: Path) -> Recording:
 def record(
     past: Past, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
 ) -> Recording:
-    """Write a time of the register center to a folder, which appears once it is whole.
+    """Record a period of the register center; the folder appears once it is complete.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def record(
 
 
 def _zones_with_hosts(decided: DecidedRounds, hosts: Sequence[PastHost]) -> DecidedRounds:
-    """Leave out policies of zones that no host is in."""
+    """Drop the policies of zones without hosts."""
     known = {zone_of(host.labels) for host in hosts}
     zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
     return replace(decided, zone_policies=zones)
@@ -314,14 +314,14 @@ def _rows(
 
 
 def _was_given_up(vm: PastVm) -> bool:
-    """Return whether its tenant wanted it no more before it ever had a place."""
+    """Return whether the tenant deleted the VM before it was ever placed."""
     return vm.placed_at is None and vm.ended_at is not None
 
 
 def _group_vms(
     vms: Sequence[PastVm], slots: _RecordedSlots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
-    """Return VMs that were gone in one slot, each lot with the end of its last; None: not yet.
+    """Group VMs that ended in one slot, with the last end of each group; None: not ended.
 
     ``placed_alike``: and that were first placed in one slot, the earlier ones first.
     ``whole``: all of them.
@@ -340,13 +340,13 @@ def _end(vms: Sequence[PastVm]) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedSlots:
-    """Slots of the system that is recorded."""
+    """The slots of the recorded system."""
 
     since: datetime
     length_s: float
 
     def slot_at(self, at: datetime | None) -> float:
-        """Return the first slot whose start is not before a time; inf: there was no such time."""
+        """Return the first slot that does not start before a time; inf without a time."""
         if at is None:
             return math.inf
         return math.ceil((at - self.since).total_seconds() / self.length_s)

@@ -24,7 +24,7 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """How long VMs of a tenant and a size lived, or have lived so far."""
+    """Lifetimes of the VMs of a tenant and a size, ended or still running."""
 
     tenant: str
     demand: Mapping[str, int]
@@ -43,7 +43,7 @@ class RepeatedPeriod:
 
 
 def latest_requests(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
-    """Return the requests of a time with so many VMs, the latest; since when, and VMs left out.
+    """Return the latest requests with ``most_vms`` VMs, their beginning, and the VMs left out.
 
     Those that were there at its beginning are none of them.
     """
@@ -66,7 +66,7 @@ def latest_requests(past: Past, most_vms: int) -> tuple[list[PastRequest], datet
 def repeat_requests(
     present: Past, window: Past, lives: Iterable[Life], *, most_vms: int, seed: int
 ) -> RepeatedPeriod:
-    """Return the site as it is, and what comes if the requests of ``window`` come again.
+    """Return the present site with the requests of ``window`` repeated as its future.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _as_iterator(requests: Iterable[PastRequest]) -> Iterator[PastRequest]:
 
 
 def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
-    """Return a request that comes again, so much later, and has no place yet."""
+    """Return a request shifted by a time, without its hosts."""
     return replace(
         request,
         requested_at=request.requested_at + by,
@@ -116,7 +116,7 @@ def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
 
 
 class _LifetimeSampler:
-    """Draws how long VMs live on."""
+    """Draws the remaining lives of VMs."""
 
     def __init__(self, lives: Iterable[Life], seed: int) -> None:
         self._tenants: dict[Hashable, int] = {}
@@ -148,7 +148,7 @@ class _LifetimeSampler:
     def ends(
         self, requests: Iterable[tuple[PastRequest, datetime | None]], now: datetime
     ) -> Iterator[tuple[PastVm, ...]]:
-        """Yield the VMs of each request with the ends that they had, or that were drawn.
+        """Yield the VMs of each request with their real or drawn ends.
 
         VMs that were placed together end together. With a time, the VM lives on from then;
         without, it has its life before it, of which its age now is known to pass.
@@ -182,7 +182,7 @@ class _LifetimeSampler:
 def _with_end(
     vm: PastVm, request: PastRequest, age_s: float, left_s: float, standing: datetime | None
 ) -> PastVm:
-    """Return a VM with its drawn end; one that never had a place gets its life when it has one."""
+    """Return a VM with its drawn end; an unplaced VM lives as long once it is placed."""
     if left_s >= _LONGEST_S:
         return vm
     placed_at = vm.placed_at or standing or request.requested_at

@@ -1,4 +1,4 @@
-"""Time series of runs, as their files have them."""
+"""Time series of runs, read from their files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def runs_in(folder: Path, summaries: Sequence[Mapping[str, Any]]) -> list[RunDat
 
 
 def one_of_each(runs: Sequence[RunData]) -> list[RunData]:
-    """Return of each variant the run of its first seed."""
+    """Return the run of the first seed of each variant."""
     first: dict[str, RunData] = {}
     for run in runs:
         first.setdefault(run.variant, run)
@@ -74,7 +74,7 @@ def one_of_each(runs: Sequence[RunData]) -> list[RunData]:
 def thin_series(
     times: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return means over equal stretches of time, at most `MOST_POINTS`, of what is known."""
+    """Return the means of known values over at most `MOST_POINTS` equal periods."""
     known = np.isfinite(values)
     times, values = times[known], values[known]
     if len(values) <= _INVISIBLE * MOST_POINTS:
@@ -89,7 +89,7 @@ def thin_series(
 def cumulative_fractions(
     values: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return distinct values and the part of the counts that is at most each."""
+    """Return the distinct values and the cumulative fraction of the counts at each."""
     distinct, place = np.unique(values, return_inverse=True)
     total = np.cumsum(np.bincount(place.ravel(), counts, len(distinct)))
     return distinct, total / total[-1]

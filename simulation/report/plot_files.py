@@ -1,4 +1,4 @@
-"""Plots as files that are the same whenever they are made of the same numbers."""
+"""Write plots as reproducible files: equal numbers give equal bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plots of a report, each with what a reader should see in it."""
+"""The plots of a report, with a line that says how to read each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Plot:
 
 
 def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
-    """Return the plots of runs, one of each variant; those without anything to show left out."""
+    """Return the plots of runs, one run for each variant, without empty plots."""
     shown = list(runs)[:_MOST_LINES]
     makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (
         _use_plot,
@@ -271,7 +271,7 @@ def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _largest_tenants(runs: Sequence[RunData]) -> list[str]:
-    """Return the tenants that hold most in all runs together: the same in each plot."""
+    """Return the tenants that hold most over all runs, which all plots show."""
     totals: Counter[str] = Counter()
     for run in runs:
         shares = run.table("shares")

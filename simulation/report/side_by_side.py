@@ -1,4 +1,4 @@
-"""The table of a report that has all variants side by side, and what chance says to it."""
+"""The table of a report that compares all variants, with the significance of differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_COLUMNS: Final = 4
 
 
 def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
-    """Return the section: a column for each variant, or, of many, a row."""
+    """Return the section, with a column for each variant, or a row if there are many."""
     variants = comparison["variants"]
     names = [
         f'<span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
@@ -78,7 +78,7 @@ def _cells(
 
 
 def _bases(comparison: Mapping[str, Any]) -> str:
-    """Say what differences are from."""
+    """Return the sentence that names the base of the differences."""
     based = [row for row in comparison["variants"] if row["base"] is not None]
     if not based:
         return ""

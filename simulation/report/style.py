@@ -63,13 +63,13 @@ class Palette:
             self._of[variant] = _COLOURS[number % len(_COLOURS)], stroke
 
     def line(self, variant: str) -> dict[str, Any]:
-        """Return how a line of a variant is drawn."""
+        """Return the style of a variant's lines."""
         colour, stroke = self._of[variant]
         dash = _DASHES[stroke]
         return {"color": colour, "linestyle": dash, "linewidth": 1.6, "label": variant}
 
     def bar(self, variant: str) -> dict[str, Any]:
-        """Return how a bar of a variant is drawn: what are dashes of lines are hatches here."""
+        """Return the style of a variant's bars, with hatches in place of dashes."""
         colour, stroke = self._of[variant]
         style = {"color": colour, "edgecolor": "white", "linewidth": 0.0, "label": variant}
         return style | {"hatch": _HATCHES[stroke]}
@@ -103,7 +103,7 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
 
 
 def legend(figure: Any, axis: Any) -> None:
-    """Name the lines of an axis above the plot, where it hides none of them."""
+    """Put the legend of an axis above the plot, where it hides no line."""
     handles, names = axis.get_legend_handles_labels()
     most = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
     rows = -(-len(names) // most) or 1
@@ -114,7 +114,7 @@ def legend(figure: Any, axis: Any) -> None:
 
 
 def time_axis(span_s: float) -> tuple[float, str]:
-    """Return what seconds are divided by on an axis of time, and its unit."""
+    """Return the divisor of seconds on an axis of time, and its unit."""
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if span_s >= 3 * seconds:
             return seconds, unit
@@ -122,7 +122,7 @@ def time_axis(span_s: float) -> tuple[float, str]:
 
 
 def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
-    """Let x be durations from 0 on: linear up to the shortest that matters, then logarithmic."""
+    """Make x an axis of durations, linear up to ``shortest_s`` and logarithmic beyond."""
     shortest_s = max(1.0, shortest_s)
     axis.set_xscale("symlog", linthresh=shortest_s)
     axis.set_xlim(0, longest_s)

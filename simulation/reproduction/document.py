@@ -1,4 +1,4 @@
-"""What was reproduced, as Markdown."""
+"""The page of reproduced items, as Markdown."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _section(item: Mapping[str, Any]) -> str:
 
 
 def _ours(number: Mapping[str, Any]) -> str:
-    """Return our number, of several runs with the interval of their mean and their extremes."""
+    """Return our number; for several runs, with the confidence interval and the extremes."""
     ours, runs = _number(number["ours"]), number["runs"]
     if not runs:
         return ours

@@ -146,7 +146,7 @@ def _fig8(setup: Setup) -> ItemOutcome:
 
 
 def completed_only_there(there: FloatArray, elsewhere: FloatArray) -> float:
-    """Return the part of users who complete all of their tasks there and not elsewhere, (N,)."""
+    """Return the fraction of users that complete all tasks there and not elsewhere, (N,)."""
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
 

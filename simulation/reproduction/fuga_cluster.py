@@ -125,7 +125,7 @@ def _shares(played: PlayedTrace) -> FloatArray:
 
 
 def deviation(shares: FloatArray, start_s: FloatArray) -> float:
-    """Return how far shares lie from their mean, over that mean, in the mean over time.
+    """Return the deviation of shares from their mean, relative to it, averaged over time.
 
     Parameters
     ----------

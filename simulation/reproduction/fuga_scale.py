@@ -66,7 +66,7 @@ def _a_round(hosts: int, seed: int) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _AllocationResults:
-    """What the policies allocate in N runs on clusters of S sizes."""
+    """The amounts that policies allocate in N runs on clusters of S sizes."""
 
     parts: Mapping[str, FloatArray]  #: of the pool's CPU and memory, by policy, (N, S, 2)
     bounds: FloatArray  #: the most of the CPU that any policy can allocate, (N, S)

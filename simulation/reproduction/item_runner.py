@@ -1,4 +1,4 @@
-"""Items run one after the other, each with its data, plot and verdict in a folder of its own."""
+"""Run items one after the other, and write data, plot and verdict of each to a folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FinishedItem:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a number that must agree exactly does not."""
+        """Whether a number differs that must agree exactly."""
         return any(each["exact"] and not each["agrees"] for each in self.verdict["numbers"])
 
 
@@ -66,7 +66,7 @@ def run_items(
     begins: Callable[[Item], Callable[[float], None]],
     ended: Callable[[FinishedItem], None],
 ) -> list[FinishedItem]:
-    """Run items in order, and write what they say together whenever one has ended.
+    """Run items in order, and write their common summary after each.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def run_items(
 
 
 def summary_of(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]:
-    """Return what all items said, in JSON values."""
+    """Return the verdicts of all items, in JSON values."""
     verdicts = [each.verdict["verdict"] for each in finished]
     return {
         "quick": setup.quick,

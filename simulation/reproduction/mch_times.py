@@ -50,7 +50,7 @@ def a_binary_tree(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
 
 
 def published_hdrf(problem: DivisibleProblem) -> list[int]:
-    """H-DRF with the shares of the whole tree computed anew for each task."""
+    """Return the tasks by H-DRF that computes all shares of the tree again for each task."""
     tree = problem.tree
     if tree is None:
         return []
@@ -99,7 +99,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 _HDRF, _MCH = "H-DRF", "MCH"
 _LEVELS, _TASKS = 3, 20
 _JOBS: Final = (32, 64, 128, 256)
-#: So many jobs that MCH's time is no longer that of calling numpy.
+#: Numbers of jobs at which MCH's time is far above that of calling numpy.
 _MANY: Final = (4096, 16384, 65536)
 _REPEATS: Final = 3
 _COLLAPSED: Final = {"C-CH": "cores", "M-CH": "memory_gib"}
@@ -122,7 +122,7 @@ def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """Return the least processor time of a few runs; of one where that takes long."""
+    """Return the least processor time of a few runs, or of one run that takes long."""
     least, spent = np.inf, 0.0
     for _ in range(_REPEATS):
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""The model of reproduced items: the paper's numbers, ours, and the verdict."""
+"""The model of reproduced items: the paper's numbers, our numbers, and the verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Paper(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a figure compares."""
+    """The verdict on a figure."""
 
     AGREES = "agrees"  #: all its numbers, and all that it says
     DIRECTION = "agrees in direction"  #: all that it says, not all numbers, or it has none
@@ -73,13 +73,13 @@ class Number:
 
     @property
     def agrees(self) -> bool:
-        """Whether ours is near enough, with its whole confidence interval."""
+        """Whether our number is near enough, with its whole confidence interval."""
         return abs(self.ours - self.paper) + self.plus_minus <= self.within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What the paper says of its figure without a number, and whether it holds of ours."""
+    """A statement of the paper about its figure, and whether it holds for our figure."""
 
     says: str
     found: str  #: the numbers that it was judged by
@@ -88,7 +88,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What the paper says next to what we found, where the two are of different things."""
+    """The paper's result and ours, where the two measure different things."""
 
     what: str
     paper: str
@@ -139,7 +139,7 @@ class Setup:
     made: dict[str, Any] = field(default_factory=dict)
 
     def get_or_make(self, key: str, make: Callable[[], Made]) -> Made:
-        """Return what was made under a key, made now if it was not."""
+        """Return the result stored under a key; make it at the first call."""
         if key not in self.made:
             self.made[key] = make()
         found: Made = self.made[key]
@@ -155,7 +155,7 @@ class Item:
     place: str  #: in the paper, as "Fig. 5"
     shows: str
     run: Callable[[Setup], ItemOutcome]
-    instead: str = ""  #: what stands in for inputs that are not public
+    instead: str = ""  #: the substitute for inputs that are not public
     is_timed: bool = False  #: measures this machine: no two runs are the same
 
 

@@ -26,7 +26,7 @@ def bars(
     over: str,
     unit: str,
 ) -> Callable[[], Plot]:
-    """Return what draws groups of bars, one of each series in every group."""
+    """Return a function that draws groups of bars, one bar of each series in every group."""
 
     def draw() -> Plot:
         figure, (axis,) = new_figure()
@@ -56,7 +56,7 @@ def lines(
     marks: bool = False,
     logarithmic: bool = False,
 ) -> Callable[[], Plot]:
-    """Return what draws one panel below the other; a panel's name is its axis with its unit."""
+    """Return a function that draws panels of lines; a panel's name is its axis with its unit."""
 
     def draw() -> Plot:
         figure, axes = new_figure(height=0.8 + 2.3 * len(panels), rows=len(panels))

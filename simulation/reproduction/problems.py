@@ -55,7 +55,7 @@ def a_problem(
 
 
 def checked_division(name: str, problem: DivisibleProblem, **parameters: Any) -> Division:
-    """Return what a mechanism answers, checked by independent code."""
+    """Return the division of a mechanism, checked by independent code."""
     division = mechanism_by_name(name, parameters).divide(problem, np.random.default_rng(0))
     check_division(problem, division)
     return division
@@ -92,7 +92,7 @@ def a_round(
 def checked_allocation(
     name: str, snapshot: Snapshot, *, seed: int = 0, **parameters: Any
 ) -> Allocation:
-    """Return what a policy places, decided as rounds are and checked by independent code."""
+    """Return the allocation of a policy, decided as in rounds and checked by independent code."""
     policy = policy_by_name(name, parameters)
     allocation = decide(snapshot, policy, seed=seed, budget_units=None)
     check_allocation(snapshot, allocation)

@@ -110,7 +110,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
 
 
 def _tasks_by_second(away: BoolArray) -> FloatArray:
-    """Return the matrix after each second, (S, N, K): every server steps once a second."""
+    """Return the tasks after each second, (S, N, K); every server steps once a second."""
     all_users = np.ones(_USERS, dtype=np.bool_)
     without = all_users.copy()
     without[-1] = False

@@ -1,4 +1,4 @@
-"""An experiment run several times: the mean of its runs and how sure that mean is."""
+"""Repeated runs of an experiment: seeds, and the confidence interval of the mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests played through the simulator's engine in memory, for figures that go over time."""
+"""Replay requests through the simulator's engine in memory, for figures over time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from simulation.traces.constraint_table import ConstraintTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTrace:
-    """Requests that are there as a whole."""
+    """A trace of requests that is wholly in memory."""
 
     resources: tuple[str, ...]
     parts: Sequence[Chunk]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read them from their beginning."""
+        """Return the requests from the beginning."""
         return iter(self.parts)
 
 
@@ -46,14 +46,14 @@ class PlayedTrace:
 
     @property
     def took_s(self) -> FloatArray:
-        """How long each request took to complete, (Q,); NaN where it did not."""
+        """The time to completion of each request, (Q,); NaN where it did not complete."""
         took: FloatArray = np.where(
             self.completed >= self.requested, self.last_end_s - self.arrival_s, np.nan
         )
         return took
 
     def completed_of(self, tenants: Sequence[str]) -> FloatArray:
-        """Return the part of its VMs that each tenant completed; 1 for one without requests."""
+        """Return the fraction of its VMs that each tenant completed; 1 without requests."""
         place = {tenant: index for index, tenant in enumerate(tenants)}
         of_request = np.array([place[tenant] for tenant in self.tenant], dtype=np.int64)
         requested = np.bincount(of_request, self.requested, len(tenants))
@@ -70,7 +70,7 @@ def play(
     leaves: Mapping[int, str] | None = None,
     report: Callable[[float], None] = lambda _: None,
 ) -> PlayedTrace:
-    """Pass slot after slot, from slot 0 on.
+    """Simulate a trace slot after slot, from slot 0 on.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def play(
 
 
 def use_over_time(played: Mapping[str, PlayedTrace]) -> Table:
-    """Return what each policy used of CPU and memory, slot by slot."""
+    """Return the use of CPU and memory under each policy, slot by slot."""
     return Table(
         name="use",
         columns=("second", "policy", "cpu_used", "memory_used"),

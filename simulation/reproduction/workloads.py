@@ -13,7 +13,7 @@ from simulation.reproduction.trace_replay import ListedTrace
 from simulation.traces.workload import Workload, hosts_like_google
 
 RESOURCES: Final = ("vcpus", "memory_mib")
-#: What a core of one of the generator's requests, and a second of its life, stands for here.
+#: The factor on cores and lifetimes of the generator's requests.
 SIZE: Final = 2
 #: Cores times seconds of a request of the generator, in the mean over very many.
 _CORE_SECONDS: Final = 22_700.0

@@ -1,4 +1,4 @@
-"""The hosts of a simulation: capacity, committed amounts, and which take VMs."""
+"""The hosts of a simulation: capacity, committed amounts, and whether they take VMs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Cluster:
         return self._present
 
     def all_hosts(self) -> Sequence[SimHost]:
-        """Return every host, there or not."""
+        """Return every host, also those outside the pool."""
         return self._hosts
 
     def apply_event(self, what: HostEventKind, host: int) -> bool:
@@ -79,7 +79,7 @@ class Cluster:
         return what in (HostEventKind.FAIL, HostEventKind.LEAVE)
 
     def accept(self, accepts: Mapping[int, bool]) -> None:
-        """Let hosts take VMs from now on, or no longer."""
+        """Set whether hosts take VMs."""
         for host, takes in accepts.items():
             self._accept(host, accepts=takes)
         self._read()
@@ -105,7 +105,7 @@ class Cluster:
         self._read()
 
     def _read(self) -> None:
-        """Keep what a round reads of hosts until one of them changes."""
+        """Cache the arrays that a round reads, until a host changes."""
         self.version += 1
         self.rows = np.flatnonzero(self._present).astype(np.int64)  #: (H',) those in the pool
         self._everybody = len(self.rows) == len(self._hosts)
@@ -114,17 +114,17 @@ class Cluster:
         self._offered = self.capacity[self.rows]
 
     def pool_capacity(self) -> IntArray:
-        """Return what each host of the pool offers, shape (H', R); a snapshot may own it."""
+        """Return the capacity of each host of the pool, shape (H', R), never changed."""
         return self._offered
 
     def free(self) -> IntArray:
-        """Return what is not committed on hosts of the pool, shape (H', R), newly made."""
+        """Return the free amounts of hosts of the pool as a new array, shape (H', R)."""
         committed = self.committed if self._everybody else self.committed[self.rows]
         free: IntArray = np.maximum(self._offered - committed, 0)
         return free
 
     def places(self, hosts: Sequence[int]) -> tuple[int, ...]:
-        """Return where hosts stand in the pool, in order; those outside it do not."""
+        """Return the sorted positions in the pool of those hosts that are in it."""
         there = [int(self._place[host]) for host in hosts if self._present[host]]
         return tuple(sorted(there))
 
@@ -134,5 +134,5 @@ class Cluster:
         return [host if host >= 0 and self._present[host] else -1 for host in found]
 
     def commit(self, hosts: IntArray, amounts: IntArray) -> None:
-        """Take amounts (P, R) of hosts (P,); below zero gives back."""
+        """Take amounts (P, R) from hosts (P,); negative amounts are returned."""
         np.add.at(self.committed, hosts, amounts)

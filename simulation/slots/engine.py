@@ -112,7 +112,7 @@ class Engine:
             )
 
     def state(self) -> CheckpointData:
-        """Return all that has changed since the beginning, for a checkpoint.
+        """Return the state for a checkpoint.
 
         The policy is made anew, and so is what is remembered to save time.
         """
@@ -199,7 +199,7 @@ class Engine:
         return passed
 
     def _decide(self, passed: SlotResult) -> SlotResult:
-        """Let a round decide, if anything has changed since one that placed nothing."""
+        """Run a round, unless nothing has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
         snapshot, tenants = self.snapshot()
@@ -214,7 +214,7 @@ class Engine:
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
-        """Return what runs and waits now, for planners of moves."""
+        """Return the running and waiting VMs, for planners of moves."""
         parts = self.running.all_rows()
         snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
@@ -232,7 +232,7 @@ class Engine:
         )
 
     def snapshot(self, *, for_running: bool = False) -> tuple[Snapshot, IntArray]:
-        """Return what a round sees now, and the numbers of its tenants.
+        """Return the snapshot of a round now, and the numbers of its tenants.
 
         Where spare is kept, or if ``for_running``, host classes also distinguish hosts by the
         constraints of all running VMs.

@@ -41,7 +41,7 @@ class LastIdle:
         self.seen = (snapshot, requests) if idle else None
 
     def would_repeat(self, snapshot: Snapshot, requests: IntArray) -> bool:
-        """Return whether nothing that a policy sees has changed since."""
+        """Return whether a policy would see the same snapshot as in the last idle round."""
         if self.seen is None:
             return False
         before, waited = self.seen
@@ -49,11 +49,11 @@ class LastIdle:
         return same and same_to_policies(before, snapshot, self._patience)
 
     def state(self) -> CheckpointData | None:
-        """Return it for a checkpoint."""
+        """Return the state for a checkpoint."""
         return None if self.seen is None else _kept(*self.seen)
 
     def restore(self, kept: CheckpointData | None, resources: tuple[str, ...]) -> None:
-        """Remember what was kept."""
+        """Restore a saved state."""
         self.seen = None if kept is None else _seen_of(kept, resources)
 
 
@@ -91,7 +91,7 @@ def _seen_of(kept: CheckpointData, resources: tuple[str, ...]) -> tuple[Snapshot
 
 
 def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
-    """Return whether a policy that placed nothing on one snapshot would on the other.
+    """Return whether two snapshots are the same to a policy that placed nothing on the first.
 
     Of the ages of requests there is what changes decisions, as in the digest of a
     round's inputs.

@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Interner(Generic[Key]):
-    """Values in order of first appearance."""
+    """Numbers distinct values in order of first appearance."""
 
     def __init__(self) -> None:
         self._number: dict[Key, int] = {}
@@ -27,7 +27,7 @@ class Interner(Generic[Key]):
         return len(self.values)
 
     def number(self, value: Key) -> int:
-        """Return the number of a value, a new one at its first appearance."""
+        """Return the number of a value; a new value gets the next number."""
         found = self._number.setdefault(value, len(self.values))
         if found == len(self.values):
             self.values.append(value)
@@ -82,22 +82,22 @@ class InternedNames:
 
     @property
     def demand(self) -> IntArray:
-        """What one VM of each kind holds, shape (K, R)."""
+        """The demand of one VM of each kind, shape (K, R)."""
         return self._demand.rows
 
     @property
     def held(self) -> IntArray:
-        """What each tenant holds, shape (N, R)."""
+        """The amounts that each tenant holds, shape (N, R)."""
         return self._held.rows[:, :-1]
 
     @property
     def vms(self) -> IntArray:
-        """How many VMs of each tenant run, shape (N,)."""
+        """The number of running VMs of each tenant, shape (N,)."""
         return self._held.rows[:, -1]
 
     @property
     def weight(self) -> FloatArray:
-        """Of each tenant, shape (N,); 1 where none was given."""
+        """The weight of each tenant, shape (N,); 1 by default."""
         if len(self._weight) < len(self.tenants):
             new = self.tenants.values[len(self._weight) :]
             more = np.array([self._weight_of(name) for name in new])
@@ -113,7 +113,7 @@ class InternedNames:
         self._weight = np.zeros(0)
 
     def in_order(self, tenants: IntArray) -> IntArray:
-        """Return tenants in the order in which they go among equals."""
+        """Return tenants in the order that breaks ties."""
         order = self._hierarchy.order
         if not order:
             return tenants
@@ -149,13 +149,13 @@ class InternedNames:
         return numbers
 
     def tree(self, tenants: IntArray) -> TenantTree | None:
-        """Return the tree over some tenants; None where no group is above any of them."""
+        """Return the tree over some tenants; None if none of them is in a group."""
         if not self._hierarchy.groups:
             return None
         return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
 
     def allowances(self, tenants: IntArray) -> tuple[QuotaHeadroom, ...]:
-        """Return what quotas leave to some tenants."""
+        """Return the headroom that quotas leave to some tenants."""
         if not self._hierarchy.quotas:
             return ()
         held, vms = self.held[tenants], self.vms[tenants]
@@ -165,7 +165,7 @@ class InternedNames:
         return [self.tenants.values[tenant] for tenant in tenants.tolist()]
 
     def state(self) -> CheckpointData:
-        """Return all but what was given to begin with, for a checkpoint."""
+        """Return the state for a checkpoint, without the inputs."""
         return {
             "tenants": self.tenants.values,
             "constraint_tables": [table.document() for table in self.constraint_tables.values],
@@ -195,6 +195,6 @@ class InternedNames:
         self._weight = np.zeros(0)
 
     def hold(self, tenants: IntArray, kinds: IntArray, counts: IntArray) -> None:
-        """Add VMs to what tenants hold; counts below zero take away."""
+        """Add VMs to the amounts that tenants hold; negative counts subtract."""
         np.add.at(self.held, tenants, counts[:, None] * self.demand[kinds])
         np.add.at(self.vms, tenants, counts)

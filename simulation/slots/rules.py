@@ -53,13 +53,13 @@ class HostRules:
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
     def add_groups(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
-        """Make the groups that new requests name."""
+        """Add the groups that new requests name."""
         for tenant, table in zip(tenants, tables, strict=True):
             for key in group_keys(tenant, table):
                 self._places.of_group.setdefault(key, Counter())
 
     def count(self, vms: VmRows, tables: Sequence[ConstraintTable], *, sign: int) -> None:
-        """Count VMs that were placed (sign 1), or have gone (sign -1)."""
+        """Count VMs that were placed (sign 1) or are gone (sign -1)."""
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         if not ruled.any():
             return
@@ -73,7 +73,7 @@ class HostRules:
                 _add(self._places.of_spread[request], host, count)
 
     def state(self) -> CheckpointData:
-        """Return where VMs are that are counted, for a checkpoint."""
+        """Return the counts for a checkpoint."""
         return {
             "groups": [[*key, [*places.items()]] for key, places in self._places.of_group.items()],
             "spreads": [
@@ -105,7 +105,7 @@ class HostRules:
         tables: Sequence[ConstraintTable],
         of_running: IntArray | None = None,
     ) -> SnapshotRules:
-        """Return what the round sees of hosts and rules.
+        """Return the host classes, eligibility and constraints of the round.
 
         Hosts of one class are alike to the constraints in ``of_running``, too.
         """

@@ -1,4 +1,4 @@
-"""VMs that run, by the slot in which they end."""
+"""Running VMs, by the slot in which they end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunningBuckets:
         self._endless: list[VmRows] = []
 
     def add(self, vms: VmRows, slot: int) -> None:
-        """Let VMs run from the start of a slot; a life of nothing ends with the slot."""
+        """Add VMs that run from the start of a slot; a life of 0 s ends with the slot."""
         ends = np.isfinite(vms.end_s)
         if not ends.all():
             self._endless.append(vms.where(~ends))
@@ -52,11 +52,11 @@ class RunningBuckets:
             bucket.append(vms.where(order[start:stop]))
 
     def pop_ended(self, slot: int) -> list[VmRows]:
-        """Take out what ends in the interval before the start of a slot."""
+        """Pop the VMs that end in the interval before the start of a slot."""
         return self._buckets.pop(slot, [])
 
     def pop_lost(self, host: int, at_s: float) -> VmRows | None:
-        """Take out the VMs that run on a host at a time."""
+        """Pop the VMs that run on a host at a time."""
         found: list[VmRows] = []
         first = math.floor(at_s / self._length_s)
         for slot in sorted(slot for slot in self._buckets if slot > first):
@@ -65,7 +65,7 @@ class RunningBuckets:
         return VmRows.concatenate(found) if found else None
 
     def count_on_host(self, request: int, end_s: float, host: int) -> int:
-        """Return how many VMs of a request with one end run on a host."""
+        """Return the number of VMs of a request with this end on a host."""
         return sum(
             int(part.count[_same(part, request, end_s, host)].sum())
             for parts in self._buckets_of_end(end_s)
@@ -73,7 +73,7 @@ class RunningBuckets:
         )
 
     def relocate(self, request: int, end_s: float, host: int, destination: int) -> bool:
-        """Let one VM run on another host; False: no such VM runs."""
+        """Move one VM to another host; return False if no such VM runs."""
         for parts in self._buckets_of_end(end_s):
             if len(parts) > _MOST_PARTS:
                 parts[:] = [VmRows.concatenate(parts)]
@@ -94,7 +94,7 @@ class RunningBuckets:
         return False
 
     def _buckets_of_end(self, end_s: float) -> list[list[VmRows]]:
-        """Return the parts among which VMs with one end are."""
+        """Return the buckets that may hold VMs with this end."""
         if not math.isfinite(end_s):
             return [self._endless]
         first = math.ceil(end_s / self._length_s)
@@ -102,13 +102,13 @@ class RunningBuckets:
         return [self._buckets[slot] for slot in (first, first + 1) if slot in self._buckets]
 
     def all_rows(self) -> list[VmRows]:
-        """Return everything that runs, for metrics."""
+        """Return the rows of all running VMs."""
         return [part for slot in sorted(self._buckets) for part in self._buckets[slot]] + [
             *self._endless
         ]
 
     def state(self) -> CheckpointData:
-        """Return what runs, for a checkpoint."""
+        """Return the running VMs for a checkpoint."""
         slots = [slot for slot in self._buckets for _ in self._buckets[slot]]
         parts = [part for listed in self._buckets.values() for part in listed] + self._endless
         return {

@@ -1,4 +1,4 @@
-"""Requests that wait for a slot, in order of arrival."""
+"""Waiting requests, in order of arrival."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WaitingRows(Rows):
         return least
 
     def after_slot(self, given: IntArray) -> WaitingRows:
-        """Return what waits after a slot placed so many VMs of each row: one slot older."""
+        """Return the rows that still wait after a slot placed ``given`` VMs, one slot older."""
         count = self.count - given
         left = replace(
             self, count=count, min_count=np.where(given > 0, 1, self.min_count), age=self.age + 1

@@ -32,8 +32,8 @@ class SimulatedQuota:
 class Hierarchy:
     """Groups of tenants with weights, and the quotas of tenants and groups."""
 
-    groups: tuple[str, ...] = ()  #: in the order in which they go among equals
-    #: of tenants, in which they go among equals; those that it does not name follow
+    groups: tuple[str, ...] = ()  #: in the order that breaks ties
+    #: of tenants, which breaks ties; tenants that it does not name follow
     order: Mapping[str, int] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)  #: of groups and tenants with one
     weights: Mapping[str, float] = field(default_factory=dict)  #: other than 1
@@ -47,7 +47,7 @@ class Hierarchy:
             parent = self.parents.get(parent)
 
     def tree(self, tenants: Sequence[str], weight: FloatArray) -> TenantTree | None:
-        """Return the tree over tenants, None where none of them is in a group.
+        """Return the tree over tenants; None if none of them is in a group.
 
         Layer by layer, of siblings groups first; groups without a tenant below
         them are left out, as they share nothing.
@@ -78,7 +78,7 @@ class Hierarchy:
     def allowances(
         self, tenants: Sequence[str], resources: Sequence[str], held: IntArray, vms: IntArray
     ) -> tuple[QuotaHeadroom, ...]:
-        """Return what quotas leave to tenants that hold ``held``, (N, R), in ``vms``, (N,).
+        """Return the headroom that quotas leave to tenants that hold ``held``, (N, R), in ``vms``.
 
         A quota of an absent tenant or group has no effect.
         """
@@ -105,7 +105,7 @@ TimedHierarchy = tuple[float, Hierarchy]
 
 
 def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy, ...]:
-    """Return what a CSV file of ``name``, ``parent`` and ``weight``, and one of quotas, say.
+    """Read the hierarchy of a CSV file of ``name``, ``parent``, ``weight`` and one of quotas.
 
     A name that is ever a parent is a group, every other a tenant. Where a file
     has a column ``at_s``, a row with a time holds from then on.
@@ -150,14 +150,14 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy
 
 @dataclass(frozen=True, slots=True)
 class _TreePosition:
-    """Where a tenant or group stands in the tree."""
+    """The position of a tenant or group in the tree."""
 
     parent: str
     weight: float
 
 
 def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
-    """Return the places of each name by the time from which on it has them."""
+    """Return the positions of each name by the time from which they hold."""
     places: dict[str, dict[float, _TreePosition]] = {}
     parents: dict[str, int] = {}
     for line, row in table_of(path, ("name", "parent")):
@@ -206,7 +206,7 @@ def _weight(found: str | None, where: str) -> float:
 
 
 def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | None]]:
-    """Return limits of each owner and resource by the time from which on they hold."""
+    """Return the limits of each owner and resource by the time from which they hold."""
     quotas: dict[tuple[str, str], dict[float, int | None]] = {}
     for line, row in table_of(path, ("owner", "resource", "limit")):
         where, key = f"{path}:{line}", (row["owner"], row["resource"])
@@ -227,5 +227,5 @@ def _limit(found: str, where: str) -> int:
 
 
 def _at(at_s: float, rows: Mapping[float, Value]) -> Value | None:
-    """Return the row that holds at a time; None: there is none yet."""
+    """Return the row that holds at a time, or None before the first."""
     return next((rows[since] for since in sorted(rows, reverse=True) if since <= at_s), None)

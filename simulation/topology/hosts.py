@@ -35,5 +35,5 @@ class SimHost:
 
     @property
     def id(self) -> str:
-        """Its name: nothing else identifies it here."""
+        """The name of the host, which is also its id here."""
         return self.name

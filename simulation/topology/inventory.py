@@ -51,11 +51,11 @@ class HostInventory:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """All that some host offers."""
+        """All resources that some host offers."""
         return in_order({name for host in self.hosts for name in host.capacity})
 
     def with_hosts(self, more: HostInventory) -> HostInventory:
-        """Return this inventory and more hosts."""
+        """Return this inventory with more hosts."""
         return checked_inventory(
             [*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts"
         )
@@ -76,7 +76,7 @@ class HostInventory:
         )
 
     def with_prefix(self, prefix: str) -> HostInventory:
-        """Return the same hosts under other names, so that they may join others."""
+        """Return the hosts with a prefix in their names, so that they can join others."""
         return HostInventory(
             hosts=tuple(replace(host, name=f"{prefix}-{host.name}") for host in self.hosts),
             events=tuple(replace(each, host=f"{prefix}-{each.host}") for each in self.events),
@@ -103,7 +103,7 @@ class HostInventory:
 def checked_inventory(
     hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str
 ) -> HostInventory:
-    """Return hosts and events in order; `InputError` for what cannot be."""
+    """Return an inventory of sorted hosts and events; raise `InputError` if it is invalid."""
     listed = sorted(hosts, key=lambda host: host.name)
     names = [host.name for host in listed]
     twice = sorted({a for a, b in itertools.pairwise(names) if a == b})
@@ -127,7 +127,7 @@ def checked_inventory(
 
 
 def read_inventory(spec: str) -> HostInventory:
-    """Return the inventory in a file, or of a short form: ``20:64c:256g``, ``google:200``.
+    """Return the inventory of a file or a short form: ``20:64c:256g``, ``google:200``.
 
     ``azure:N`` are N of the machines that VMs of Azure's packing trace take parts of.
     """
@@ -147,7 +147,7 @@ def read_inventory(spec: str) -> HostInventory:
 
 
 def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
-    """Return what reads a table of its columns."""
+    """Return the reader of a table with these columns."""
     columns = columns_of(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
         return _read_google_machines
@@ -359,7 +359,7 @@ def _read_alibaba_nodes(path: Path) -> HostInventory:
 
 
 def _shape(capacity: Mapping[str, int]) -> str:
-    """Say a capacity as the short form does: ``64c:256g``."""
+    """Return a capacity in the short form: ``64c:256g``."""
     ending = {name: (unit, factor) for unit, (name, factor) in _UNITS.items()}
     parts = []
     for name, amount in capacity.items():

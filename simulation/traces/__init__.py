@@ -1,1 +1,1 @@
-"""What traces say: their formats, rows and constraints, read as a run goes on."""
+"""Traces: their formats, rows and constraints, read as a run goes on."""

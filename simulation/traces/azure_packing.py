@@ -1,4 +1,4 @@
-"""Azure's trace for packing of 2020: VMs, and what each type takes of a machine.
+"""Azure's trace for packing of 2020: VMs, and the fraction of a machine that each type takes.
 
 Published as a file of SQLite with the tables ``vm`` and ``vmType``; the same tables
 as CSV, ``vm.csv`` with ``vmType.csv`` next to it, are read as well. A type may run on
@@ -107,7 +107,7 @@ def _select(
 def _sizes(
     path: Path, types: Iterable[tuple[int, Mapping[str, Any] | RowError]]
 ) -> Mapping[str, Mapping[str, int]]:
-    """Return what a VM of each type takes on the machine that most types can run on."""
+    """Return the amounts of a VM of each type on the machine that most types can use."""
     on: dict[str, dict[str, Mapping[str, int]]] = {}
     for line, row in types:
         if isinstance(row, RowError):

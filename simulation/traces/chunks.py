@@ -47,7 +47,7 @@ class Chunk:
         )
 
     def patience_s(self) -> FloatArray:
-        """Return how long VMs of each request wait at most, shape (n,)."""
+        """Return the longest wait of each request's VMs, shape (n,)."""
         if self.wait_at_most_s is None:
             return np.full(len(self), np.inf)
         return self.wait_at_most_s
@@ -62,7 +62,7 @@ class Trace(Protocol):
         ...
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read it from its beginning."""
+        """Read the trace from its beginning."""
         ...
 
 

@@ -16,7 +16,7 @@ class RowError(ValueError):
 
 @dataclass(slots=True)
 class BadRows:
-    """What was wrong with the rows of one file."""
+    """The bad rows of one file."""
 
     file: str
     count: int = 0

@@ -36,7 +36,7 @@ _AZURE_VMTABLE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormat:
-    """A published format: how it is known, and how its rows become native ones."""
+    """A published format: how it is recognised, and how its rows become native rows."""
 
     name: str
     needs: frozenset[str]  #: columns by which it is known
@@ -78,7 +78,7 @@ def _by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
-    """Make VMs of one batch, size and lifetime one request; a batch is a tenant's.
+    """Merge VMs of one batch, size and lifetime into a request; a batch is of one tenant.
 
     Lifetimes are the upper bounds of their bins; VMs that outlived the window never end.
     """
@@ -144,7 +144,7 @@ def _huawei(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
-    """Make a task a request; its quality class is its tenant, GPUs are counted in thousandths."""
+    """Convert tasks to requests. The quality class is the tenant; GPUs count in thousandths."""
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
         created = float(row["creation_time"])
@@ -165,7 +165,7 @@ def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
-    """Make an instance a request of its application; those from before the trace arrive at 0."""
+    """Convert instances to requests of their applications; earlier ones arrive at 0."""
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
         created = float(row["creation_time"] or 0)
@@ -245,7 +245,7 @@ FORMATS: Final = (
 
 
 def format_of(path: Path, name: str | None = None) -> TraceFormat:
-    """Return the format that a file is in, by its columns, or the one that is named.
+    """Return the named format, or the one that a file's columns match.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def _format_by_name(name: str) -> TraceFormat:
 
 
 def source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
-    """Return what reads the file from its beginning, as native rows."""
+    """Return a function that reads the file from its beginning, as native rows."""
     read = its.read
     if read is not None:
         return lambda: its.convert(read(path))

@@ -39,12 +39,12 @@ _AFTER: Final = 2**63 - 1
 
 
 def is_task_events(columns: tuple[str, ...]) -> bool:
-    """Return whether the first row of a file without names is one of these."""
+    """Return whether the first row of a file without column names is a task event."""
     return len(columns) == len(COLUMNS) and columns[0].isdigit() and columns[5] in set("012345678")
 
 
 def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
-    """Return submissions in order, each with the life of its task.
+    """Return submissions in order, with the lives of their tasks.
 
     A life begins when the task is scheduled, or, where it never is, submitted; a
     task without an end never ends. A task that is submitted again is another
@@ -63,7 +63,7 @@ def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class _Submissions:
-    """What is known of every submission, in flat columns."""
+    """The known facts of every submission, in flat columns."""
 
     def __init__(self) -> None:
         self._line, self._user, self._job = array("q"), array("q"), array("q")
@@ -74,7 +74,7 @@ class _Submissions:
         self._open: dict[tuple[int, int], tuple[int, float]] = {}
 
     def take(self, line: int, row: Mapping[str, Any], read: float) -> None:
-        """Take note of an event."""
+        """Record an event."""
         at_us, event = int(row["time_us"]), int(row["event"])
         if at_us < 0:
             raise RowError(f"time_us: found {at_us}, expected 0 or more")
@@ -108,7 +108,7 @@ class _Submissions:
         self._job.append(task[0] if str(row["different_machines"]) == "1" else -1)
 
     def requests(self) -> Iterator[Row]:
-        """Return them as rows of the native format."""
+        """Return the submissions as rows of the native format."""
         users = list(self._users)
         for place, line in enumerate(self._line):
             life_s, job = self._life[place], self._job[place]

@@ -59,7 +59,7 @@ def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]])
 
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
-    """Return resources as policies rank them: CPU, memory, disk, then the others by name."""
+    """Return resources in the order of policies: CPU, memory, disk, and the others by name."""
     first = ("vcpus", "cpu_milli", "memory_mib", "disk_gib")
     return tuple(name for name in first if name in names) + tuple(sorted(set(names) - set(first)))
 
@@ -86,7 +86,7 @@ class NativeTrace:
     fold: int = 0  #: tenants become so many; 0: as they are
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read it from its beginning."""
+        """Read the trace from its beginning."""
         self.faults.count = 0
         self.faults.shown.clear()
         rows: list[_RequestRow] = []
@@ -129,7 +129,7 @@ class NativeTrace:
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
-        """Return the tenant of a row; of rows without one, and folded, the line decides."""
+        """Return the tenant of a row; the line decides for a folded row without a tenant."""
         text = None if name is None or name == "" else str(name)
         if not self.fold:
             return text or "all"
@@ -198,12 +198,12 @@ def _read_number(row: Mapping[str, Any], name: str, *, least: float) -> float:
 
 
 def _is_empty(found: Any) -> bool:
-    """Return whether a cell says nothing: an empty one, or a missing value of Parquet."""
+    """Return whether a cell is empty, or a missing value of Parquet."""
     return found is None or found == "" or (isinstance(found, float) and math.isnan(found))
 
 
 def _read_seconds(row: Mapping[str, Any], name: str) -> float:
-    """Return a length of time; an empty one has no end."""
+    """Return a length of time in seconds; infinite if empty."""
     return math.inf if _is_empty(row.get(name)) else _read_number(row, name, least=0)
 
 

@@ -52,7 +52,7 @@ _SWING: Final = 0.5  #: of arrivals over a day, in parts of their mean
 
 
 def hosts_like_google(number: int) -> list[tuple[int, int, int]]:
-    """Return classes of hosts: how many, their cores and MiB, together so many hosts."""
+    """Return classes of ``number`` hosts in all: count, cores and MiB of each class."""
     total = sum(count for count, *_ in _MACHINES)
     exact = [number * count / total for count, *_ in _MACHINES]
     counts = [int(each) for each in exact]
@@ -86,7 +86,7 @@ class Workload:
     seed: int = 0
 
     def chunks(self) -> Iterator[Chunk]:
-        """Make it from its beginning."""
+        """Generate the requests from the beginning."""
         rng = np.random.default_rng([self.seed, self.requests])
         names = [f"tenant-{n:0{len(str(self.tenants))}}" for n in range(1, self.tenants + 1)]
         weights = np.arange(1, self.tenants + 1, dtype=np.float64) ** -_TENANT_TAIL
@@ -116,7 +116,7 @@ class Workload:
             )
 
     def _times(self, parts: FloatArray) -> FloatArray:
-        """Return when parts of all requests have arrived: fewer come by night."""
+        """Return the times at which fractions of all requests arrived; fewer come by night."""
         span_s = self.days * _DAY_S
         grid = np.linspace(0.0, 1.5 * span_s, 4096)
         angle = 2 * math.pi / _DAY_S

@@ -1,1 +1,1 @@
-"""The VMs that one host may take: combinations, searched, tabled and read."""
+"""Combinations of VMs that one host may take: search, tables and cache."""

@@ -29,14 +29,14 @@ _ENTRY_OVERHEAD_BYTES: Final = 600
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestCombinations:
-    """The best combinations, and the units of a budget that it took to find them."""
+    """The best combinations, and the budget units that the search spent."""
 
     found: Combinations  #: counts of the queried kinds, in their order
     units: int
 
 
 class CombinationCache:
-    """The newest answers by query, of at most twice so many bytes."""
+    """A cache of answers by query, in two generations of bounded size."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most, self._size = most, 0
@@ -58,7 +58,7 @@ class CombinationCache:
         return answer
 
     def keep(self, question: bytes, answer: BestCombinations) -> None:
-        """Remember an answer; of two runs of so many bytes, the older is forgotten."""
+        """Store an answer; when a generation is full, drop the older generation."""
         size = (
             len(question)
             + answer.found.counts.nbytes

@@ -75,7 +75,7 @@ class CombinationReader:
         self._listed = 0
 
     def best(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
-        """Return combinations in falling order of score, and whether any were dropped.
+        """Return combinations by falling score, and whether any were dropped.
 
         All of those above the ``eta``-th score, and of those with it as many
         as fill ``pool``.
@@ -138,7 +138,7 @@ class CombinationReader:
         return least > most
 
     def _random_combination(self, state: State) -> tuple[int, ...] | None:
-        """Return one combination that ends in a state, at random; None for a dead end."""
+        """Return a random combination that ends in a state; None at a dead end."""
         counts, spare, (c, m) = [0] * self._kinds, self._spare, state
         draw, nothing_is_free = self._random.__next__, self._nothing_is_free
         for place, (layer, rows, most) in self._from_the_last:
@@ -209,7 +209,7 @@ class CombinationReader:
 
 
 def _allowed_counts(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int, int]:
-    """Return the least and most VMs of a layer's kind that the other resources allow."""
+    """Return the smallest and largest number of VMs of a layer's kind that fit."""
     least = 0
     for place, takes in layer.caps:
         fit = spare[place] // takes

@@ -1,4 +1,4 @@
-"""Which amounts of two resources whole VMs can add up to, and by which combinations.
+"""The amounts of two resources that whole VMs can add up to, and their combinations.
 
 Unbounded knapsack reachability with integers as sets of bits: bit m of row c
 says that some combination takes exactly c cells of one resource and m of the
@@ -97,7 +97,7 @@ class Reachable:
     ----------
     kinds : sequence of int
         In the order of layers; few VMs are left to choose from in the last, so
-        the largest kind should stand there.
+        the largest kind should be there.
     demand : sequence of (int, int)
         Cells of one VM of each kind.
     bounds : sequence of int or None
@@ -193,7 +193,7 @@ def _add_any_number(rows: list[int], step: State, mask: int) -> list[int]:
 
 
 def _add_at_most(rows: list[int], step: State, bound: int, mask: int) -> list[int]:
-    """Add 0 to ``bound`` VMs: in packs of 1, 2, 4, ... and the rest."""
+    """Add 0 to ``bound`` VMs, in packs of 1, 2, 4, ... and a rest."""
     reached = rows.copy()
     by_c, by_m = step
     pack = 1

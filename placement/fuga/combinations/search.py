@@ -42,7 +42,7 @@ def search_combinations(
     rng: np.random.Generator,
     budget: Budget,
 ) -> tuple[IntArray, FloatArray, bool]:
-    """Return combinations (K, T), their scores (K,), and was the search cut?
+    """Return combinations (K, T), their scores (K,), and whether the search was cut.
 
     The parameters are those of `placement.fuga.combinations.top.top_combinations`, all
     ``most`` above 0 and no more than the room holds of the kind alone;
@@ -149,7 +149,7 @@ class _Search:
         return counts, self._scores(taken), thinned
 
     def _most_promising(self, kind: int, taken: IntArray, kept: int) -> IntArray:
-        """Return the rows of highest bound, equals in random order."""
+        """Return the rows of highest bound; ties are in random order."""
         shuffled = self.rng.permutation(len(taken))
         bounds = self._bounds(kind, taken)[shuffled]
         best: IntArray = shuffled[np.argsort(-bounds, kind="stable")][:kept]
@@ -176,7 +176,7 @@ class _Search:
         return scores
 
     def _best(self, counts: IntArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Keep the best that are not empty, equals in random order."""
+        """Return the best nonempty rows; ties are in random order."""
         kept = counts.any(axis=1)
         counts, score = counts[kept], score[kept]
         shuffled = self.rng.permutation(len(score))
@@ -191,7 +191,7 @@ def _fit_rows(left: IntArray, demand: IntArray, most: int) -> IntArray:
 
 
 def _best_ratio(gain: IntArray, cost: IntArray) -> float:
-    """Return the most of one resource that a unit of another can bring."""
+    """Return the largest gain in one resource per unit of another."""
     if ((cost == 0) & (gain > 0)).any():
         return float("inf")
     paid = cost > 0

@@ -25,7 +25,7 @@ Bound: TypeAlias = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One kind of a table, and what a walk back must know of it.
+    """One kind of a table, with the bounds that a walk back needs.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Tables:
         return c / (of_c + 1), m / (of_m + 1)
 
     def table(self, most: IntArray, alone: IntArray, budget: Budget) -> Reachable | None:
-        """Return the table for so many VMs of each kind, None if the budget is spent.
+        """Return the table for up to ``most`` VMs of each kind; None if the budget is spent.
 
         ``alone``, shape (T,), is what the room in question holds of a kind by
         itself: a host that may use that many is not limited.
@@ -93,7 +93,7 @@ class Tables:
         return table
 
     def charge(self, most: Sequence[int], alone: Sequence[int], budget: Budget) -> _Bounds | None:
-        """Take from the budget what a table costs, once; None if not so much is left.
+        """Charge a table to the budget, once per table; return None if too little is left.
 
         A cached answer costs as much of the budget as a computed one: what is spent must not
         depend on the cache. ``most`` and ``alone`` are those of `table`.
@@ -110,7 +110,7 @@ class Tables:
         return [kind for kind in self._order if bounds[kind] != 0]
 
     def layers(self, table: Reachable) -> tuple[Layer, ...]:
-        """Return what a walk back through a table must know of each of its layers."""
+        """Return the layers of a table, with what a walk back through it needs."""
         layers = self._layers.get(table.kinds)
         if layers is None:
             least = {
@@ -127,7 +127,7 @@ class Tables:
         return layers
 
     def _layer(self, kind: int, least: dict[tuple[int, int], Fraction]) -> Layer:
-        """Return a layer above others that take at least so much of each resource per cell."""
+        """Return a layer; the layers below it take at least ``least`` of each resource per cell."""
         takes, cells = self._takes[kind], self.grid.demand[kind]
         return Layer(
             kind=kind,

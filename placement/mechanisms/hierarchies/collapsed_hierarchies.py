@@ -22,7 +22,7 @@ READERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CollapsedHierarchy:
-    """Collapse the tree by one resource, then weighted DRF over the leaves.
+    """Collapse the tree by one resource, and divide by weighted DRF over the leaves.
 
     Collapsed by CPU this is C-CH, by memory M-CH, the yardsticks of [1]_; this
     reading of them is derived, see `collapsed_weights`.

@@ -97,7 +97,7 @@ class Flattening:
         return alive
 
     def _active_sums(self, active: BoolArray) -> FloatArray:
-        """Return for every node the weights of its active children added up."""
+        """Return the sum of the weights of each node's active children."""
         alive = self._active_nodes(active)
         sums = np.zeros(len(self._parent))
         alive[0] = False
@@ -105,7 +105,7 @@ class Flattening:
         return np.where(sums > 0, sums, 1.0)
 
     def _largest_active_child(self, active: BoolArray) -> FloatArray:
-        """Return for every node the largest weight among its active children."""
+        """Return the largest weight of each node's active children."""
         alive = self._active_nodes(active)
         largest = np.zeros(len(self._parent))
         alive[0] = False
@@ -139,8 +139,8 @@ def mch_weights(
     -----
     MCH of [1]_. Bottom-up, a node P has ``v = sum omega_c s_c`` over its active
     children, ``mu_P = max v`` and ``s_P = v / mu_P``; a leaf's s is its demand
-    over the pool, normalised alike. k* is the largest component of the root's v,
-    the first among equals.
+    over the pool, normalised alike. k* is the largest component of the root's v;
+    ties go to the first.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""MCH: a tree of tenants made flat by weights, then DRF over its leaves."""
+"""MCH: a tree of tenants is flattened by weights and divided by DRF over its leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement.model.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Mch:
-    """Flatten the tree once, then weighted DRF over the leaves [1]_.
+    """Flatten the tree once, and divide by weighted DRF over the leaves [1]_.
 
     Leaves that demand the resource which saturates first get weights that
     reproduce their shares in the tree, all others weight 1. So a group whose

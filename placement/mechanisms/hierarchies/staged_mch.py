@@ -34,7 +34,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StagedFilling:
-    """How staged MCH fills a pool."""
+    """The result of staged MCH on a pool."""
 
     amounts: FloatArray  #: (N,) given, in dominant shares of the tasks alone
     weights: FloatArray  #: (N,) the last that each leaf rose by; 1 if it never did
@@ -125,7 +125,7 @@ def _next_stop(
     *,
     at_once: float,
 ) -> tuple[Point, BoolArray]:
-    """Return where the first resource is used up, or enough jobs have all their tasks.
+    """Return the point where a resource is used up or enough jobs have all their tasks.
 
     Which resources are used up there comes second, shape (R,).
     """

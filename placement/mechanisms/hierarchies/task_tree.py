@@ -1,4 +1,4 @@
-"""Shares in a tree of tenants, kept in step while whole tasks are handed out."""
+"""Shares in a tree of tenants, updated as whole tasks are handed out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placement.model.tenant_tree import TenantTree
 
 
 class VectorSum:
-    """The sum of many vectors, kept so that a change costs a logarithm of additions.
+    """The sum of many vectors; a change costs O(log n) additions.
 
     Nothing is ever subtracted, so rounding errors do not accumulate: the total is
     always a sum of the present terms, added in the same order.
@@ -44,7 +44,7 @@ class VectorSum:
 
 
 class _ChildQueue:
-    """Children that are not blocked, by share per weight; equals in order of position.
+    """A priority queue of children that are not blocked, by share per weight, then position.
 
     Weights count relative to the largest, so that levels stay comparable through
     the tolerance of shares whatever the unit of the weights.
@@ -84,7 +84,7 @@ class Siblings(ABC):
 
     @abstractmethod
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Take note of what a child holds now."""
+        """Update the amounts that a child holds."""
 
     def block(self, child: int) -> None:
         """Mark a child as blocked: it gets nothing more and does not change."""
@@ -92,11 +92,11 @@ class Siblings(ABC):
 
     @abstractmethod
     def vector(self) -> Sequence[float]:
-        """Return what counts as held by the group, in fractions of the pool."""
+        """Return the amounts that count as held by the group, in fractions of the pool."""
 
 
 class RescalingGroup(Siblings):
-    """A group of H-DRF: it counts its children as if they stood at the least share.
+    """A group of H-DRF: it counts its children rescaled to the least share.
 
     With f the least share per weight among the children that are not blocked,
     each of them counts scaled down to f, and a blocked one scaled to at most f;
@@ -114,7 +114,7 @@ class RescalingGroup(Siblings):
         self._blocked = _BlockedChildren(width)
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Take note of what a child holds now."""
+        """Update the amounts that a child holds."""
         self._vectors[child] = vector
         self._shares[child] = share
         self._line.move(child, share)
@@ -134,7 +134,7 @@ class RescalingGroup(Siblings):
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
 
     def vector(self) -> Sequence[float]:
-        """Return what its children count as, in fractions of the pool."""
+        """Return the sum of its rescaled children, in fractions of the pool."""
         least = self._line.least()
         if least is None:
             return self._blocked.up_to(math.inf)[0]
@@ -147,7 +147,7 @@ class RescalingGroup(Siblings):
 
 
 class _BlockedChildren:
-    """Blocked children in order of level, with the sums of those below and above each."""
+    """Blocked children by level, with sums over the children below and above each level."""
 
     def __init__(self, width: int) -> None:
         self._levels: list[float] = []
@@ -163,7 +163,7 @@ class _BlockedChildren:
         self._sums = None
 
     def up_to(self, level: float) -> tuple[list[float], list[float]]:
-        """Return the vectors of those at or below a level, and the directions above, summed."""
+        """Return two sums: vectors of children up to a level, and directions of those above it."""
         if self._sums is None:
             nothing = np.zeros((1, self._vectors.shape[1]))
             below = np.cumsum(self._vectors, axis=0)
@@ -174,19 +174,19 @@ class _BlockedChildren:
 
 
 class PlainGroup(Siblings):
-    """A group of naive hierarchical DRF: it counts what its children hold."""
+    """A group of naive hierarchical DRF: it holds the sum of its children."""
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
         super().__init__(weights)
         self._vectors = VectorSum(len(weights), width)
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
-        """Take note of what a child holds now."""
+        """Update the amounts that a child holds."""
         self._line.move(child, share)
         self._vectors.put(child, vector)
 
     def vector(self) -> Sequence[float]:
-        """Return what its children hold, in fractions of the pool."""
+        """Return the amounts that its children hold, in fractions of the pool."""
         return self._vectors.total
 
 

@@ -1,4 +1,4 @@
-"""Tenants rise together from stop to stop; with one pool this is water filling."""
+"""The common ascent of tenants from stop to stop; with one pool this is water filling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement.model.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stop:
-    """A point where capacity stopped tenants, or where all had what they wanted."""
+    """A point where capacity stopped tenants, or where all tenants were complete."""
 
     level: float
     frozen: BoolArray  #: (N,) tenants that cannot rise further, though they want more
@@ -31,7 +31,7 @@ class Ascent:
         self.fixed = np.zeros(len(climbs.limit))
 
     def needs(self, point: Point) -> FloatArray:
-        """Return what each tenant needs, with frozen tenants unchanged, shape (N,)."""
+        """Return the amount that each tenant needs, shape (N,); frozen tenants do not change."""
         return np.where(self.frozen, self.fixed, self.climbs.needs(point))
 
     def last_point(self, price: FloatArray, budget: float) -> Point:

@@ -22,7 +22,7 @@ class Point:
 
 
 class Climbs:
-    """What each tenant needs at each point: non-decreasing, piecewise linear.
+    """The amount that each tenant needs at each point: non-decreasing, piecewise linear.
 
     Amounts are the dominant shares of the tasks alone (tasks times mu). At
     level L a tenant needs the amount g at which the largest of ``(intercept[r]
@@ -69,7 +69,7 @@ class Climbs:
         return level
 
     def _breakpoints(self) -> tuple[FloatArray, BoolArray]:
-        """Return the levels between which all needs are linear, and whether jumps are taken."""
+        """Return the levels between which all needs are linear, and where jumps are taken."""
         live = self.limit > 0
         # A jump that rounding made is none: its tenant's line starts at its floor.
         # And all is one jump where it would not lift a level by a float's last digit.
@@ -127,7 +127,7 @@ class Climbs:
         return needs
 
     def needs(self, point: Point) -> FloatArray:
-        """Return what each tenant needs at ``point``, shape (N,)."""
+        """Return the amount that each tenant needs at ``point``, shape (N,)."""
         if len(self._levels) == 0:
             return np.zeros(len(self.limit))
         low = self._needs_at(point.place)

@@ -1,4 +1,4 @@
-"""Lexicographic max-min over servers: linear programs from stop to stop.
+"""Lexicographic max-min over servers, by linear programs from stop to stop.
 
 What tenants need at a point of the climb is known in closed form, so one linear
 program says whether it fits, and if it does not, its prices give an upper
@@ -278,7 +278,7 @@ class _Servers:
         return np.ones(len(self._group), dtype=np.bool_)
 
     def sums(self, amounts: FloatArray, seen: BoolArray) -> FloatArray:
-        """Return what each group has on seen columns, shape (G,)."""
+        """Return the amount of each group on the seen columns, shape (G,)."""
         sums: FloatArray = np.zeros(len(self._alone))
         group, kind = self._group[seen], self._kind[seen]
         np.add.at(sums, group, amounts[group, kind])
@@ -298,7 +298,7 @@ class _Servers:
         return seen
 
     def cheapest(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
-        """Return what one unit costs each group on its cheapest seen column, shape (G,)."""
+        """Return the cost of one unit on each group's cheapest seen column, shape (G,)."""
         cost = np.full(len(self._alone), np.inf)
         np.minimum.at(cost, self._group[seen], self._column_costs(prices)[seen])
         return np.where(np.isfinite(cost), cost, 0.0)

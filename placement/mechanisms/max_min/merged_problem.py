@@ -30,13 +30,13 @@ class MergedProblem:
     part: FloatArray  #: (K,) what part of its kind's room each class is
 
     def sums(self, amounts: FloatArray) -> FloatArray:
-        """Return what each group's members need together, shape (G,)."""
+        """Return the sum of the needs of each group's members, shape (G,)."""
         sums: FloatArray = np.zeros(len(self.shape))
         np.add.at(sums, self.group, amounts)
         return sums
 
     def spread(self, merged: FloatArray, amounts: FloatArray) -> FloatArray:
-        """Give each tenant and class its part of ``merged`` (G, V), shape (N, K)."""
+        """Return each tenant's and class's share of ``merged`` (G, V), shape (N, K)."""
         sums = self.sums(amounts)[self.group]
         mine = np.divide(amounts, sums, out=np.zeros_like(amounts), where=sums > 0)
         spread: FloatArray = (mine[:, None] * merged[self.group])[:, self.kind] * self.part

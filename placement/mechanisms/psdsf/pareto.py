@@ -28,7 +28,7 @@ class ParetoResult:
 
 
 def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult:
-    """Multiply all tenants' tasks by the largest possible t, then hand out the rest.
+    """Multiply all tenants' tasks by the largest possible t, and hand out the rest.
 
     Parameters
     ----------

@@ -23,12 +23,12 @@ class PublishedProcedure:
     the moment:
 
     1. A is every tenant that can have tasks here.
-    2. S is the least level in A, B the tenants that stand there, R the used up
-       resources that someone in B demands.
-    3. If no tenant in A that holds some r of R here stands above S, every tenant that
+    2. S is the least level in A, B the tenants at that level, R the used up
+       resources that a tenant in B demands.
+    3. If no tenant in A that holds some r of R here is above S, every tenant that
        demands r leaves A, and we are back at 2.
-    4. Else each r of R has a donor: of the tenants that hold it, the one that stands
-       highest. Donors give up a part beta of what they have here, and B shares
+    4. Else each r of R has a donor: of the tenants that hold it, the one of
+       the highest level. Donors give up a part beta of what they have here, and B shares
        that and what is free: as far as both meet, or it lasts.
 
     Notes
@@ -79,7 +79,7 @@ class PublishedProcedure:
 def _donors(
     level: FloatArray, least: float, holds: BoolArray, scarce: IntArray
 ) -> tuple[list[int], list[int]]:
-    """Return the donors, each once, and the scarce resources that have none."""
+    """Return the distinct donors, and the scarce resources that have none."""
     donors: list[int] = []
     spent: list[int] = []
     for r in scarce.tolist():

@@ -41,7 +41,7 @@ class ServerStep(Protocol):
 
 
 def held_tasks(problem: DivisibleProblem) -> FloatArray:
-    """Return what each tenant holds, counted in its tasks, shape (N,).
+    """Return the amount that each tenant holds, in its tasks, shape (N,).
 
     As many tasks as would hold as much of the demanded resource of which it
     holds most, at speed 1: running VMs have resources, not tasks (derived).

@@ -35,7 +35,7 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SweepResult:
-    """Where the sweeps ended."""
+    """The result of the sweeps."""
 
     tasks: FloatArray  #: (N, K)
     rounds: int
@@ -73,7 +73,7 @@ class Matrix:
 
 
 def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) -> FloatArray:
-    """Return where the sweeps start: DRF on each server as if it were alone, shape (N, K).
+    """Return DRF on each server as if it were alone, (N, K): the start of the sweeps.
 
     Of a bounded count a server sees what the servers before it left (derived).
     """
@@ -97,7 +97,7 @@ def sweep_until_still(
     max_rounds: int = 500,
     tolerance: float = 1e-9,
 ) -> SweepResult:
-    """Let the servers run their steps in turn until the matrix stands still.
+    """Let the servers run their steps in turn until the matrix converges.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ def sweep_until_still(
     max_rounds : int
         Most sweeps over all servers.
     tolerance : float
-        The matrix stands still when a sweep moves no more than this part of any
+        The matrix has converged when a sweep moves no more than this part of any
         tenant's tasks on any server.
 
     Notes
     -----
     Algorithm I of [1]_: from DRF on each server, sweeps until nothing changes.
-    Totals may stand still while the split still moves, so the matrix counts.
+    Totals may converge before the split does, so the matrix counts.
 
     Between two kinks a sweep is an affine map, and where servers differ little
     it can creep along one line for hundreds of sweeps. When two changes in
@@ -151,7 +151,7 @@ def sweep_until_still(
 
 
 def _leap(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
-    """Return how often ``change`` (N, K) may be repeated at once; 0 if not at all."""
+    """Return how often ``change`` (N, K) may be repeated at once."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total
     along, long, length = float((now * then).sum()), float((then**2).sum()), float((now**2).sum())
@@ -171,7 +171,7 @@ def step_until_still(
     max_rounds: int = 500,
     tolerance: float = 1e-9,
 ) -> SweepResult:
-    """Let the servers run steps independently, from zero, until the matrix stands still.
+    """Let the servers run steps independently, from zero, until the matrix converges.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class HostGroup:
 
 
 class HostsModel(Protocol):
-    """What a group of hosts holds, in columns of a program."""
+    """A model of the VMs on a group of hosts, in columns of an integer program."""
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
         """Yield kind, column, and VMs of that kind for each one of the column."""
@@ -123,7 +123,7 @@ class SingleHosts:
 def _room_rows(
     program: IntegerProgram, columns: Sequence[int], group: HostGroup, number: int
 ) -> None:
-    """Keep VMs within the room of so many hosts: a row for each resource that can run out.
+    """Add rows that keep VMs within the room of hosts, one for each scarce resource.
 
     Rows are divided by what all their amounts have in common, exactly.
     """

@@ -21,7 +21,7 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimalSolution:
-    """What HiGHS found within its nodes."""
+    """The solution that HiGHS found within its node limit."""
 
     values: tuple[int, ...] | None  #: of each column; None if it found none
     bound: int  #: no values gain more
@@ -30,7 +30,7 @@ class OptimalSolution:
 
 @dataclass(slots=True)
 class IntegerProgram:
-    """Maximise the gains of whole numbers from 0 to a most, under rows."""
+    """Maximise the gains of bounded whole numbers, subject to rows."""
 
     _most: list[int] = field(default_factory=list)
     _entries: list[tuple[int, int, float]] = field(default_factory=list)

@@ -96,7 +96,7 @@ class Optimal:
 
 
 class _Optimization:
-    """What the steps of one round share."""
+    """The state that the steps of one round share."""
 
     def __init__(self, policy: Optimal, snapshot: Snapshot, budget: Budget) -> None:
         self.snapshot, self.budget = snapshot, budget
@@ -168,7 +168,7 @@ class _Optimization:
     # ------------------------------------------------------------- programs
 
     def _solve_by_classes(self) -> Draft:
-        """Solve over classes of hosts, then pack the solution."""
+        """Solve over classes of hosts, and pack the solution."""
         program = IntegerProgram()
         models = [PooledHosts(program, group) for group in self.groups]
         columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
@@ -218,7 +218,7 @@ class _Optimization:
         return patterns
 
     def _maximise(self, program: IntegerProgram, columns: ProgramColumns) -> Sequence[int] | None:
-        """Maximise the objective, then what breaks its ties; None if no values were found."""
+        """Maximise the objective, then the tie-breaker; return None if no values were found."""
         gains, ties = (columns.gains(len(program), value) for value in self.values)
         values = self._search(program, gains)
         if values is None:
@@ -235,7 +235,7 @@ class _Optimization:
         return better if kept else values
 
     def _search(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
-        """Maximise; what was proven bounds every allocation."""
+        """Maximise, and record the proven bound on every allocation."""
         most = self._nodes_left()
         if most < 1:
             self.cuts.append("nodes: none were left to solve a program")
@@ -309,7 +309,7 @@ class _Optimization:
         return draft
 
     def _fill_up(self, draft: Draft) -> None:
-        """Place what still fits; nothing does after an optimum."""
+        """Place the VMs that still fit; after an optimum none do."""
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 

@@ -21,10 +21,10 @@ INFEASIBLE: Final = -math.inf
 
 
 class ArrivalGains:
-    """The gain of one VM more, of every kind on every host.
+    """The gain in potential of one more VM of every kind on every host, updated with moves.
 
-    Hosts stand in blocks of about the root of their number with the best of each, so
-    that a change of one costs a look at its block and one at the blocks.
+    Hosts are in blocks of about the square root of their number, with the best host of
+    each, so that a change of one host costs a pass over its block and over the blocks.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ class ArrivalGains:
         return block * self._size + int(self._blocks[kind, block].argmax())
 
     def departure_gain(self, hosts: IntArray, kinds: IntArray) -> FloatArray:
-        """Return what each host gains without a VM of each kind, both of shape (X,)."""
+        """Return the gain of each host, (X,), if it loses one VM of a kind, (X,)."""
         without = self._capacity[hosts] - self.room[hosts] - self._demand[kinds]
         gain: FloatArray = self.cost[hosts] - self._term.cost(without, self._capacity[hosts])
         return gain
 
     def move(self, kind: int, source: int, destination: int) -> FloatArray:
-        """Take a VM from one host to another.
+        """Move a VM from one host to another.
 
         Returns
         -------
@@ -96,12 +96,12 @@ class ArrivalGains:
         return rose
 
     def close(self, host: int) -> None:
-        """Let nothing more onto a host."""
+        """Close a host to more VMs."""
         self._open[:, host] = False
         self._update_gains(host)
 
     def open_again(self, host: int, kinds: BoolArray) -> None:
-        """Let kinds, shape (K,), onto a host that was closed."""
+        """Open a closed host to kinds, shape (K,)."""
         self._open[:, host] = kinds
         self._update_gains(host)
 

@@ -20,7 +20,7 @@ from placement.rebalancing.model import RunningState
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One VM to another host, and how much the potential rises by it."""
+    """The move of one VM to another host, and the rise of the potential."""
 
     vm: int
     source: int
@@ -57,7 +57,7 @@ class _Items:
 
 
 class BetterResponses:
-    """Repeats the steepest better response until none pays, then reconsiders each.
+    """Repeats the steepest better response until none pays, and reconsiders each.
 
     Of all moves of one VM that keep the rules, the one whose gain less its price is
     largest is made. Equals go by source, kind, memory carried and VM, lowest first,
@@ -118,7 +118,7 @@ class BetterResponses:
 
     @property
     def net_gain(self) -> float:
-        """What the responses gain beyond their prices."""
+        """The gain of the responses less their prices."""
         return sum(
             each.gain - float(self._price[self._item_of[each.vm]]) for each in self._made.values()
         )
@@ -142,7 +142,7 @@ class BetterResponses:
             self.cut_by = "gib"
 
     def reconsider(self) -> bool:
-        """Undo each response and make the best one instead, all others being what they are.
+        """Replace each response by the best one given all others; return whether any changed.
 
         The sum of gains less prices rises, or nothing changes, but where a response no
         longer pays. The order of the responses is then none in which they could be made.
@@ -207,7 +207,7 @@ class BetterResponses:
             )
 
     def _best(self) -> tuple[int, int, float] | None:
-        """Return the item of the steepest response, its destination and gain, if one pays."""
+        """Return item, destination and gain of the steepest response that pays, or None."""
         items, weighing = self._items, self._weighing
         if not len(items.host):
             return None
@@ -253,7 +253,7 @@ class BetterResponses:
         return best, float(gains[best])
 
     def _next_vm(self, item: int) -> int:
-        """Return the VM of an item whose turn it is."""
+        """Return the next VM of an item to move."""
         return int(self._vms[self._first[item]])
 
     def _respond(self, item: int, destination: int, gain: float) -> None:
@@ -298,7 +298,7 @@ class BetterResponses:
         self._cap[others[others >= 0]] = np.inf
 
     def _update_departures(self, of: IntArray) -> None:
-        """Weigh anew what hosts gain without some items."""
+        """Compute again the gains of hosts that lose some items."""
         items = self._items
         leaving = self._weighing.departure_gain(items.host[of], items.kind[of]) - self._price[of]
         self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, INFEASIBLE)

@@ -26,7 +26,7 @@ _POLICY: Final = {MoveReason.BALANCES: "balance", MoveReason.PACKS: "pack"}
 
 
 def movable_for_gain(running: RunningState) -> IntArray:
-    """Return the VMs that may move without need: they can move, and do not rest; (X,)."""
+    """Return the VMs that optional moves may move, (X,): they can move and do not rest."""
     return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
 
 
@@ -42,7 +42,7 @@ def plan_of(
     work: int,
     cut_by: str | None,
 ) -> MovePlan:
-    """Return the plan of some responses, in the order of waves, with what they gain.
+    """Build a move plan from better responses: moves in waves, with the gain of each.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ def plan_of(
 
     Returns
     -------
-    Plan
+    MovePlan
         ``details`` has ``outcome`` (``no_useful_move`` if nothing was useful from the
         beginning, ``settled`` if nothing is afterwards, or ``cut_by``), the ``potential``
-        before and after without v(A), which stands still, and the ``gains`` of the
+        before and after without v(A), which moves do not change, and the ``gains`` of the
         moves in their order.
     """
     gains = {each.vm: each.gain for each in responses}

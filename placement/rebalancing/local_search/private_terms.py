@@ -1,7 +1,7 @@
 """Private terms of a potential game of moves: the cost of a host's own load.
 
 In FUGA a host's utility is ``U(m) = v(A) - ske(m)``: v is common to all hosts and
-``ske(m)`` private. Moves change nothing that tenants hold, so v(A) stands still and a
+``ske(m)`` private. Moves change nothing that tenants hold, so v(A) does not change and a
 move of a VM from one host to another raises the potential ``v(A) - sum_m cost(m)`` by
 what the private terms of these two hosts fall. That holds for any private term, so
 another one makes another game with the same machinery. The terms here are exact
@@ -46,7 +46,7 @@ class PrivateTerm(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Level:
-    """How far a host's load is from that of the whole pool: what balancing lowers.
+    """The distance of a host's load from that of the whole pool, which balancing lowers.
 
     Notes
     -----
@@ -83,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Emptiness:
-    """The cost of a host in use, less its fill: what packing lowers.
+    """The cost of a host in use less its fill, which packing lowers.
 
     Notes
     -----
@@ -107,7 +107,7 @@ class Emptiness:
 
 
 def _load_fractions(used: IntArray, capacity: IntArray) -> FloatArray:
-    """Return what is used in parts of the capacity, 0 of a resource that a host lacks."""
+    """Return the used fraction of the capacity, 0 for a resource that a host lacks."""
     parts: FloatArray = used / np.maximum(capacity, 1) * (capacity > 0)
     return parts
 

@@ -89,7 +89,7 @@ class _Scheduler:
         return wave
 
     def _when_it_fits(self, host: int, demand: list[int]) -> int:
-        """Return the first wave in which what left before it makes room enough.
+        """Return the first wave before which enough VMs have left the host.
 
         Every move to the host that comes earlier in the sequence goes in that wave or
         earlier, so its room counts as taken.
@@ -122,7 +122,7 @@ class _Scheduler:
         return self._room[host]
 
     def _open_wave(self, wave: int) -> int:
-        """Return the first wave from ``wave`` on in which the site moves fewer than it may."""
+        """Return the first wave from ``wave`` on with fewer moves than the site's limit."""
         while True:
             while len(self._at_once) <= wave:
                 self._next_open.append(len(self._at_once))

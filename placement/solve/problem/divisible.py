@@ -26,9 +26,8 @@ class DividedProblem:
 
     problem: Problem
     divisible: DivisibleProblem
-    #: (N,) indices of `Problem.tenants`: leaves in the order of their demands, so
-    #: that among equals the tenant goes first whose demand stands first in the
-    #: file; those without a demand last
+    #: (N,) indices of `Problem.tenants`: leaves in the order of their demands in the
+    #: file, so that ties go to the first; those without a demand come last
     tenants: tuple[int, ...]
     demand: tuple[int | None, ...]  #: (N,) indices of `Problem.demands`
 

@@ -1,4 +1,4 @@
-"""What is wrong with a problem file, and where."""
+"""Faults of a problem file, and their places."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProblemFault:
 
 
 class ProblemFileError(PlacementError):
-    """A problem file that cannot be solved as it stands."""
+    """A problem file that has faults."""
 
     def __init__(self, faults: Iterable[ProblemFault], *, more: bool = False) -> None:
         self.faults = tuple(faults)
@@ -54,7 +54,7 @@ class Faults:
         return len(self._found)
 
     def add(self, place: Place, message: str) -> None:
-        """Note one; raises `ProblemFileError` when there are enough of them."""
+        """Record a fault; raise `ProblemFileError` when there are too many."""
         if len(self._found) == MOST_FAULTS:
             raise ProblemFileError(self._found, more=True)
         self._found.append(ProblemFault(place_text(place), message))
@@ -91,7 +91,7 @@ def quote(text: str) -> str:
 
 
 def describe_value(value: object) -> str:
-    """Say in a few words what stands in the file."""
+    """Describe a value of the file in a few words."""
     match value:
         case None | True | False:
             return json.dumps(value)
@@ -108,7 +108,7 @@ def describe_value(value: object) -> str:
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """Return which known names resemble ``name``, else the known ones, else nothing."""
+    """Return a hint: the known names that resemble ``name``, or all if they are few."""
     names = list(known)
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)

@@ -64,7 +64,7 @@ class JsonObject:
         *how: How.args,
         **named: How.kwargs,
     ) -> Read:
-        """Return what a reader makes of the key's value; ``otherwise`` where it is absent."""
+        """Convert the value of a key with a reader; return ``otherwise`` if the key is absent."""
         if key not in self._values:
             return otherwise
         return reader(self._values[key], self.place_of(key), self._faults, *how, **named)
@@ -88,7 +88,7 @@ def or_null(
 
 
 def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list[object]:
-    """Read a list that may not be empty; an empty one stands for a fault."""
+    """Read a list that must not be empty; return an empty list after a fault."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list, found {describe_value(value)}")
         return []
@@ -116,7 +116,7 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
 
 
 def read_names(value: object, place: Place, faults: Faults, *, most: int) -> list[str]:
-    """Read a list of names, none of them twice; it may be empty."""
+    """Read a list of distinct names, which may be empty."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list of names, found {describe_value(value)}")
         return []
@@ -203,7 +203,7 @@ def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
 def resolve(
     name: str, index: dict[str, int], kind: str, place: Place, faults: Faults
 ) -> int | None:
-    """Return the index that a name stands for."""
+    """Return the index of a name."""
     found = index.get(name)
     if found is None:
         faults.add(place, f"no {kind} has the name {quote(name)}{near_names(name, index)}")

@@ -1,4 +1,4 @@
-"""Strict JSON: bytes to plain values, numbers exact, nothing repaired.
+"""Strict JSON: bytes to plain values, with exact numbers and no repairs.
 
 The standard library's scanner does the work; this module closes what it leaves
 open: duplicate keys, NaN and Infinity, numbers whose conversion would take
@@ -31,7 +31,7 @@ _WORDING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NotANumber:
-    """Stands where the file has a number that is none, or one out of all bounds."""
+    """The value of a malformed number of the file, or of one out of bounds."""
 
     found: str
 

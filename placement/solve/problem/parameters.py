@@ -40,7 +40,7 @@ def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, o
     """Return the parameters as mechanisms take them; see `policy_parameters`."""
     faults = Faults()
     given = dict(problem.parameters)
-    # What it may say of hosts, and of demands that only policies take, is theirs to check.
+    # Policies check parameters that name hosts, and demands that only policies take.
     given.pop("strategies", None)
     return _check_parameters(given, problem.resources, entry, faults)
 

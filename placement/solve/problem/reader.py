@@ -28,7 +28,7 @@ MOST_LEVELS: Final = 100
 
 
 def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
-    """Note cycles, and leaves too far down; each tenant is walked over once in all."""
+    """Record cycles and leaves that are too deep; each tenant is visited once."""
     before = len(faults)
     depth: dict[int, int] = {}
     for start in range(len(tenants)):
@@ -320,7 +320,7 @@ class _Reader:
         return plain, seed
 
     def _plain(self, value: object, place: Place, depth: int) -> object:
-        """Turn exact numbers into ints and floats; what they mean is the policy's to judge."""
+        """Turn exact numbers into ints and floats; the policy checks their meaning."""
         if depth > _DEEPEST_PARAMETER:
             refuse(place, "is nested too deeply")
         if isinstance(value, NotANumber):
@@ -344,7 +344,7 @@ class _Reader:
     # ----------------------------------------------------------------- shared
 
     def _index(self, values: Sequence[object], kind: str) -> dict[str, int]:
-        """Return the position of each name; a name that stands twice is a fault."""
+        """Return the position of each name; a repeated name is a fault."""
         index: dict[str, int] = {}
         for position, value in enumerate(values):
             name = value.get("name") if isinstance(value, dict) else None

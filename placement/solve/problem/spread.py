@@ -17,7 +17,7 @@ FAR_APART: Final = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The least and the largest amount of one resource above 0, and where they stand."""
+    """The least and the largest amount of one resource above 0, and their places in the file."""
 
     resource: str
     least: Decimal
@@ -39,7 +39,7 @@ class Extent:
 
 
 def widest_extent(problem: Problem) -> Extent | None:
-    """Return the spread of the resource whose amounts lie farthest apart; None without any.
+    """Return the extent of the resource with the largest ratio of amounts; None without amounts.
 
     What hosts offer counts as a class has it in all.
     """

@@ -21,8 +21,8 @@ def leaf_tenants(problem: Problem) -> tuple[int, ...]:
 def tree_of(problem: Problem, leaves: Sequence[int]) -> TenantTree | None:
     """Return the tree over ``leaves``, indices of `Problem.tenants`; None if it is flat.
 
-    Among siblings those whose first demand stands first in the file come first,
-    so that they go first where shares are equal.
+    Siblings are in the order of their first demands in the file, so that ties of
+    shares go to the first.
     """
     if all(tenant.parent is None for tenant in problem.tenants):
         return None

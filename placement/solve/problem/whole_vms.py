@@ -240,8 +240,8 @@ def _in_millionths(amounts: Iterable[Decimal]) -> list[int]:
 def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
     """Return the class of each entry, (E,), and which demands may use which class, (Q, C).
 
-    Entries are of one class when they carry the same labels and stand in the
-    same `hosts` lists: no demand can then distinguish them.
+    Entries are of one class when they carry the same labels and are in the same
+    `hosts` lists: no demand can then distinguish them.
     """
     lists: dict[tuple[int, ...], int] = {}
     for demand in problem.demands:
@@ -325,7 +325,7 @@ def _counts(
 
 
 def _count_without_limit(room: int, min_count: int) -> int:
-    """Return as many VMs as there is room for, no fewer than make a gang."""
+    """Return the number of VMs that have room, at least the ``min_count`` of a gang."""
     return max(room, min_count) if min_count > 1 else room
 
 

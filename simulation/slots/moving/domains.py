@@ -16,7 +16,7 @@ def domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
     Parameters
     ----------
     spare : str
-        ``host``, or what stands before ``=`` in labels: ``zone``, ``rack``.
+        ``host``, or the key of a label, before its ``=``: ``zone``, ``rack``.
     """
     if spare == "host":
         return np.arange(len(hosts), dtype=np.int64)

@@ -40,7 +40,7 @@ class VmKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovableVms:
-    """VMs of an axis V, in order of request, end and host, with what they stand for."""
+    """Running VMs of an axis V, in order of request, end and host, with their keys."""
 
     running: RunningState
     request: IntArray  #: (V,)
@@ -51,7 +51,7 @@ class MovableVms:
     hosts: IntArray  #: (H,) numbers of the cluster's hosts
 
     def key(self, vm: int) -> VmKey:
-        """Return what a VM is known by."""
+        """Return the key of a VM."""
         host = int(self.hosts[self.running.host[vm]])
         return VmKey(int(self.request[vm]), float(self.end_s[vm]), host)
 
@@ -137,7 +137,7 @@ def fleet_of(
 def _mask_of_keys(
     request: IntArray, end_s: FloatArray, host: IntArray, counts: Counter[VmKey]
 ) -> BoolArray:
-    """Return which VMs are those of some keys, of each the first."""
+    """Mark the first ``counts[key]`` VMs of each key."""
     marked = np.zeros(len(request), dtype=np.bool_)
     for key, count in counts.items():
         first = int(np.searchsorted(request, key.request))
@@ -148,7 +148,7 @@ def _mask_of_keys(
 
 
 def _eligible(snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]) -> BoolArray:
-    """Return which classes kinds of VM may be on, whether or not these take VMs now, (K, C)."""
+    """Return the classes that each kind of VM may use, (K, C), also those that take no VMs now."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]

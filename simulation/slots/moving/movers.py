@@ -49,7 +49,7 @@ class MovableSite(Protocol):
     waiting: WaitingRows
 
     def fleet(self) -> MovableVms:
-        """Return what runs and waits now."""
+        """Return the running and waiting VMs."""
         ...
 
 
@@ -95,7 +95,7 @@ class SlotMover:
     # --- what happens between slots -------------------------------------------------------
 
     def advance(self, to_s: float) -> None:
-        """Let moves begin and be over up to a time."""
+        """Begin and end moves up to a time."""
         while True:
             over = self.timetable.pop_ended(to_s)
             for move in over:
@@ -109,7 +109,7 @@ class SlotMover:
             self.rolling.reopen(to_s)
 
     def remove_host(self, host: int, at_s: float) -> None:
-        """Let a host fail or leave: what moves to it stays, what moves away is lost."""
+        """Remove a host: VMs that move to it stay where they are, VMs that leave it are lost."""
         under_way, coming = self.timetable.pop_of_host(host)
         for move in under_way:
             self._hold(move, move.destination, -1)
@@ -141,7 +141,7 @@ class SlotMover:
             self.rolling.note_moved(move.vm.host, move.over_s)
 
     def _hold(self, move: TimedMove, host: int, sign: int) -> None:
-        """Let a host hold a VM that moves, or no longer. Its tenant holds it once."""
+        """Add a moving VM to a host, or remove it; its tenant holds it once."""
         site, one = self._site, np.ones(1, dtype=np.int64)
         site.cluster.commit(one * host, sign * site.names.demand[[move.kind]])
         vm = VmRows(
@@ -158,7 +158,7 @@ class SlotMover:
     # --- what a round sees ----------------------------------------------------------------
 
     def pending_arrivals(self) -> IntArray | None:
-        """Return what pending moves bring to each host while hosts are freed, (H, R)."""
+        """Return the amounts, (H, R), that pending moves bring to hosts while hosts are freed."""
         if self.freed is None or not self.timetable.coming:
             return None
         brought = np.zeros_like(self._site.cluster.capacity)
@@ -167,7 +167,7 @@ class SlotMover:
         return brought
 
     def wrap(self, policy: Policy) -> Policy:
-        """Return a policy that keeps what moves free, and spare."""
+        """Wrap a policy so that it keeps freed hosts and spare capacity free."""
         site = self._site
         if self.freed is not None:
             row = np.flatnonzero(site.waiting.request == self.freed.request)
@@ -281,11 +281,11 @@ class SlotMover:
 
     @property
     def is_rolling(self) -> bool:
-        """Whether a roll has not come to its end."""
+        """Whether a roll is not over."""
         return self.rolling is not None and not self.rolling.is_over
 
     def resting_vms(self, at_s: float) -> Counter[VmKey]:
-        """Return how many VMs of each key moved lately."""
+        """Return how many VMs of each key rest after a move."""
         self._rests = [each for each in self._rests if each[0] > at_s]
         return Counter(key for _, key in self._rests)
 
@@ -296,7 +296,7 @@ class SlotMover:
         return taken
 
     def state(self) -> CheckpointData:
-        """Return all that has changed since the beginning, for a checkpoint."""
+        """Return the state for a checkpoint."""
         its = self.freed
         return {
             "timetable": self.timetable.state(),

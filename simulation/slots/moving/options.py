@@ -27,7 +27,7 @@ _words: Final = checked_by("words", lambda value: isinstance(value, str) and boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePrice:
-    """The time of a move, and how many moves go on at once."""
+    """The time of a move, and the limits on simultaneous moves."""
 
     gib_per_s: float = 1.0  #: of memory, of one move
     least_s: float = 5.0  #: of any move, in addition to its memory's
@@ -37,13 +37,13 @@ class MovePrice:
 
     @property
     def limits(self) -> RebalanceLimits:
-        """The same, as plans have it."""
+        """The limits on simultaneous moves, in the form of plans."""
         return RebalanceLimits(
             per_source=self.per_host, per_destination=self.per_host, at_once=self.at_once
         )
 
     def seconds(self, transfer_mib: int) -> float:
-        """Return how long a move with so much transfer takes."""
+        """Return the seconds that a move with this transfer takes."""
         return self.least_s + transfer_mib / 1024 / self.gib_per_s
 
 
@@ -65,7 +65,7 @@ class Balance:
         return BALANCE_OBJECTIVE.with_given(given)
 
     def is_open(self, at_s: float) -> bool:
-        """Return whether it may begin at a time, in seconds since 1970."""
+        """Return whether balancing may begin at a time, in seconds since 1970."""
         if self.hours is None:
             return True
         matched = _HOURS.fullmatch(self.hours)
@@ -130,7 +130,7 @@ class MoveOptions:
         room: str | None = None,
         price: str | None = None,
     ) -> MoveOptions:
-        """Read options, each ``NAME=VALUE`` with commas between.
+        """Read options of the form ``NAME=VALUE``, separated by commas.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class MoveOptions:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> MoveOptions:
-        """Return what `dataclasses.asdict` made a document of."""
+        """Return the options of a document that `dataclasses.asdict` returned."""
         values = {**document, "price": MovePrice(**document["price"])}
         for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
             values[name] = None if document[name] is None else its(**document[name])

@@ -17,7 +17,7 @@ from simulation.topology.hosts import SimHost
 
 @dataclass(slots=True)
 class _ClosedHost:
-    """A host of the batch that a roll is at."""
+    """A host of the current batch of a roll."""
 
     since_s: float
     took_vms: bool  #: before the roll closed it
@@ -45,11 +45,11 @@ class RollState:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether the roll is over."""
         return self.over_s is not None
 
     def reopen(self, at_s: float) -> None:
-        """Let hosts take VMs again whose time is over."""
+        """Let hosts take VMs again once their time is over."""
         for host, its in list(self._at.items()):
             if its.busy_until_s is not None and its.busy_until_s <= at_s:
                 self._leave(host)
@@ -68,7 +68,7 @@ class RollState:
             self._leave_out(host, ["it failed or left"], at_s)
 
     def next_batch(self, at_s: float, on_hosts: Sequence[int]) -> list[int]:
-        """Return the hosts that are to be emptied now.
+        """Return the hosts to empty now.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class RollState:
         return [host for host, its in self._at.items() if its.busy_until_s is None]
 
     def note_plan(self, plan: MovePlan, fleet: MovableVms) -> None:
-        """Note of a plan that empties hosts what stays, and why."""
+        """Record the VMs that a plan leaves on hosts, and their reasons."""
         for its in self._at.values():
             its.stays = []
         for each in plan.stays:
@@ -111,7 +111,7 @@ class RollState:
                 self._at[key.host].stays.append(f"a VM of request {key.request}: {why}")
 
     def report(self) -> dict[str, Any]:
-        """Return the progress as JSON values."""
+        """Return the progress of the roll as JSON values."""
         took = None
         if self.over_s is not None and self.began_s is not None:
             took = self.over_s - self.began_s
@@ -136,7 +136,7 @@ class RollState:
             self.over_s = at_s
 
     def state(self) -> CheckpointData:
-        """Return where it is, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
             "todo": self.todo,
             "at": [[host, asdict(its)] for host, its in self._at.items()],

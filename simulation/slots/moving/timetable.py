@@ -63,7 +63,7 @@ class Timetable:
         return bool(self.coming or self.under_way)
 
     def take_up(self, plan: MovePlan, fleet: MovableVms, at_s: float, price: MovePrice) -> float:
-        """Take up a plan that begins now; return when it is over."""
+        """Schedule the moves of a plan that begins now; return the time of its end."""
         starts_s, latest_s, wave = at_s, at_s, 0
         # Of a VM that makes a detour the second move begins where the first ended.
         where: dict[int, VmKey] = {}
@@ -98,7 +98,7 @@ class Timetable:
         return [(move.vm.request, move.destination) for move in self.under_way]
 
     def pop_ended(self, at_s: float) -> list[TimedMove]:
-        """Take out the moves that are over next, up to a time and before any begins."""
+        """Pop the moves that end next, up to a time and before any move begins."""
         next_s = min((move.over_s for move in self.under_way), default=math.inf)
         if next_s > at_s or (self.coming and self.coming[0].starts_s < next_s):
             return []
@@ -107,13 +107,13 @@ class Timetable:
         return over
 
     def pop_beginning(self, at_s: float) -> TimedMove | None:
-        """Take out the move that begins next, up to a time; None: none does."""
+        """Pop the move that begins next up to a time, or None."""
         if self.coming and self.coming[0].starts_s <= at_s:
             return self.coming.popleft()
         return None
 
     def pop_of_host(self, host: int) -> tuple[list[TimedMove], list[TimedMove]]:
-        """Take out what moves from or to a host: what is under way, and what is to come."""
+        """Pop the moves from or to a host: those under way and those to come."""
         under_way, coming = (
             [move for move in moves if host in (move.vm.host, move.destination)]
             for moves in (self.under_way, self.coming)
@@ -123,7 +123,7 @@ class Timetable:
         return under_way, coming
 
     def refuse(self, fleet: MovableVms) -> list[TimedMove]:
-        """Take out the moves to come that break a rule or lack room by now.
+        """Pop the moves to come that now break a rule or lack room.
 
         What is left is gone through wave by wave, as it would happen. A move whose VM is not
         there is not refused: it may have ended.
@@ -177,7 +177,7 @@ def _may(fleet: MovableVms, where: PlacementState, vms: list[int], to: int) -> b
 def _units(
     fleet: MovableVms, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
 ) -> list[list[tuple[TimedMove, int]]]:
-    """Return moves with their VMs; those of VMs that keep together stand together."""
+    """Return moves with their VMs, in units of VMs that keep together."""
     together = {vm for g in fleet.running.groups if g.hard and not g.apart for vm in g.vms}
     units: list[list[tuple[TimedMove, int]]] = []
     of_hosts: dict[tuple[int, int], list[tuple[TimedMove, int]]] = {}
