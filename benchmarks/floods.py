@@ -157,7 +157,7 @@ def served(folder: Path) -> Iterator[FloodedApi]:
         try:
             process.start()
             process.wait_until_ready()
-            yield FloodedApi(port, *tokens, log)
+            yield FloodedApi(port, *tokens, log)  # type: ignore[call-arg]
         finally:
             process.close()
 
@@ -287,7 +287,7 @@ async def _script(port: int, _token: str) -> None:
 async def _unread(port: int, _token: str) -> None:
     _, writer = await _connect(port, ATTACKER)
     try:
-        writer.transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(SCRIPT)
         await asyncio.sleep(UNREAD_S)
     finally:

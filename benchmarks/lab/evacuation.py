@@ -172,12 +172,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     ):
         sides = {"fuga": Evacuated(lab, site), "bare": ScriptEvacuation(lab, scripts)}
         for side in sides.values():
-            side.measure(WARM_UP)
+            side.measure(WARM_UP)  # type: ignore[attr-defined]
         for count in counts:
             found: dict[str, list[EvacuationFigures]] = {"fuga": [], "bare": []}
             for repeat in range(given.repeats):
                 for name in sides if repeat % 2 == 0 else reversed(sides):
-                    found[name].append(sides[name].measure(count))
+                    found[name].append(sides[name].measure(count))  # type: ignore[attr-defined]
             show(count, found["fuga"], found["bare"])
 
 

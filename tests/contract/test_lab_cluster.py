@@ -308,7 +308,7 @@ def test_a_start_that_fails_midway_leaves_nothing(real_lab: Path) -> None:
 
 @pytest.mark.qemu
 def test_an_interrupted_start_leaves_nothing(real_lab: Path) -> None:
-    script = str(cluster.SCRIPTS / "start-hosts")
+    script = str(cluster.SCRIPTS / "start-hosts")  # type: ignore[attr-defined]
     starting = subprocess.Popen(
         ["bash", script, "40", str(real_lab)],
         env={**os.environ, "LAB_TRANSPORT": "tls"},

@@ -48,11 +48,13 @@ def test_every_parameter_is_told_with_who_reads_it():
     told = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE))
 
     for name, entry in {**POLICIES, **MECHANISMS}.items():
-        for parameter in entry.parameters:
+        for parameter in entry.parameters:  # type: ignore[attr-defined]
             groups = ("all policies", "all that claim fairness")
             assert told[parameter] == f"`{name}`" or told[parameter] in groups, (name, parameter)
     assert told.keys() == {
-        each for entry in {**POLICIES, **MECHANISMS}.values() for each in entry.parameters
+        each
+        for entry in {**POLICIES, **MECHANISMS}.values()
+        for each in entry.parameters  # type: ignore[attr-defined]
     }
 
 

@@ -90,7 +90,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     ]
     for host in hosts:
         if draw(st.booleans()):
-            host["free"] = [draw(st.integers(0, whole)) for whole in host["capacity"]]
+            host["free"] = [draw(st.integers(0, whole)) for whole in host["capacity"]]  # type: ignore[attr-defined]
     tenants = [
         draw(
             st.fixed_dictionaries(

@@ -107,7 +107,7 @@ def test_a_body_of_many_small_things_is_refused_by_their_number(api: Api, body: 
 
 def test_long_bodies_are_parsed_outside_the_loop(api: Api, monkeypatch: pytest.MonkeyPatch):
     apart: list[int] = []
-    parse = bodies.run_in_threadpool
+    parse = bodies.run_in_threadpool  # type: ignore[attr-defined]
 
     async def noted(work: Any, body: bytes) -> Any:
         apart.append(len(body))

@@ -81,7 +81,7 @@ def test_a_frozen_libvirtd_and_a_frozen_guest_delay_no_other_host(
     # One look waits a little for the frozen guest's own numbers, then does without.
     assert oldest_s[with_frozen_guest] <= INTERVAL_S + GUEST_PATIENCE_S, oldest_s
     host = site.registry.hosts.get(hung)
-    assert "no answer" in (host.last_error or "")
+    assert "no answer" in (host.last_error or "")  # type: ignore[attr-defined]
     eventually(lambda: site.registry.hosts.get(hung).health == HostHealth.UP)
     assert site.registry.hosts.get(hung).last_error is None
     site.delete_all()

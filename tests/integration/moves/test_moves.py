@@ -384,7 +384,7 @@ def test_a_vm_deleted_right_after_it_arrived_goes(world: MovingWorld) -> None:
 
 def assert_gone(world: MovingWorld, vm: object) -> None:
     found = world.registry.vms.get(vm.id)  # type: ignore[attr-defined]
-    told = [e for e in world.registry.events.list(kind="vm_desired") if e.subject_id == str(vm.id)]
+    told = [e for e in world.registry.events.list(kind="vm_desired") if e.subject_id == str(vm.id)]  # type: ignore[attr-defined]
     assert [each.event for each in told] == ["delete"]  # once, however many ends it had
     assert found.deleted_at is not None
     assert all(host.domains == {} for host in world.hosts.values())

@@ -239,10 +239,10 @@ def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
     deleted: list[str] = []
     ends: Any = MoveHosts(arrived)
     ends.source, ends.destination = Host(Store(Volume(DISK))), Host(Store(arrived))
-    monkeypatch.setattr(cold_moves.snapshots, "refuse_snapshots", lambda _: None)
-    monkeypatch.setattr(cold_moves.disks, "root_volume", lambda *_: Volume(DISK))
-    monkeypatch.setattr(cold_moves.bases, "backing_path_at_destination", lambda *_: None)
-    monkeypatch.setattr(cold_moves.disks, "delete", lambda _, name: deleted.append(name))
+    monkeypatch.setattr(cold_moves.snapshots, "refuse_snapshots", lambda _: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cold_moves.disks, "root_volume", lambda *_: Volume(DISK))  # type: ignore[attr-defined]
+    monkeypatch.setattr(cold_moves.bases, "backing_path_at_destination", lambda *_: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cold_moves.disks, "delete", lambda _, name: deleted.append(name))  # type: ignore[attr-defined]
 
     with pytest.raises(OperationFailedError, match="already"):
         cold_moves.move(ends, SPEC, threading.Event(), lambda _: None)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kombu import Connection
+from kombu import Connection  # type: ignore[attr-defined]
 from kombu.asynchronous import Hub
 from kombu.simple import SimpleQueue
 

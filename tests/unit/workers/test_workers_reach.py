@@ -42,4 +42,4 @@ def test_calls_and_moves_name_the_machine(tmp_path: Path) -> None:
 
     with opened.use(HOST), opened.mover(HOST, HOST) as mover:
         assert connections.used == [(HOST.uri, None, MACHINE)]
-        assert [each.machine for each in (mover.source, mover.destination)] == [MACHINE, MACHINE]
+        assert [each.machine for each in (mover.source, mover.destination)] == [MACHINE, MACHINE]  # type: ignore[attr-defined]

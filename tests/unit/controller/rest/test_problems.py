@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 import registry.errors
 from controller.errors import PolicyFailedError
 from controller.rest.problems import errors as rest_errors
-from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, quotable
+from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, quotable  # type: ignore[attr-defined]
 from registry import (
     DatabaseFullError,
     DuplicateError,

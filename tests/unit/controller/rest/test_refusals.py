@@ -140,7 +140,7 @@ def test_a_caller_who_goes_away_is_told_of_when_the_minute_is_over(monkeypatch: 
         assert sweeper is not None
         await sweeper
 
-    monkeypatch.setattr(refusals_module.asyncio, "sleep", turn_the_clock)
+    monkeypatch.setattr(refusals_module.asyncio, "sleep", turn_the_clock)  # type: ignore[attr-defined]
     asyncio.run(main())
 
     assert turns == 6

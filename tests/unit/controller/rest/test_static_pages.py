@@ -31,7 +31,7 @@ def test_a_flood_of_calls_for_a_page_makes_it_once(path: str, monkeypatch: pytes
 
     monkeypatch.setattr(app_module, "problem_page", counted)
     monkeypatch.setattr(docs_page, "asset", counted)
-    monkeypatch.setattr(app_module.json, "dumps", counted)
+    monkeypatch.setattr(app_module.json, "dumps", counted)  # type: ignore[attr-defined]
     app = create_app(cast(Registry, None))
 
     answers = [call(app, "GET", path) for _ in range(50)]

@@ -166,7 +166,7 @@ def test_rounds_commit_the_same_bytes_whatever_was_kept_of_those_before(views):
 
         assert commits[0] == commits[1]
         used = {part.host_id for part in commits[0].placements}
-        used |= {each.host_id for each in (*commits[0].spot.ends, *commits[0].spot.lets_in)}
+        used |= {each.host_id for each in (*commits[0].spot.ends, *commits[0].spot.lets_in)}  # type: ignore[attr-defined]
         assert commits[0].host_versions == {
             host.id: host.version for host in view.hosts if host.id in used
         }
