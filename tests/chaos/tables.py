@@ -188,7 +188,7 @@ _ADMIN = (
 )
 
 _SPOT = _steps("""
-    stays   told       ending
+    stays   announced  ending
     ending  withdrawn  stays
     ending  due        gone
     ending  deleted    gone
