@@ -34,7 +34,7 @@ from playwright.sync_api import Request as Asked
 from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import family_cpu_s
 from benchmarks.registered import ask, load, run_what_was_placed
-from controller.rest.idempotency.call_batches import RESTS
+from controller.rest.idempotency.call_batches import PAUSE_FACTOR
 from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place
@@ -261,7 +261,7 @@ def show_calls(site: PagesSite, paths: Iterable[str]) -> None:
                 began = time.monotonic()
                 client.get(path).raise_for_status()
                 took_s += (one_s := time.monotonic() - began)
-                time.sleep((1 + RESTS) * one_s)  # what all share is not made at once again
+                time.sleep((1 + PAUSE_FACTOR) * one_s)  # what all share is not made at once again
             answered_ms = 1000 * took_s / TIMES
             after = family_cpu_s(site.api), family_cpu_s(site.database)
             api_ms, database_ms = (

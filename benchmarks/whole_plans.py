@@ -27,7 +27,7 @@ from benchmarks.kit import parser, unless
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import load
 from controller.plans.plan_inputs import PlanInputs, decode_plan_inputs
-from controller.rounds.running import to_running
+from controller.rounds.running_state import to_running
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate

@@ -37,7 +37,7 @@ from benchmarks.placement.one_at_a_time import place_one_by_one
 from benchmarks.placement.phases import PHASES, Meter, MeteredDecider, MeteredStore, PhaseSeconds
 from benchmarks.placement.rounds import progress
 from benchmarks.registered import Loaded, ask, load, run_what_was_placed
-from controller.rounds.inputs import Kept
+from controller.rounds.inputs import RoundCache
 from controller.rounds.interfaces import PolicyChoice, RoundReport, Slot
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.round import run_round
@@ -146,7 +146,7 @@ class TimedRounds:
     ) -> None:
         self.meter = meter
         self._running = registry.plans
-        self._kept = Kept()
+        self._kept = RoundCache()
         self._store = MeteredStore(registry, meter)
         self._decider = MeteredDecider(process, meter)
         settings = ControllerSettings()

@@ -32,7 +32,7 @@ from registry import Registry, UnknownNameError
 from registry.hosts import HostIdentity
 
 #: Characters of a text that are looked through: what failed is said at its beginning.
-MOST: Final = 4_000
+MAX_TEXT: Final = 4_000
 #: What a machine calls itself is no name where texts mean something else by it. Machines choose
 #: freely: one called `vm` or `running` would be named in texts that are about no machine.
 PLAIN_WORDS: Final = frozenset(
@@ -92,8 +92,8 @@ _INSTEAD: Final = (
 
 def without_places(text: str) -> str:
     """Return a text, or the beginning of a long one, without URIs, paths, addresses, users."""
-    if len(text) > MOST:
-        text = text[:MOST].rpartition(" ")[0] + " …"
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT].rpartition(" ")[0] + " …"
     text = _SILENT.sub("its host does not answer", text)
     for pattern, instead in _INSTEAD:
         text = pattern.sub(instead, text)

@@ -49,7 +49,7 @@ class CeleryQueue:
         logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = Celery("fuga-controller")
         self._app.conf.update(celery_config(settings))
-        self._looking: Any = None
+        self._connection: Any = None
 
     def send(self, task: str, row_id: UUID) -> bool:
         """Publish the task, to the queue that it goes by."""
@@ -66,27 +66,27 @@ class CeleryQueue:
             return False
         return True
 
-    def waiting(self) -> Mapping[WorkQueue, int] | None:
+    def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
         """Return how many messages no worker has taken yet; None: the broker does not answer."""
         try:
-            if self._looking is None:
-                self._looking = self._app.connection_for_write()
-                self._looking.ensure_connection(max_retries=1, interval_start=0)
+            if self._connection is None:
+                self._connection = self._app.connection_for_write()
+                self._connection.ensure_connection(max_retries=1, interval_start=0)
             return {queue: self._length(queue) for queue in WorkQueue}
         except self._errors():
             # What was left of this connection would say nothing of a broker that is back.
-            if self._looking is not None:
-                self._looking.release()
-                self._looking = None
+            if self._connection is not None:
+                self._connection.release()
+                self._connection = None
             return None
 
     def _errors(self) -> tuple[type[Exception], ...]:
         known: tuple[type[Exception], ...] = (OperationalError, OSError)
-        return known if self._looking is None else (*known, *self._looking.connection_errors)
+        return known if self._connection is None else (*known, *self._connection.connection_errors)
 
     def _length(self, queue: WorkQueue) -> int:
-        channel = self._looking.default_channel
+        channel = self._connection.default_channel
         try:
             return int(channel.queue_declare(queue.at_broker, passive=True).message_count)
-        except self._looking.channel_errors:  # there is no queue of that name, yet or any more
+        except self._connection.channel_errors:  # there is no queue of that name, yet or any more
             return 0

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 class Broker(TaskQueue, Protocol):
     """Takes messages, and counts those that wait."""
 
-    def waiting(self) -> Mapping[WorkQueue, int] | None:
+    def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
         """Ask it; None from one that is away, or hangs."""
         ...
 
@@ -110,7 +110,7 @@ class Dispatcher:
         No more than workers will soon take, and nothing is taken for sent while the broker
         does not answer.
         """
-        waiting = self._queue.waiting()
+        waiting = self._queue.queue_lengths()
         self._broker_takes = waiting is not None
         if waiting is None:
             return 0

@@ -21,7 +21,7 @@ from controller.queries.reservation_decision import judge_reservation as reserve
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import HEADER, Ideal, PolicyAnswer, PolicyFailure, frame
-from controller.rounds.priced import prices_document
+from controller.rounds.price_documents import prices_document
 from controller.rounds.stdout_guard import take_stdout
 from controller.shadow.child import decide_in_shadow
 from placement import (
@@ -46,7 +46,7 @@ def decide(data: bytes) -> PolicyAnswer:
     inputs = _inputs(data)
     who = RoundPolicies(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()
-    allocation = inputs.decided_by(who)
+    allocation = inputs.decide_with(who)
     seconds = time.perf_counter() - started
     return PolicyAnswer(allocation_document(allocation), seconds)
 

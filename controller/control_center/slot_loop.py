@@ -30,13 +30,13 @@ from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
 from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
-from controller.rounds.inputs import Kept
+from controller.rounds.inputs import RoundCache
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from controller.rounds.round import run_round
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
-from controller.shadow.second import NICENESS, SecondPolicy, Shadow
+from controller.shadow.second import NICENESS, SecondPolicy, ShadowDecider
 from placement.catalog.zone_policies import NamedPolicy
 from placement.constraints.patience import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
@@ -78,7 +78,7 @@ class SlotLoopRunner:
         self._on_committed = on_committed
         self._metrics = metrics
         self._now = now
-        self._kept = Kept()
+        self._kept = RoundCache()
         self.turned_at = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
@@ -97,7 +97,7 @@ class SlotLoopRunner:
                 self._metrics.count_slot("not_leading")
             else:
                 # A round may take as long as policy, fallback and bound are given.
-                self.turned_at = time.monotonic() + self._choice.most_time_s
+                self.turned_at = time.monotonic() + self._choice.max_time_s
                 self.run_slot(
                     Slot(start_at=datetime.fromtimestamp(start, UTC), length_s=self._slot_length_s),
                     lease,
@@ -232,12 +232,12 @@ def shadow_of(
     leadership: Leadership,
     metrics: ProcessMetrics,
     start_child: StartChild,
-) -> Shadow | None:
+) -> ShadowDecider | None:
     """The second policy that settings name; None: there is none."""
     if settings.shadow_policy is None:
         return None
     zones = settings.shadow_zone_policies
-    return Shadow(
+    return ShadowDecider(
         registry,
         lambda: leadership.lease,
         SecondPolicy(
@@ -302,7 +302,9 @@ def main(settings: ControllerSettings | None = None) -> None:
     leadership = Leadership(registry, holder, settings.lease_s)
     slot_metrics.follow(leadership)
     metrics.registry.register(
-        FleetCollector(registry, interval_s=settings.metrics_interval_s, most=settings.metrics_most)
+        FleetCollector(
+            registry, interval_s=settings.metrics_interval_s, max_series=settings.metrics_most
+        )
     )
     children = ForkServer(PRELOADED)
     decider = PolicyProcess(start=children.fork)

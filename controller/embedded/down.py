@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from controller.embedded.lab_hosts import stop_lab
 from controller.embedded.processes import end_all, end_leftovers
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, lock_holder, locked
+from controller.session.polling import progress
 from controller.session.settings import load_settings
-from controller.session.waiting import progress
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo
 from registry import HostAdminEvent, Registry

@@ -12,7 +12,7 @@ from controller.client.errors import ApiProblemError
 from controller.embedded.environment import lab_uri_policy
 from controller.embedded.lab_hosts import QEMU, LabHosts
 from controller.embedded.state import LAB_IMAGE
-from controller.session.credentials import OF_FUGA_UP, Credentials
+from controller.session.credentials import UP_NAME_PREFIX, Credentials
 from controller.terminal.errors import BadInputError, CliError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def sound_credentials(registry: Registry, found: Credentials | None, url: str) -
     if operator is None or registry.tokens.authenticate(operator) is None:
         # It is stored next to the database, and a reader of both can make others: it ends
         # when it is revoked, and not at night in the middle of a run.
-        name = f"{OF_FUGA_UP}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        name = f"{UP_NAME_PREFIX}{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         _, operator = registry.tokens.create("operator", None, name, actor="cli")
     tenants = {
         name: secret

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from controller.client.errors import ApiError
-from controller.session.round_words import decided_by, shares
+from controller.session.round_words import decided_by_text, shares_text
 from controller.terminal.times import clock
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class StatusStream:
             if found["dropped"]:
                 line += f", {found['dropped']} dropped"
             if found["decided_by"] != "policy" or found.get("cut"):
-                line += f", decided by {decided_by(found)}"
-            shares_by_tenant = shares(found)
+                line += f", decided by {decided_by_text(found)}"
+            shares_by_tenant = shares_text(found)
             self._say(f"{line}; shares {shares_by_tenant}" if shares_by_tenant else line)
 
     def _tell_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:

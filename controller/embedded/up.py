@@ -34,9 +34,9 @@ from controller.policies import check_policies
 from controller.rest.pages.web import is_built
 from controller.session.credentials import Credentials
 from controller.session.links import new_link
+from controller.session.polling import progress
 from controller.session.private_files import write_private
 from controller.session.settings import load_settings
-from controller.session.waiting import progress
 from controller.settings import ControllerSettings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo_lines

@@ -12,7 +12,7 @@ MESSAGE: Final = struct.Struct("!ii")
 #: end is the child's, standard input, standard output. A server with no room for all of them gets
 #: the first.
 DESCRIPTORS: Final = 3
-MOST_NAME: Final = 256
+MAX_NAME_BYTES: Final = 256
 
 
 class ChildReport(IntEnum):

@@ -28,7 +28,13 @@ from importlib import import_module, invalidate_caches
 from types import FrameType
 from typing import Final, NoReturn
 
-from controller.fork_server.messages import DESCRIPTORS, MESSAGE, MOST_NAME, ChildReport, status_of
+from controller.fork_server.messages import (
+    DESCRIPTORS,
+    MAX_NAME_BYTES,
+    MESSAGE,
+    ChildReport,
+    status_of,
+)
 
 _PR_SET_PDEATHSIG: Final = 1
 #: For a child whose client was killed to remove its files.
@@ -105,7 +111,7 @@ class ForkSession:
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
     def _serve(self, client: socket.socket) -> None:
-        name, descriptors, _, _ = socket.recv_fds(client, MOST_NAME, DESCRIPTORS)
+        name, descriptors, _, _ = socket.recv_fds(client, MAX_NAME_BYTES, DESCRIPTORS)
         if not name:
             self._poll.unregister(client)
             client.close()

@@ -10,17 +10,17 @@ from uuid import UUID
 from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.running import to_running
+from controller.rounds.running_state import to_running
 from placement.rebalancing.evacuate_in_turns import evacuate_in_turns
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RebalanceObstacle, RunningState
 from registry import ConflictError
 from registry.moves import RunningView
 
 #: A turn costs as much work as there are hosts and VMs; so much takes a core ten seconds.
-MOST_WORK: Final = 5_000_000
+MAX_WORK: Final = 5_000_000
 #: Hosts and VMs together that are planned in the caller's thread: it takes less time than a
 #: process does to start.
-MOST_HERE: Final = 1_000
+MAX_IN_THREAD: Final = 1_000
 #: For the process to start, and to answer: clients wait for 30 s.
 TIME_S: Final = 20.0
 #: As of replays: a caller waits.
@@ -52,7 +52,7 @@ def dry_run_roll(
     *,
     start: StartChild = start_interpreter,
     within_s: float = TIME_S,
-    most_here: int = MOST_HERE,
+    max_in_thread: int = MAX_IN_THREAD,
 ) -> int:
     """Return how many turns were planned, each after those before it; all, unless there are many.
 
@@ -64,12 +64,12 @@ def dry_run_roll(
         If VMs of a turn have no place elsewhere, naming some of them and why; or if it took
         too long, and was ended.
     """
-    if len(preview.view.cluster.hosts) + len(preview.view.vms) <= most_here:
+    if len(preview.view.cluster.hosts) + len(preview.view.vms) <= max_in_thread:
         found = plan_turns(preview)
     else:
         process = PolicyProcess(niceness=NICENESS, start=start)
         try:
-            found = process.rehearse(preview, deadline_s=within_s)
+            found = process.dry_run(preview, deadline_s=within_s)
         except PolicyFailedError as error:
             raise ConflictError(
                 f"it was not found out whether the hosts can be emptied: {error}. Try again, or"
@@ -87,7 +87,7 @@ def plan_turns(preview: DryRunInputs) -> DryRunResult:
     running, names = to_running(preview.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
     work = max(1, len(running.receives) + len(running))
-    planned = preview.turns[: max(1, MOST_WORK // work)]
+    planned = preview.turns[: max(1, MAX_WORK // work)]
     in_indices = [[index[key] for key in turn] for turn in planned]
     for plan in evacuate_in_turns(running, in_indices, limits=preview.limits):
         if any(each.obstacle not in _PASSING for each in plan.stays):

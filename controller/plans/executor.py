@@ -22,7 +22,7 @@ from controller.plans.plan_inputs import PlanInputs
 from controller.plans.ready_moves import ReadyMoves, ready_moves_of
 from controller.plans.room_plans import RoomPlanner, RoomRule
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.running import to_running
+from controller.rounds.running_state import to_running
 from controller.rounds.spare_domains import domains_of
 from placement.errors import PlacementError
 from placement.rebalancing.check import check_plan

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from controller.errors import PolicyFailedError
-from controller.rounds.inputs import RoundInputs, inputs_of, packed
-from controller.rounds.running import RunningNames
+from controller.rounds.inputs import RoundInputs, compressed_json, inputs_of
+from controller.rounds.running_state import RunningNames
 from controller.settings import ControllerSettings
 from placement import IntArray
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
@@ -55,7 +55,7 @@ class PlanInputs:
         }
         if self.domain is not None:
             document["domain"] = self.domain.tolist()
-        return packed(document)
+        return compressed_json(document)
 
 
 def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:

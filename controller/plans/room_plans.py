@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.rounds.snapshots import ordinary, to_snapshot
+from controller.rounds.snapshots import to_snapshot, without_spot_requests
 from placement.constraints.patience import starving_requests
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
@@ -59,7 +59,7 @@ class RoomPlanner:
         except SlotLoopPausedError:
             self._looked_after = None
             return
-        view = ordinary(view)
+        view = without_spot_requests(view)
         snapshot, _ = to_snapshot(view)
         owed, _ = starving_requests(snapshot, rule.patience)
         for row in owed.tolist():

@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.inputs import RoundInputs, decode_inputs
-from controller.rounds.snapshots import ordinary, to_snapshot
+from controller.rounds.snapshots import to_snapshot, without_spot_requests
 from placement import FloatArray, IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, zones_of
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
@@ -94,7 +94,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
 
 def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
     """Return what a forecast is made of, and the rows of each request that waits."""
-    cluster = ordinary(view.cluster)
+    cluster = without_spot_requests(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     kinds = [kind for kind in view.kinds if kind.tenant_id in tenant_index]

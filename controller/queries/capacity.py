@@ -16,7 +16,7 @@ from registry.requests import Rules, rules_allow, zone_of
 from registry.rounds import CapacityView, HostView
 
 #: VMs that one request may ask for.
-MOST_VMS: Final = 10_000
+MAX_VMS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def _total_in_zones(
         ):
             in_zone[zone] += count
     most = 0
-    for part in range(1, min(max(in_zone.values(), default=0), MOST_VMS) + 1):
+    for part in range(1, min(max(in_zone.values(), default=0), MAX_VMS) + 1):
         found = min(sum(min(count, part) for count in in_zone.values()), part * len(in_zone))
         if found <= (part - 1) * len(in_zone):
             break  # so few VMs would be divided into smaller parts

@@ -15,9 +15,9 @@ import structlog
 
 from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
-from controller.queries.capacity import MOST_VMS, Capacity, capacity_left
+from controller.queries.capacity import MAX_VMS, Capacity, capacity_left
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.snapshots import ordinary, to_snapshot
+from controller.rounds.snapshots import to_snapshot, without_spot_requests
 from placement import decide, policy_by_name
 from registry.requests import Rules
 from registry.rounds import CapacityView, RequestView
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 POLICY: Final = "best_fit_drfh"
 #: Hosts and VMs to be placed together that are computed in the caller's thread: it takes less
 #: time than a process does to start.
-MOST_HERE: Final = 1_000
+MAX_IN_THREAD: Final = 1_000
 #: For the process to start, and to answer: clients wait for 30 s.
 TIME_S: Final = 10.0
 #: As of replays: a caller waits.
@@ -55,7 +55,7 @@ def capacity_in_turn(
     *,
     start: StartChild = start_interpreter,
     within_s: float = TIME_S,
-    most_here: int = MOST_HERE,
+    max_in_thread: int = MAX_IN_THREAD,
 ) -> Capacity:
     """Return the answer with what fits once a round has placed what waits.
 
@@ -67,7 +67,7 @@ def capacity_in_turn(
     if not (found.fits and cluster.requests):
         return replace(found, in_turn=found.fits)
     vms = sum(each.count for each in cluster.requests) + found.fits
-    if len(cluster.hosts) + vms <= most_here:
+    if len(cluster.hosts) + vms <= max_in_thread:
         return replace(found, in_turn=capacity_after_round(question))
     process = PolicyProcess(niceness=NICENESS, start=start)
     try:
@@ -95,7 +95,7 @@ def capacity_after_round(question: CapacityInputs) -> int:
                 tenant_id=asker.id,
                 vm_type=found.vm_type,
                 demand=view.demand,
-                count=min(found.fits, MOST_VMS),
+                count=min(found.fits, MAX_VMS),
                 min_count=1,
                 requires=tuple(question.requires),
                 hosts=None if question.named is None else tuple(question.named),
@@ -105,7 +105,7 @@ def capacity_after_round(question: CapacityInputs) -> int:
                 rules=Rules(forbids=rules.forbids, zone=rules.zone),
             ),
         )
-    cluster = ordinary(cluster)  # requested spot VMs take nothing from others
+    cluster = without_spot_requests(cluster)  # requested spot VMs take nothing from others
     snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *requests)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))

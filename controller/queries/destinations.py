@@ -16,7 +16,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.obstacles import Obstacles, what_would_help
+from controller.rounds.obstacles import Obstacles, remedy_text
 from controller.rounds.snapshots import to_snapshot
 from placement import Allocation, check_allocation, decide, policy_by_name
 from placement.constraints.allowances import RemainingAllowances
@@ -89,8 +89,10 @@ def _no_destination_reason(view: ClusterView, kept: Set[UUID]) -> str:
     allocation = Allocation(
         placed=np.zeros((0, 3), dtype=np.int64), left_out=(), details={"freed": held}
     )
-    found = Obstacles(others, snapshot, allocation, names, RemainingAllowances(snapshot)).of(0)
-    said = (what_would_help(each.document(), exact=True) for each in found)
+    found = Obstacles(
+        others, snapshot, allocation, names, RemainingAllowances(snapshot)
+    ).obstacles_of(0)
+    said = (remedy_text(each.document(), exact=True) for each in found)
     would_help = [sentence for sentence in said if sentence is not None]
     message = f"none of {len(others.hosts)} other hosts takes it"
     return f"{message}; it would need {', or '.join(would_help)}" if would_help else message

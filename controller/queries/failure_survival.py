@@ -14,7 +14,7 @@ import numpy as np
 
 from controller.errors import PolicyFailedError
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.running import RunningNames, to_running
+from controller.rounds.running_state import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
 from placement.rebalancing.model import RunningState, StayingVm
 from placement.rebalancing.spare import Spare, spare
@@ -27,8 +27,8 @@ BUDGET_UNITS: Final = 2_000_000
 TIME_S: Final = 120.0
 #: As of estimates (`controller.queries.wait_estimates`).
 NICENESS: Final = 10
-_MOST_DOMAINS_SHOWN: Final = 50
-_MOST_VMS_SHOWN: Final = 20
+_MAX_DOMAINS_SHOWN: Final = 50
+_MAX_VMS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +72,7 @@ class SurvivalInputs:
     max_domains: int
 
 
-def survival(
-    registry: Registry, domain: str, *, max_domains: int = _MOST_DOMAINS_SHOWN
-) -> Survival:
+def survival(registry: Registry, domain: str, *, max_domains: int = _MAX_DOMAINS_SHOWN) -> Survival:
     """Return whether the cluster as it is survives the failure of any one domain.
 
     ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``max_domains`` that do not
@@ -103,7 +101,7 @@ def survival_in_child(
         If it took too long, and was ended, or failed.
     """
     inputs = SurvivalInputs(
-        view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=_MOST_DOMAINS_SHOWN
+        view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=_MAX_DOMAINS_SHOWN
     )
     process = process or PolicyProcess(niceness=NICENESS)
     try:
@@ -121,7 +119,7 @@ def survival_of(inputs: SurvivalInputs) -> Survival:
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
     found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains)
     in_some = domains.of_host[running.host] >= 0
-    lacking = np.flatnonzero(~found.holds)[:_MOST_DOMAINS_SHOWN].tolist()
+    lacking = np.flatnonzero(~found.holds)[:_MAX_DOMAINS_SHOWN].tolist()
     return Survival(
         domain=inputs.domain,
         domains=len(domains.names),
@@ -142,7 +140,7 @@ def _lacking_domain(
         name=name,
         known=bool(found.known[domain]),
         vms_lacking=len(vms),
-        vms=tuple(_lacking_vm(each, running, names) for each in vms[:_MOST_VMS_SHOWN]),
+        vms=tuple(_lacking_vm(each, running, names) for each in vms[:_MAX_VMS_SHOWN]),
     )
 
 

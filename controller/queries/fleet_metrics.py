@@ -121,12 +121,12 @@ class FleetCollector(Collector):
         registry: Registry,
         *,
         interval_s: float,
-        most: int,
+        max_series: int,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._registry = registry
         self._interval_s = interval_s
-        self._most = most
+        self._max_series = max_series
         self._now = now
         self._lock = threading.Lock()
         self._read_at: float | None = None
@@ -151,8 +151,8 @@ class FleetCollector(Collector):
             _add_clock(found, liveness)
             _add_work(found, fleet)
             _add_moves(found, fleet.moves)
-            _add_tenants(found, fleet, self._most)
-            _add_hosts(found, fleet, self._most)
+            _add_tenants(found, fleet, self._max_series)
+            _add_hosts(found, fleet, self._max_series)
             _add_rounds(found, fleet)
         return found.values()
 
@@ -213,9 +213,11 @@ def _add_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> Non
     found["move_standstill_max_seconds"].add_metric((), moves.longest_standstill_s)
 
 
-def _add_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
+def _add_tenants(
+    found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int
+) -> None:
     """Add the tenants that hold most: a series for each of thousands would swamp Prometheus."""
-    largest = sorted(tenant_shares(fleet.accounts), key=lambda each: -each.share)[:most]
+    largest = sorted(tenant_shares(fleet.accounts), key=lambda each: -each.share)[:max_series]
     for each in largest:
         labels = (each.name, "group" if each.is_group else "tenant")
         found["dominant_share"].add_metric(labels, each.share)
@@ -226,11 +228,11 @@ def _add_tenants(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, mos
             found["tenant_vms"].add_metric((tenant.name,), tenant.vms)
 
 
-def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, most: int) -> None:
+def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int) -> None:
     states: dict[tuple[str, str], int] = {}
     amounts: dict[tuple[str, str], tuple[int, int]] = {}
     ages: dict[str, float] = {}
-    one_by_one = len(fleet.hosts) <= most
+    one_by_one = len(fleet.hosts) <= max_series
     for host in fleet.hosts:
         state, zone = (host.admin, host.health), host.zone or ""
         states[state] = states.get(state, 0) + 1

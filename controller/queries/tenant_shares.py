@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import ordinary, to_snapshot
+from controller.rounds.snapshots import to_snapshot, without_spot_requests
 from controller.rounds.tenant_trees import tree_of
 from placement import FloatArray, TenantTree, fractions_of_pool, shares_in_tree, target_holdings
 from registry.rounds import Accounts, ClusterView, GroupView, TenantView
@@ -95,7 +95,7 @@ class _Position:
 
 
 def _positions(view: ClusterView) -> Mapping[str, _Position]:
-    snapshot, _ = to_snapshot(ordinary(view))
+    snapshot, _ = to_snapshot(without_spot_requests(view))
     tree = _Tree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
     targets = tree.shares(target_holdings(snapshot))

@@ -37,7 +37,7 @@ FRESH_S: Final = 60.0
 _TIMES_LONGER: Final = 10.0
 #: How long the first who asks waits for the answer.
 PATIENCE_S: Final = 3.0
-_MOST_WAIT: Final = 4
+_MAX_WAITING_CALLS: Final = 4
 #: Below rounds, API and monitor, where these want the processor.
 NICENESS: Final = 10
 
@@ -112,7 +112,7 @@ class WaitingTimes:
         self._made: _CachedEstimate | None = None
         self._making: threading.Event | None = None
         #: threads that other calls want, too: a call beyond these is answered at once
-        self._waiting = threading.Semaphore(_MOST_WAIT)
+        self._waiting = threading.Semaphore(_MAX_WAITING_CALLS)
 
     def waiting_time(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
         """Return what is known of a request that waits; makes a new estimate if that is old."""

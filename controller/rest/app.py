@@ -68,9 +68,9 @@ from controller.rest.routers.site import counts
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
 from controller.rest.streams import EventFeed, StreamPlaces
-from controller.rest.streams.places import MOST_STREAMS
+from controller.rest.streams.places import MAX_STREAMS
 from controller.settings import ControllerSettings
-from controller.what_ifs.decided import decided_by_settings
+from controller.what_ifs.decision_settings import decision_from_settings
 from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
 from placement.rebalancing.model import RebalanceLimits
 from registry import Registry
@@ -104,7 +104,7 @@ def create_app(
     move_limits: RebalanceLimits | None = None,
     settings: Sequence[SettingInForce] = (),
     disks: Callable[[], Sequence[str]] = tuple,
-    event_streams: int = MOST_STREAMS,
+    event_streams: int = MAX_STREAMS,
     what_ifs: WhatIfExecutor | None = None,
     start_child: StartChild = start_interpreter,
 ) -> FastAPI:
@@ -172,7 +172,7 @@ def create_app(
     )
     app.state.services = Services(
         registry=registry,
-        asking=requests.gathering_of(registry),
+        request_batches=requests.request_batches(registry),
         readiness=health.readiness_batches(registry, disks),
         host_map=host_map.host_map_batches(registry),
         counts=counts.counts_batches(registry),
@@ -229,7 +229,7 @@ def what_ifs_of(
         memory_mib=settings.what_if_memory_mib,
         most_vms=settings.what_if_most_vms,
     )
-    return WhatIfExecutor(registry, bounds, decided_by_settings(settings), start_child)
+    return WhatIfExecutor(registry, bounds, decision_from_settings(settings), start_child)
 
 
 @cache

@@ -17,7 +17,7 @@ from controller.queue import TaskQueue
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
-from controller.rest.schemas.operating import Readiness
+from controller.rest.schemas.operations import Readiness
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
 from placement.rebalancing.model import RebalanceLimits
@@ -47,7 +47,7 @@ class Services:
     """Passed to `create_app`, kept in the app's state, never in a module."""
 
     registry: Registry
-    asking: CallBatcher[
+    request_batches: CallBatcher[
         CreateRequestCommand, Request | RegistryError | None
     ]  #: what becomes of those who ask
     readiness: CallBatcher[None, Readiness]

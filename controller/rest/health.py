@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from controller.queries.lateness import overdue_work
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.call_batches import CallBatcher
-from controller.rest.schemas.operating import Liveness, Readiness
+from controller.rest.schemas.operations import Liveness, Readiness
 from registry import Registry
 
-MOST_PER_READ: Final = 1000
+MAX_PER_READ: Final = 1000
 FULL: Final = "the disk of the database is full: it refuses what is written"
 
 router = APIRouter(tags=["health"])
@@ -40,7 +40,7 @@ def readiness_batches(
 ) -> CallBatcher[None, Readiness]:
     """Return what reads the database once for all who ask at the same time: anybody may."""
     return CallBatcher(
-        lambda askers: [_readiness(registry, disks())] * len(askers), most=MOST_PER_READ
+        lambda askers: [_readiness(registry, disks())] * len(askers), max_members=MAX_PER_READ
     )
 
 

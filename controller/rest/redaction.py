@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import step_below, to_the_percent
+from controller.queries.request_explanation import detail_in_steps
 from controller.queries.tenant_shares import TenantShare
-from controller.queries.why_waiting import detail_in_steps
 from controller.rest.middleware.auth import Caller
-from controller.rest.schemas.operating import RoundDetail
-from controller.rest.schemas.operating import RoundSummary as RoundInList
+from controller.rest.schemas.operations import RoundDetail
+from controller.rest.schemas.operations import RoundSummary as RoundInList
 from registry.audit import Event
 from registry.consoles import ConsoleSession
 from registry.db import Page

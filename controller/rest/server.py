@@ -122,7 +122,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     try:
         metrics.registry.register(
             FleetCollector(
-                registry, interval_s=settings.metrics_interval_s, most=settings.metrics_most
+                registry, interval_s=settings.metrics_interval_s, max_series=settings.metrics_most
             )
         )
         address = settings.metrics_address("api")
@@ -152,7 +152,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
                 stack.enter_context(renewed_on_hangup(context, certificate))
             elif not _is_local(listener):
                 log.warning("api_without_tls", listen=settings.listen)
-            _tidy(registry, settings.resolved_image_store())
+            _remove_leftover_images(registry, settings.resolved_image_store())
             preload = threading.Timer(PRELOAD_AFTER_S, children.warm_up)
             preload.daemon = True
             stack.callback(preload.cancel)
@@ -231,7 +231,7 @@ def _is_local(listener: socket.socket) -> bool:
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
-def _tidy(registry: Registry, store: ImageStore) -> None:
+def _remove_leftover_images(registry: Registry, store: ImageStore) -> None:
     """Delete the files that an API left which was killed while it removed an image."""
     try:
         for removed in remove_files_of_removed(registry.images, store):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from controller.rounds.inputs import Kept, RoundInputs, SpareInputs
+from controller.rounds.inputs import RoundCache, RoundInputs, SpareInputs
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal
-from controller.rounds.reserved import SettledReservations
+from controller.rounds.reservations import SettledReservations
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, Snapshot
 from placement.catalog.zone_policies import RoundPolicies
@@ -31,7 +31,7 @@ class RoundDraft:
     slot: Slot
     lease: Lease
     choice: PolicyChoice
-    kept: Kept
+    kept: RoundCache
     started: float = field(default_factory=time.perf_counter, init=False)
     phases_s: dict[str, float] = field(default_factory=dict, init=False)
 

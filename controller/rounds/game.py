@@ -22,7 +22,7 @@ from placement.model.spot import without_spot
 #: The policy that reports its steps.
 POLICY_WITH_STEPS: Final = "fuga"
 #: Of those that no step names so many, and rows of all steps: an answer of a few MB.
-MOST_HOSTS, MOST_REQUESTS, MOST_TENANTS, MOST_ROWS = 300, 500, 100, 4_000
+MAX_HOSTS, MAX_REQUESTS, MAX_TENANTS, MAX_ROWS = 300, 500, 100, 4_000
 _COPIED_KEYS: Final = (
     *("kind", "game", "how", "players", "vms", "moves"),
     *("fairness", "skewness", "potential"),
@@ -37,22 +37,24 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
     dict
         ``outcome``: the allocation as it is stored, without steps; ``game``: see `game_view`.
     """
-    data, most = argument
+    data, max_steps = argument
     inputs = decode_inputs(data)
     who = RoundPolicies(
         policy=inputs.policy,
-        parameters=_with_steps(inputs.policy, inputs.parameters, most),
+        parameters=_with_steps(inputs.policy, inputs.parameters, max_steps),
         zones=tuple(
-            dataclasses.replace(zone, parameters=_with_steps(zone.policy, zone.parameters, most))
+            dataclasses.replace(
+                zone, parameters=_with_steps(zone.policy, zone.parameters, max_steps)
+            )
             for zone in inputs.zones
         ),
     )
-    allocation = inputs.decided_by(who)
+    allocation = inputs.decide_with(who)
     steps = allocation.details.get("steps", ())
     silent = dataclasses.replace(allocation, details=without_steps(allocation.details))
     return {
         "outcome": allocation_document(silent),
-        "game": game_view(inputs, allocation, steps, most),
+        "game": game_view(inputs, allocation, steps, max_steps),
     }
 
 
@@ -67,7 +69,7 @@ def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def game_view(
-    inputs: RoundInputs, allocation: Allocation, steps: Sequence[Mapping[str, Any]], most: int
+    inputs: RoundInputs, allocation: Allocation, steps: Sequence[Mapping[str, Any]], max_steps: int
 ) -> dict[str, Any]:
     """Return a round's steps with hosts, requests and tenants by name, as the API shows them.
 
@@ -75,7 +77,7 @@ def game_view(
     so that all rows together are always what the round placed.
     """
     snapshot, names = inputs.snapshot, inputs.names
-    shown = list(steps[:most])
+    shown = list(steps[:max_steps])
     came: Counter[tuple[int, int]] = Counter()
     for step in shown:
         came.update({(q, h): count for q, h, count in step["rows"]})
@@ -105,7 +107,7 @@ def game_view(
         "tenants_left_out": view.tenants_left_out,
         "fair_distance": view.fair_distance,
         "steps": view.steps(),
-        "steps_left_out": len(steps) - min(len(steps), most),
+        "steps_left_out": len(steps) - min(len(steps), max_steps),
     }
 
 
@@ -121,9 +123,9 @@ class _StepView:
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
         self._rows_of = self._rows()
-        self.hosts = _first(self._hosts_shown(), len(snapshot.capacity), MOST_HOSTS)
+        self.hosts = _with_other_hosts(self._hosts_shown(), len(snapshot.capacity), MAX_HOSTS)
         requests = {
-            *np.flatnonzero(snapshot.count).tolist()[:MOST_REQUESTS],
+            *np.flatnonzero(snapshot.count).tolist()[:MAX_REQUESTS],
             *(row[0] for rows in self._rows_of for row in rows),
             *(
                 int(request)
@@ -135,7 +137,7 @@ class _StepView:
         self.requests = sorted(requests)
         concerned = sorted({int(snapshot.tenant[request]) for request in self.requests})
         concerned += [t for t in np.flatnonzero(self._before).tolist() if t not in set(concerned)]
-        self.tenants = sorted(concerned[:MOST_TENANTS])  # each round has them in one order
+        self.tenants = sorted(concerned[:MAX_TENANTS])  # each round has them in one order
         self.tenants_left_out = len(snapshot.weight) - len(self.tenants)
         self._host_at = {index: place for place, index in enumerate(self.hosts)}
         self._request_at = {index: place for place, index in enumerate(self.requests)}
@@ -143,7 +145,7 @@ class _StepView:
 
     def _rows(self) -> list[list[list[int]]]:
         """Return the rows of each step that are shown."""
-        left, found = MOST_ROWS, []
+        left, found = MAX_ROWS, []
         for step in self._shown:
             found.append(step["rows"][:left])
             left -= len(found[-1])
@@ -154,7 +156,7 @@ class _StepView:
             if "host" in step:
                 yield step["host"]
             if step["kind"] == "game":
-                yield from step["hosts"][:MOST_HOSTS]
+                yield from step["hosts"][:MAX_HOSTS]
             yield from (row[1] for row in rows)
 
     def request(self, index: int) -> dict[str, Any]:
@@ -236,17 +238,17 @@ class _StepView:
         }
 
 
-def _with_steps(policy: str, parameters: Mapping[str, Any], most: int) -> Mapping[str, Any]:
-    return {**parameters, "steps": most} if policy == POLICY_WITH_STEPS else parameters
+def _with_steps(policy: str, parameters: Mapping[str, Any], max_steps: int) -> Mapping[str, Any]:
+    return {**parameters, "steps": max_steps} if policy == POLICY_WITH_STEPS else parameters
 
 
 def _amounts(inputs: RoundInputs, row: Any) -> dict[str, int]:
     return {name: int(row[r]) for r, name in enumerate(inputs.snapshot.resources)}
 
 
-def _first(hosts_listed: Iterable[int], hosts: int, most: int) -> list[int]:
+def _with_other_hosts(hosts_listed: Iterable[int], hosts: int, max_hosts: int) -> list[int]:
     """Return all hosts that steps name and, up to ``most``, others."""
     found = list(dict.fromkeys(hosts_listed))
     known = set(found)
     others = (index for index in range(hosts) if index not in known)
-    return found + list(islice(others, max(0, most - len(found))))
+    return found + list(islice(others, max(0, max_hosts - len(found))))

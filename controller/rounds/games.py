@@ -54,7 +54,7 @@ def solved_games(details: Mapping[str, Any]) -> tuple[GameView, ...]:
     )
 
 
-def in_words(game: GameView) -> str:
+def solution_sentence(game: GameView) -> str:
     """Say how a game was solved: a plain sentence first, the game's terms after it."""
     if game.solved == "exact":
         plainly, term = "every host foresaw how those after it would answer", "subgame-perfect"

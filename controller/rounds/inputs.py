@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.rounds.reading import reading
+from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.snapshots import KnownArrays, SnapshotNames
 from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
 from placement.catalog.zone_policies import RoundPolicies, ZoneInputs
@@ -46,14 +46,14 @@ from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, 
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
-_OF_THEIR_OWN = ("tree", "constraints", "allowances", "limits", "priority", "spot")
+_NOT_ARRAYS = ("tree", "constraints", "allowances", "limits", "priority", "spot")
 #: Keys on which readers of a game between hosts rely.
 _GAME_KEYS: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
 #: Long values, by where they stand in the document of `RoundInputs`.
-LONG: Final = frozenset(
+LONG_VALUES: Final = frozenset(
     {
         ("names", "hosts"),
         ("names", "tenants"),
@@ -88,19 +88,19 @@ class InputPiece:
         return self._compressed
 
 
-class Pieces:
+class PieceCache:
     """The latest piece of each long value."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, str], InputPiece] = {}
 
-    def of(self, document: Mapping[str, Any]) -> Iterator[InputPiece]:
+    def pieces_of(self, document: Mapping[str, Any]) -> Iterator[InputPiece]:
         """Yield the canonical text of a document of a round's inputs, piece by piece.
 
         Arrays may stand in it as they are; see `RoundInputs.document`.
         """
         short: list[str] = []
-        for part in self._parts(document):
+        for part in self._text_and_pieces(document):
             if isinstance(part, str):
                 short.append(part)
                 continue
@@ -109,7 +109,7 @@ class Pieces:
             short = []
         yield InputPiece(None, "".join(short).encode())
 
-    def _parts(self, document: Mapping[str, Any]) -> Iterator[str | InputPiece]:
+    def _text_and_pieces(self, document: Mapping[str, Any]) -> Iterator[str | InputPiece]:
         outer = "{"
         for name in sorted(document):
             yield f"{outer}{json.dumps(name)}:"
@@ -122,18 +122,22 @@ class Pieces:
                 yield f"{inner}{json.dumps(key)}:"
                 inner = ","
                 value = document[name][key]
-                yield self._kept((name, key), value) if (name, key) in LONG else canonical(value)
+                yield (
+                    self._cached_piece((name, key), value)
+                    if (name, key) in LONG_VALUES
+                    else canonical(value)
+                )
             yield "}"
         yield "}"
 
-    def _kept(self, where: tuple[str, str], value: Any) -> InputPiece:
+    def _cached_piece(self, where: tuple[str, str], value: Any) -> InputPiece:
         piece = self._latest.get(where)
-        if piece is None or not _same(piece.value, value):
+        if piece is None or not _is_same(piece.value, value):
             piece = self._latest[where] = InputPiece(value, canonical(value).encode())
         return piece
 
 
-def joined(pieces: Iterator[InputPiece]) -> bytes:
+def zlib_stream(pieces: Iterator[InputPiece]) -> bytes:
     """Return pieces as one zlib stream."""
     parts, check = [_BEGIN], zlib.adler32(b"")
     for piece in pieces:
@@ -146,11 +150,11 @@ def canonical(value: Any) -> str:
     """Return JSON values, or an array, in the one form in which they are digested and stored."""
     plain = value.tolist() if isinstance(value, np.ndarray) else value
     return json.dumps(
-        plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_listed
+        plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_json_default
     )
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -158,24 +162,24 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _listed(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class RoundCache:
     """What a decider keeps from one round to the next; outcomes do not depend on it.
 
     The arrays of hosts, and the pieces of the stored inputs.
     """
 
     arrays: KnownArrays = field(default_factory=KnownArrays)
-    pieces: Pieces = field(default_factory=Pieces)
+    pieces: PieceCache = field(default_factory=PieceCache)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -224,7 +228,7 @@ class ReservedInputs:
             rooms=tuple(document["rooms"]),
         )
 
-    def again(self, rest: Snapshot) -> ReservationPlacement:
+    def restore(self, rest: Snapshot) -> ReservationPlacement:
         """Return what is drawn and kept, found again from what is left to decide, and checked."""
         before = restore_settled(rest, self.reserved, self.drawn, self.kept, self.rooms)
         check_reserved(before, self.reserved, self.drawn, self.kept)
@@ -247,7 +251,7 @@ class RoundInputs:
     #: None: nothing is reserved; else the snapshot is what it leaves to decide
     reserved: ReservedInputs | None = None
 
-    def decided_by(self, who: RoundPolicies) -> Allocation:
+    def decide_with(self, who: RoundPolicies) -> Allocation:
         """Return what is decided, within all that these inputs ask of any policy."""
         policy = who.make_policy()
         left = () if self.snapshot.spot is None else self.snapshot.spot.kept
@@ -268,7 +272,7 @@ class RoundInputs:
         )
         if self.reserved is None:
             return allocation
-        again = self.reserved.again(self.snapshot)
+        again = self.reserved.restore(self.snapshot)
         result = {"drawn": list(map(list, again.drawn)), "kept": list(map(list, again.kept))}
         return dataclasses.replace(allocation, details={**allocation.details, "reserved": result})
 
@@ -278,11 +282,13 @@ class RoundInputs:
         after = with_placed(self.spare.running, self.snapshot, placed)
         return kept_spare(after, self.spare.domain)
 
-    def encode(self, pieces: Pieces | None = None) -> bytes:
+    def encode(self, pieces: PieceCache | None = None) -> bytes:
         """Compressed JSON; equal inputs give equal bytes, whatever ``pieces`` were kept."""
-        return joined((pieces or Pieces()).of(self.document(plain=lambda value: value)))
+        return zlib_stream(
+            (pieces or PieceCache()).pieces_of(self.document(plain=lambda value: value))
+        )
 
-    def digest(self, pieces: Pieces | None = None) -> str:
+    def digest(self, pieces: PieceCache | None = None) -> str:
         """Return whether anything but time has changed since another round.
 
         The seed and the slot are left out: with the rest unchanged, a round that
@@ -290,23 +296,25 @@ class RoundInputs:
         is what changes decisions: whether hosts may be held back for them.
         """
         document = self.document(plain=lambda value: value)
-        document["snapshot"]["age"] = self._levels()
+        document["snapshot"]["age"] = self._waiting_levels()
         del document["seed"]
         digest = hashlib.sha256()
-        for piece in (pieces or Pieces()).of(document):
+        for piece in (pieces or PieceCache()).pieces_of(document):
             digest.update(piece.text)
         return digest.hexdigest()
 
-    def _levels(self) -> list[list[int]]:
+    def _waiting_levels(self) -> list[list[int]]:
         """Return what of the ages of requests changes decisions, by any of the patiences."""
         if not self.snapshot.age.any():  # a tenant's first request starts without a level
-            return [_plain(self.snapshot.age)]
+            return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
         patiences = {StarvationPatience.of(parameters).patience for parameters in parameters}
-        levels = [_plain(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)]
+        levels = [
+            _json_value(waiting_levels(self.snapshot.age, each)) for each in sorted(patiences)
+        ]
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
-    def document(self, plain: Callable[[Any], Any] = _plain) -> dict[str, Any]:
+    def document(self, plain: Callable[[Any], Any] = _json_value) -> dict[str, Any]:
         """Return JSON values, from which `inputs_of` makes the same again.
 
         ``plain`` makes lists of arrays, for callers that need JSON values.
@@ -314,7 +322,7 @@ class RoundInputs:
         snapshot = {
             field.name: plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
-            if field.init and field.name not in _OF_THEIR_OWN
+            if field.init and field.name not in _NOT_ARRAYS
         }
         if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
             snapshot["tree"] = self.snapshot.tree.document()
@@ -346,7 +354,7 @@ class RoundInputs:
         return document
 
 
-def packed(document: Any) -> bytes:
+def compressed_json(document: Any) -> bytes:
     """Return a document as compressed JSON, as it is stored; equal ones give equal bytes."""
     return zlib.compress(canonical(document).encode(), level=6)
 
@@ -367,7 +375,7 @@ def inputs_of_round(record: RoundRecord) -> RoundInputs:
         If it, or the outcome, cannot be read.
     """
     stored = record.decision()
-    with reading(record.number):
+    with reporting_damage(record.number):
         stored.outcome["details"]
         return decode_inputs(stored.inputs)
 
@@ -387,7 +395,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
     }
     arrays: dict[str, Any] = {}
     for name, values in stored.items():
-        if name != "resources" and name not in _OF_THEIR_OWN:
+        if name != "resources" and name not in _NOT_ARRAYS:
             array: NDArray[Any] = np.array(values, dtype=_DTYPES.get(name, np.int64))
             arrays[name] = array.reshape(shape_of.get(name, (-1,)))
     spot = stored.get("spot")
@@ -433,7 +441,7 @@ def allocation_document(allocation: Allocation) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(
         canonical(
             {
-                "placed": _plain(allocation.placed),
+                "placed": _json_value(allocation.placed),
                 "left_out": [
                     [left.request, left.count, left.reason.value] for left in allocation.left_out
                 ],

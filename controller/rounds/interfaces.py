@@ -41,7 +41,7 @@ class PolicyChoice:
     room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
 
     @property
-    def most_time_s(self) -> float:
+    def max_time_s(self) -> float:
         """What deciding a round may take: by the policy, by the fallback, and for the bound."""
         return 2 * self.decision_time_s + FALLBACK_TIME_S
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller.rounds.reserved import SettledReservations, used_of_quota
+from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
 from placement.constraints.allowances import RemainingAllowances
@@ -23,11 +23,11 @@ from registry.requests import ZONE_LABEL, zone_of
 from registry.rounds import ClusterView, RequestView, VmGroupView
 
 #: Kinds of request that are looked at in one round: each looks at every host.
-MOST_LOOKED_AT: Final = 1_000
+MAX_REQUEST_KINDS: Final = 1_000
 #: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
 FAILED_BUILDS: Final = "failed_builds"
 #: Kinds that report what the request lacks, not what a host lacks.
-OF_ITS_OWN: Final = frozenset({"quota"})
+REQUEST_OBSTACLES: Final = frozenset({"quota"})
 #: Names of hosts that an operator sees of one obstacle.
 _HOSTS_NAMED: Final = 5
 
@@ -59,7 +59,7 @@ class PlacementObstacle:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Against:
+class _HostObstacle:
     """One reason, with the hosts, shape (H,), that it speaks of."""
 
     kind: str
@@ -117,7 +117,7 @@ class Obstacles:
                 self._groups.setdefault(member, []).append(group)
         self._seen: dict[object, tuple[PlacementObstacle, ...]] = {}
 
-    def of(self, row: int) -> tuple[PlacementObstacle, ...]:
+    def obstacles_of(self, row: int) -> tuple[PlacementObstacle, ...]:
         """Return what keeps one more VM of a request from hosts, in a fixed order.
 
         Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
@@ -126,11 +126,11 @@ class Obstacles:
         there), ``network`` (is not there), ``anti_affinity``, ``affinity``,
         ``zone_full``, ``held_back``, ``reserved`` (room is there, and kept for reservations)
         and ``resource``; ``no_address`` and ``quota`` keep it from all hosts alike. Empty for
-        what is beyond `MOST_LOOKED_AT`.
+        what is beyond `MAX_REQUEST_KINDS`.
         """
         request = self._view.requests[row]
         groups = [group for group in self._groups.get(request.id, ()) if group.hard]
-        everywhere = tuple(self._everywhere(row, request))
+        everywhere = tuple(self._cluster_obstacles(row, request))
         key = (
             request.demand,
             request.requires,
@@ -143,16 +143,16 @@ class Obstacles:
             request.id if request.spread is not None or self._held else None,
         )
         if key not in self._seen:
-            if len(self._seen) >= MOST_LOOKED_AT:
+            if len(self._seen) >= MAX_REQUEST_KINDS:
                 return ()
-            self._seen[key] = self._look(row, request, groups, everywhere)
+            self._seen[key] = self._find_obstacles(row, request, groups, everywhere)
         return self._seen[key]
 
-    def failed_builds(self, row: int) -> bool:
+    def has_only_failed_builds(self, row: int) -> bool:
         """Return whether hosts would take a VM of a request had no builds failed there lately."""
-        return any(each.kind == FAILED_BUILDS and each.only for each in self.of(row))
+        return any(each.kind == FAILED_BUILDS and each.only for each in self.obstacles_of(row))
 
-    def _look(
+    def _find_obstacles(
         self,
         row: int,
         request: RequestView,
@@ -162,9 +162,12 @@ class Obstacles:
         found = [
             each
             for each in (
-                *self._by_its_rules(request),
-                *self._by_what_is_there(row, request, groups),
-                *(_Against(kind, what, self._all_hosts, missing) for kind, what, missing in more),
+                *self._rule_obstacles(request),
+                *self._state_obstacles(row, request, groups),
+                *(
+                    _HostObstacle(kind, what, self._all_hosts, missing)
+                    for kind, what, missing in more
+                ),
             )
             if each.hosts.any()
         ]
@@ -175,7 +178,7 @@ class Obstacles:
             self._obstacle(each, each.hosts & (number == 1), request.demand) for each in found
         )
 
-    def _everywhere(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
+    def _cluster_obstacles(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
         """Yield what keeps one more VM, or a gang, from every host, and how much is wanting."""
         left_out = self._left_out[row]
         needed = still_needed(self._snapshot, row, left_out) if left_out else 1
@@ -192,13 +195,13 @@ class Obstacles:
             # Where a limit was lowered more is used than it allows.
             used = held + self._snapshot.allowances[each].room - self._rooms.left[each]
             need = needed * amount
-            used = used_of_quota(
+            used = quota_in_use(
                 self._reserved, row, used, limit=limit, need=need, resource=resource
             )
             yield "quota", f"{name} of {owner}", used + need - limit
 
     def _obstacle(
-        self, against: _Against, only: BoolArray, demand: tuple[int, ...]
+        self, against: _HostObstacle, only: BoolArray, demand: tuple[int, ...]
     ) -> PlacementObstacle:
         missing = against.missing
         if against.kind == "resource" and against.what is not None:
@@ -214,69 +217,73 @@ class Obstacles:
             missing=missing,
             only_hosts=tuple(names),
             until=(
-                self._tried_again(only if only.any() else against.hosts)
+                self._first_retry_at(only if only.any() else against.hosts)
                 if against.kind == FAILED_BUILDS
                 else None
             ),
         )
 
-    def _tried_again(self, hosts: BoolArray) -> datetime:
+    def _first_retry_at(self, hosts: BoolArray) -> datetime:
         """Return when the first of hosts that are held back after failed builds is open again."""
         times = (self._view.hosts[index].backoff_until for index in np.flatnonzero(hosts))
         return min(time for time in times if time is not None)
 
-    def _by_its_rules(self, request: RequestView) -> Iterator[_Against]:
+    def _rule_obstacles(self, request: RequestView) -> Iterator[_HostObstacle]:
         """Yield what its own words keep it from, and hosts that are closed to all."""
         rules = request.rules
-        yield _Against("closed", None, ~self._accepts & ~self._failing)
-        yield _Against(FAILED_BUILDS, None, self._failing)
+        yield _HostObstacle("closed", None, ~self._accepts & ~self._failing)
+        yield _HostObstacle(FAILED_BUILDS, None, self._failing)
         for label in request.requires:
-            yield _Against("label", label, ~self._carrying(label))
+            yield _HostObstacle("label", label, ~self._hosts_with_label(label))
         for label in rules.forbids:
-            yield _Against("forbidden_label", label, self._carrying(label))
+            yield _HostObstacle("forbidden_label", label, self._hosts_with_label(label))
         if rules.zone is not None:
-            yield _Against("zone", rules.zone, ~self._carrying(f"{ZONE_LABEL}{rules.zone}"))
+            yield _HostObstacle(
+                "zone", rules.zone, ~self._hosts_with_label(f"{ZONE_LABEL}{rules.zone}")
+            )
         if rules.spread is not None:
-            yield _Against("no_zone", None, self._where(lambda labels: zone_of(labels) is None))
+            yield _HostObstacle(
+                "no_zone", None, self._hosts_where(lambda labels: zone_of(labels) is None)
+            )
         if request.hosts is not None:
             named = set(request.hosts)
             listed = [host.name not in named for host in self._view.hosts]
-            yield _Against("not_named", None, np.array(listed, dtype=np.bool_))
+            yield _HostObstacle("not_named", None, np.array(listed, dtype=np.bool_))
 
-    def _by_what_is_there(
+    def _state_obstacles(
         self, row: int, request: RequestView, groups: list[VmGroupView]
-    ) -> Iterator[_Against]:
+    ) -> Iterator[_HostObstacle]:
         """Yield what hosts do not have, or have too much of."""
         if request.failed_on:
-            there = self._among(request.failed_on) & ~self._failing
-            yield _Against("closed_to_it", None, there)
+            there = self._host_mask(request.failed_on) & ~self._failing
+            yield _HostObstacle("closed_to_it", None, there)
         if request.network is not None:
             network = request.network
-            yield _Against("network", network.network, self._among(network.without))
+            yield _HostObstacle("network", network.network, self._host_mask(network.without))
         for group in groups:
-            there = self._among(group.hosts)
+            there = self._host_mask(group.hosts)
             for member in (row for key in group.requests for row in self._rows[key]):
                 there[[host for host, _ in self._placed.get(member, ())]] = True
             if group.apart:
-                yield _Against("anti_affinity", group.name, there)
+                yield _HostObstacle("anti_affinity", group.name, there)
             elif there.any():
-                yield _Against("affinity", group.name, ~there)
+                yield _HostObstacle("affinity", group.name, ~there)
         if request.spread is not None:
-            yield _Against("zone_full", None, self._full_zones(row, request))
+            yield _HostObstacle("zone_full", None, self._full_zones(row, request))
         held = np.zeros(len(self._accepts), dtype=np.bool_)
         held[[host for host, holders in self._held.items() if row not in holders]] = True
-        yield _Against("held_back", None, held)
+        yield _HostObstacle("held_back", None, held)
         demand = np.array(request.demand, dtype=np.int64)
         short = self._free < demand
         if self._kept is not None:
             with_it = (self._free + self._kept >= demand).all(axis=1)
             kept: BoolArray = np.asarray(short.any(axis=1) & with_it)
-            yield _Against("reserved", None, kept)
+            yield _HostObstacle("reserved", None, kept)
             short &= ~kept[:, None]
         for resource, name in enumerate(self._snapshot.resources):
-            yield _Against("resource", name, short[:, resource])
+            yield _HostObstacle("resource", name, short[:, resource])
 
-    def _where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
+    def _hosts_where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
         """Return the hosts whose labels meet a condition; each set of labels is tested once."""
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         for labels, hosts in self._labels.items():
@@ -284,10 +291,10 @@ class Obstacles:
                 mask[hosts] = True
         return mask
 
-    def _carrying(self, label: str) -> BoolArray:
-        return self._where(lambda labels: label in labels)
+    def _hosts_with_label(self, label: str) -> BoolArray:
+        return self._hosts_where(lambda labels: label in labels)
 
-    def _among(self, hosts: Iterable[Any]) -> BoolArray:
+    def _host_mask(self, hosts: Iterable[Any]) -> BoolArray:
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         mask[[self._index[host] for host in hosts if host in self._index]] = True
         return mask
@@ -301,7 +308,7 @@ class Obstacles:
                 held[zone] = held.get(zone, 0) + count
         most = request.spread.most
         full = {zone for zone, count in held.items() if count >= most}
-        return self._where(lambda labels: zone_of(labels) in full)
+        return self._hosts_where(lambda labels: zone_of(labels) in full)
 
 
 _SENTENCES: Final[Mapping[str, str]] = {
@@ -325,7 +332,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
 }
 
 
-def what_would_help(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
+def remedy_text(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
     """Say of an obstacle what would have to change; None if that would not suffice.
 
     Where the numbers are steps, that is said with them.
@@ -337,7 +344,7 @@ def what_would_help(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
     missing = obstacle["missing"]
     if not exact:
         hosts = f"at least {hosts}"
-        if obstacle["kind"] not in OF_ITS_OWN:
+        if obstacle["kind"] not in REQUEST_OBSTACLES:
             missing = f"{missing} at most"
     sentence = _SENTENCES[obstacle["kind"]]
     return sentence.format(

@@ -45,7 +45,7 @@ class Ideal:
     bound: float  #: most that could have been placed of one resource
     target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
     node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
-    prices: Mapping[str, Any] | None = None  #: as `controller.rounds.priced` returns them
+    prices: Mapping[str, Any] | None = None  #: as `controller.rounds.price_documents` returns them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class PolicyProcess:
 
     def warm_up(self) -> None:
         """Start the child and let it import everything before a round needs it."""
-        self._ask("ready", None, _START_TIME_S, policy="process")
+        self._call("ready", None, _START_TIME_S, policy="process")
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         """Run the policy that encoded inputs name, within ``deadline_s``.
@@ -94,12 +94,12 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        decision: PolicyAnswer = self._ask("decide", data, deadline_s, policy=policy)
+        decision: PolicyAnswer = self._call("decide", data, deadline_s, policy=policy)
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
         """Return the LP bound on what the round could place of one resource, and what is fair."""
-        ideal: Ideal = self._ask("ideal", (data, resource), deadline_s, policy="ideal")
+        ideal: Ideal = self._call("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
     def decide_in_shadow(self, shadow: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
@@ -109,13 +109,13 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._ask(
+        answer: dict[str, Any] = self._call(
             "shadow", shadow, deadline_s, policy=shadow.policy.policy
         )
         return answer
 
     def decide_in_steps(
-        self, data: bytes, most: int, *, policy: str, deadline_s: float
+        self, data: bytes, max_steps: int, *, policy: str, deadline_s: float
     ) -> dict[str, Any]:
         """Return a decision move by move, so many of them at most.
 
@@ -123,7 +123,7 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._ask("steps", (data, most), deadline_s, policy=policy)
+        answer: dict[str, Any] = self._call("steps", (data, max_steps), deadline_s, policy=policy)
         return answer
 
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._ask("plan", data, deadline_s, policy=kind)
+        answer: dict[str, Any] = self._call("plan", data, deadline_s, policy=kind)
         return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
@@ -143,28 +143,28 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        return self._ask("estimates", question, deadline_s, policy="estimates")
+        return self._call("estimates", question, deadline_s, policy="estimates")
 
     def survival(self, inputs: object, *, deadline_s: float) -> Any:
         """Return which failure domains may fail: `controller.queries.failure_survival`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("survival", inputs, deadline_s, policy="survival")
+        return self._call("survival", inputs, deadline_s, policy="survival")
 
     def capacity_in_turn(self, question: object, *, deadline_s: float) -> Any:
         """Return what fits after those that wait: `controller.queries.capacity_after_queue`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("capacity_in_turn", question, deadline_s, policy="capacity")
+        return self._call("capacity_in_turn", question, deadline_s, policy="capacity")
 
-    def rehearse(self, preview: object, *, deadline_s: float) -> Any:
+    def dry_run(self, preview: object, *, deadline_s: float) -> Any:
         """Return whether the turns of a roll have a plan; see `controller.plans.dry_run`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
         """
-        return self._ask("rehearse", preview, deadline_s, policy="rehearsal")
+        return self._call("rehearse", preview, deadline_s, policy="rehearsal")
 
     def reserve(self, question: object, *, deadline_s: float) -> Any:
         """Judge a reservation; see `controller.queries.reservation_decision`.
@@ -173,7 +173,7 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        return self._ask("reserve", question, deadline_s, policy="reservation")
+        return self._call("reserve", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
         """End the child at once, from another thread than the one that calls it."""
@@ -187,7 +187,7 @@ class PolicyProcess:
             self._child.close()
             self._child = None
 
-    def _ask(self, operation: str, argument: object, deadline_s: float, *, policy: str) -> Any:
+    def _call(self, operation: str, argument: object, deadline_s: float, *, policy: str) -> Any:
         deadline = time.monotonic() + deadline_s
         try:
             child = self._running_child(deadline)

@@ -73,7 +73,7 @@ def replay_round(
 
 
 def game_of_round(
-    registry: Registry, number: int, most: int, process: PolicyProcess | None = None
+    registry: Registry, number: int, max_steps: int, process: PolicyProcess | None = None
 ) -> dict[str, Any]:
     """Compute round ``number`` again as `replay_round` does, and return ``most`` of its moves.
 
@@ -89,7 +89,7 @@ def game_of_round(
     process = process or PolicyProcess()
     try:
         answer = process.decide_in_steps(
-            stored.inputs, most, policy=policy, deadline_s=REPLAY_TIME_S
+            stored.inputs, max_steps, policy=policy, deadline_s=REPLAY_TIME_S
         )
     finally:
         process.close()
@@ -161,7 +161,9 @@ def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
                 f"{len(new)} are new {new[:_SHOWN]}"
             )
         else:
-            differences.append(f"{key}: stored {_short(before)}, recomputed {_short(after)}")
+            differences.append(
+                f"{key}: stored {_short_text(before)}, recomputed {_short_text(after)}"
+            )
     return differences
 
 
@@ -173,6 +175,6 @@ def _version_note(record: RoundRecord, differences: tuple[str, ...]) -> tuple[st
     )
 
 
-def _short(value: object) -> str:
+def _short_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -15,7 +15,14 @@ import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.draft import RoundDraft
-from controller.rounds.inputs import Kept, RoundInputs, SpareInputs, allocation_of, games_of, packed
+from controller.rounds.inputs import (
+    RoundCache,
+    RoundInputs,
+    SpareInputs,
+    allocation_of,
+    compressed_json,
+    games_of,
+)
 from controller.rounds.interfaces import (
     FALLBACK_TIME_S,
     PolicyChoice,
@@ -25,12 +32,12 @@ from controller.rounds.interfaces import (
     RunningStore,
     Slot,
 )
-from controller.rounds.reserved import settle_reservations
-from controller.rounds.running import to_running
+from controller.rounds.reservations import settle_reservations
+from controller.rounds.running_state import to_running
 from controller.rounds.shares import record_shares
 from controller.rounds.snapshots import freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
-from controller.rounds.waiting import waiting_requests
+from controller.rounds.wait_reasons import waiting_requests
 from placement import Allocation, InfeasibleAllocationError
 from placement.catalog.zone_policies import NamedPolicy, RoundPolicies, first_feasible, zones_of
 from registry.requests import zone_of
@@ -49,7 +56,7 @@ log = structlog.get_logger()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Search for no cycles of objects in this block, in any thread.
 
     A round makes hundreds of thousands of objects that live until it is over. Python
@@ -65,7 +72,7 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-@undisturbed()
+@gc_disabled()
 def run_round(
     slot: Slot,
     lease: Lease,
@@ -74,7 +81,7 @@ def run_round(
     store: RoundStore,
     decider: RoundDecider,
     running: RunningStore | None = None,
-    kept: Kept | None = None,
+    kept: RoundCache | None = None,
 ) -> RoundReport | None:
     """Decide everything that waits, once, and commit it.
 
@@ -91,7 +98,7 @@ def run_round(
     StaleEpochError
         If the lease is lost; nothing is written then.
     """
-    draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or Kept())
+    draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or RoundCache())
     # 1. Read the rows, once.
     _read_rows(draft, store, running)
     if not draft.view.requests and draft.view.reserved is None:
@@ -201,7 +208,7 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
     def ask(who: RoundPolicies) -> Allocation:
         inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
         if who is not draft.who:
-            inputs, deadline_s = _simpler(inputs), FALLBACK_TIME_S
+            inputs, deadline_s = _fallback_inputs(inputs), FALLBACK_TIME_S
         draft.inputs, draft.data = inputs, inputs.encode(draft.kept.pieces)
         decision = decider.decide(draft.data, policy=who.policy, deadline_s=deadline_s)
         draft.outcome, draft.allocation = decision.document, allocation_of(decision.document)
@@ -270,7 +277,7 @@ def _end_spot_vms(draft: RoundDraft) -> None:
 def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
     """Write the draft, and return what of it came to be."""
     started = time.perf_counter()
-    committed = store.commit_round(_commit_of(draft))
+    committed = store.commit_round(_round_commit(draft))
     return RoundReport(
         number=committed.number,
         decided_by=draft.inputs.policy,
@@ -285,7 +292,7 @@ def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
     )
 
 
-def _commit_of(draft: RoundDraft) -> RoundCommit:
+def _round_commit(draft: RoundDraft) -> RoundCommit:
     """Return the draft in the terms of the register center."""
     hosts, requests = draft.view.hosts, draft.view.requests
     placements = tuple(
@@ -317,7 +324,7 @@ def _commit_of(draft: RoundDraft) -> RoundCommit:
         cut=draft.allocation.cut,
         inputs=draft.data,
         inputs_digest=draft.digest,
-        outcome=packed(draft.outcome),
+        outcome=compressed_json(draft.outcome),
         shares=draft.shares,
         group_shares=draft.group_shares,
         fair_distance=draft.fair_distance,
@@ -365,7 +372,7 @@ def _inputs_of(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
     )
 
 
-def _simpler(inputs: RoundInputs) -> RoundInputs:
+def _fallback_inputs(inputs: RoundInputs) -> RoundInputs:
     """Return the inputs without what may have taken too long, so that no slot is skipped for it.
 
     The fallback keeps no spare and ends no spot VM, and no budget cuts it.

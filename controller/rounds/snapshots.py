@@ -23,12 +23,12 @@ from registry.requests import NO_RULES, rules_allow, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
 #: If more than this part of the hosts changed, all are made anew: it is no more work.
-_MANY: Final = 0.5
+_MAX_CHANGED_PART: Final = 0.5
 #: What distinguishes hosts where no request names or avoids single ones, numbered.
 _Kinds: TypeAlias = Mapping[tuple[bool, tuple[str, ...]], int]
 
 
-def _rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
+def _int_rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), width)
 
 
@@ -50,19 +50,19 @@ class HostArrays:
         kind = [kinds.setdefault((host.accepts, host.labels), len(kinds)) for host in hosts]
         return cls(
             hosts,
-            _rows([host.capacity for host in hosts], resources),
-            _rows([host.committed for host in hosts], resources),
+            _int_rows([host.capacity for host in hosts], resources),
+            _int_rows([host.committed for host in hosts], resources),
             np.array(kind, dtype=np.int64),
             kinds,
             tuple((str(host.id), host.name) for host in hosts),
         )
 
-    def now(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
+    def for_hosts(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
         """Return the arrays of hosts most of which are these."""
         if self.capacity.shape != (len(hosts), resources):
             return HostArrays.of(hosts, resources)
         changed = [place for place, host in enumerate(hosts) if host is not self.hosts[place]]
-        if len(changed) > _MANY * len(hosts):
+        if len(changed) > _MAX_CHANGED_PART * len(hosts):
             return HostArrays.of(hosts, resources)
         if not changed:
             return self
@@ -70,8 +70,8 @@ class HostArrays:
             each.copy() for each in (self.capacity, self.committed, self.kind)
         )
         kinds = dict(self.kinds)
-        capacity[changed] = _rows([hosts[place].capacity for place in changed], resources)
-        committed[changed] = _rows([hosts[place].committed for place in changed], resources)
+        capacity[changed] = _int_rows([hosts[place].capacity for place in changed], resources)
+        committed[changed] = _int_rows([hosts[place].committed for place in changed], resources)
         kind[changed] = [
             kinds.setdefault((hosts[place].accepts, hosts[place].labels), len(kinds))
             for place in changed
@@ -104,9 +104,9 @@ class KnownArrays:
     def __init__(self) -> None:
         self._latest = HostArrays.of((), 0)
 
-    def of(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
+    def arrays_of(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
         """Return the arrays of some hosts."""
-        found = self._latest = self._latest.now(hosts, resources)
+        found = self._latest = self._latest.for_hosts(hosts, resources)
         return found
 
 
@@ -125,7 +125,7 @@ class SnapshotNames:
     reserved: tuple[tuple[str, str], ...] = ()  #: (id, name) of reservations on the axis V
 
 
-def ordinary(view: ClusterView) -> ClusterView:
+def without_spot_requests(view: ClusterView) -> ClusterView:
     """Return the cluster without requests for spot VMs: those that run are in the way of all."""
     if view.spot is None:
         return view
@@ -145,7 +145,7 @@ def to_snapshot(
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    hosts = (known or KnownArrays()).of(view.hosts, len(view.resources))
+    hosts = (known or KnownArrays()).arrays_of(view.hosts, len(view.resources))
     distinguishing = [*view.requests, *further_requests]
     if any(each.hosts is not None or each.avoid for each in distinguishing):
         classes = host_classes(view.hosts, distinguishing)
@@ -156,7 +156,7 @@ def to_snapshot(
         classes,
         {row: request.rules.prefers for row, request in enumerate(view.requests)},
     )
-    committed = hosts.committed + _coming(view) if view.freed else hosts.committed
+    committed = hosts.committed + _incoming_amounts(view) if view.freed else hosts.committed
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = allowances_of(view) if view.quotas else ((), ())
@@ -167,22 +167,22 @@ def to_snapshot(
         free=np.maximum(hosts.capacity - committed, 0),
         host_class=classes.of_host,
         eligible=eligible,
-        demand=_rows([request.demand for request in view.requests], len(view.resources)),
-        count=_of(view.requests, lambda request: request.count),
-        min_count=_of(view.requests, lambda request: request.min_count),
-        tenant=_of(view.requests, lambda request: tenant_index[request.tenant_id]),
-        age=_of(view.requests, lambda request: request.age),
+        demand=_int_rows([request.demand for request in view.requests], len(view.resources)),
+        count=_request_values(view.requests, lambda request: request.count),
+        min_count=_request_values(view.requests, lambda request: request.min_count),
+        tenant=_request_values(view.requests, lambda request: tenant_index[request.tenant_id]),
+        age=_request_values(view.requests, lambda request: request.age),
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
-        held=_rows([tenant.held for tenant in view.tenants], len(view.resources)),
+        held=_int_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
         constraints=_constraints(view, preferred),
         allowances=allowances,
-        priority=_of(view.requests, lambda request: request.priority)
+        priority=_request_values(view.requests, lambda request: request.priority)
         if any(request.priority for request in view.requests)
         else None,
         spot=None
         if view.spot is None
-        else _spot(
+        else _spot_arrays(
             view,
             view.spot,
             room=hosts.capacity - committed,
@@ -199,7 +199,7 @@ def to_snapshot(
         quotas=quotas,
         spot=()
         if snapshot.spot is None
-        else tuple((str(vm.id), vm.name) for vm in _on_hosts(view)),
+        else tuple((str(vm.id), vm.name) for vm in _spot_vms_in_view(view)),
     )
     return snapshot, names
 
@@ -228,7 +228,7 @@ def may_use(request: RequestView, host: HostView) -> bool:
     )
 
 
-def _spot(
+def _spot_arrays(
     view: ClusterView, seen: SpotView, *, room: IntArray, open_to: Callable[[int, int], bool]
 ) -> Spot:
     """Return what a round knows of spot VMs.
@@ -240,14 +240,14 @@ def _spot(
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
-    vms = _on_hosts(view)
+    vms = _spot_vms_in_view(view)
     host = np.array([index_of[vm.host_id] for vm in vms], dtype=np.int64)
     may_end = np.array([vm.may_end for vm in vms], dtype=np.bool_)
     return Spot(
         asks=np.array([request.spot for request in view.requests], dtype=np.bool_),
         host=host,
         tenant=np.array([tenant_index[vm.tenant_id] for vm in vms], dtype=np.int64),
-        amounts=_rows([vm.amounts for vm in vms], len(view.resources)),
+        amounts=_int_rows([vm.amounts for vm in vms], len(view.resources)),
         may_end=may_end & (room[host] >= 0).all(axis=1),
         kept=tuple(
             (row, index_of[kept.host_id], kept.count)
@@ -258,7 +258,7 @@ def _spot(
     )
 
 
-def _on_hosts(view: ClusterView) -> Sequence[SpotVm]:
+def _spot_vms_in_view(view: ClusterView) -> Sequence[SpotVm]:
     """Return the spot VMs whose hosts and tenants are in the view."""
     hosts = {host.id for host in view.hosts}
     tenants = {tenant.id for tenant in view.tenants}
@@ -294,12 +294,12 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
             for group in view.vm_groups
         ),
         spreads=tuple(spreads),
-        zones=_zones(view.hosts, zone_names) if spreads else (),
+        zones=_zone_of_hosts(view.hosts, zone_names) if spreads else (),
         preferred=preferred,
     )
 
 
-def _coming(view: ClusterView) -> IntArray:
+def _incoming_amounts(view: ClusterView) -> IntArray:
     """Return what plans that make room are about to bring to each host, (H, R)."""
     coming = np.zeros((len(view.hosts), len(view.resources)), dtype=np.int64)
     if any(plan.coming for plan in view.freed):
@@ -323,10 +323,12 @@ def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...
     return tuple(sorted(index_of[host] for host in hosts if host in index_of))
 
 
-def _zones(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
+def _zone_of_hosts(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
     place = {name: index for index, name in enumerate(names)}
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in hosts)
 
 
-def _of(requests: Sequence[RequestView], value: Callable[[RequestView], int]) -> IntArray:
+def _request_values(
+    requests: Sequence[RequestView], value: Callable[[RequestView], int]
+) -> IntArray:
     return np.array([value(request) for request in requests], dtype=np.int64)

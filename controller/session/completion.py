@@ -9,7 +9,7 @@ from typing import Final
 from plain_text import plain
 
 TIMEOUT_S: Final = 1.0
-MOST: Final = 500
+MAX_NAMES: Final = 500
 
 
 def names_of(*paths: str) -> Callable[[str], list[str]]:
@@ -32,7 +32,7 @@ def _names(path: str) -> list[str]:
             find_connection(os.environ), timeout_s=TIMEOUT_S, agent="fuga-cli", retry_after_s=()
         )
         try:
-            found = [str(each["name"]) for each in client.items(path, most=MOST)]
+            found = [str(each["name"]) for each in client.items(path, most=MAX_NAMES)]
             return [name for name in found if name == plain(name)]
         finally:
             client.close()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 
-def _use(config: Path | None) -> Path | None:
+def _export_config(config: Path | None) -> Path | None:
     if config is not None:
         os.environ["FUGA_CONFIG"] = str(config.absolute())
     return config
@@ -21,7 +21,7 @@ ConfigOption = Annotated[
         "--config",
         metavar="FILE",
         help="Settings file, TOML (default: FUGA_CONFIG); the environment overrides it",
-        callback=_use,
+        callback=_export_config,
         is_eager=True,
     ),
 ]

@@ -17,7 +17,7 @@ from controller.terminal.errors import BadInputError
 DEFAULT_URL = "http://127.0.0.1:8732"
 FILE_NAME = "credentials.json"
 
-OF_FUGA_UP: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga up` begin
+UP_NAME_PREFIX: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga up` begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,12 @@ def find_connection(
     """
     file = settings_file(environ)
     path = state_dir(environ) / FILE_NAME
-    named = url or environ.get("FUGA_URL") or _text(file, "url")
-    token = environ.get("FUGA_TOKEN") or _text(file, "token")
+    named = url or environ.get("FUGA_URL") or _setting_text(file, "url")
+    token = environ.get("FUGA_TOKEN") or _setting_text(file, "token")
     # Nothing of a file is read whose words would not be used.
     wanted = tenant is not None or named is None or token is None
     found = Credentials.load(path) if wanted else None
-    own = found is not None and _same(named or found.url, found.url)
+    own = found is not None and _is_same_address(named or found.url, found.url)
     if tenant is not None:
         token = found.tenants.get(tenant) if found else None
         if found is not None and token is not None and not own:
@@ -104,7 +104,7 @@ def find_connection(
     for each in (first, *others):
         if not each.startswith(("http://", "https://")):
             raise BadInputError(f"the API's address must start with http:// or https://: {each!r}")
-    ca = environ.get("FUGA_CA") or _text(file, "ca")
+    ca = environ.get("FUGA_CA") or _setting_text(file, "ca")
     return ApiConnection(url=first, others=tuple(others), token=token, ca=ca)
 
 
@@ -114,13 +114,13 @@ def _addresses(text: str) -> list[str]:
     return list(dict.fromkeys(each for each in found if each)) or [text]
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_address(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
     """Return the state folder of the embedded profile, by default ``.fuga``."""
-    named = environ.get("FUGA_STATE_DIR") or _text(settings_file(environ), "state_dir")
+    named = environ.get("FUGA_STATE_DIR") or _setting_text(settings_file(environ), "state_dir")
     return Path(named or ".fuga")
 
 
@@ -137,6 +137,6 @@ def settings_file(environ: Mapping[str, str]) -> Mapping[str, Any]:
         raise BadInputError(f"FUGA_CONFIG: {name} is not TOML: {error}") from None
 
 
-def _text(settings: Mapping[str, Any], key: str) -> str | None:
+def _setting_text(settings: Mapping[str, Any], key: str) -> str | None:
     value = settings.get(key)
     return value if isinstance(value, str) and value else None

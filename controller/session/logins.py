@@ -40,12 +40,12 @@ class StoredLogins:
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
-    def with_one(self, urls: Sequence[str], token: str) -> Self:
+    def with_login(self, urls: Sequence[str], token: str) -> Self:
         """Return these with one more, of an API with these addresses."""
         kept = {**self.tokens, **dict.fromkeys(urls, token)}
         return replace(self, last=",".join(urls), tokens=kept)
 
-    def without(self, urls: Sequence[str]) -> Self:
+    def without_login(self, urls: Sequence[str]) -> Self:
         """Return these without one."""
         left = {address: token for address, token in self.tokens.items() if address not in urls}
         return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)

@@ -20,7 +20,7 @@ LIVE_REQUEST = frozenset({"pending", "partly_placed", "placed"})
 OPEN_RESERVATION = frozenset({"pending", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
-_MOST_SHOWN = 20  #: earlier VMs of one name
+_MAX_SHOWN = 20  #: earlier VMs of one name
 #: As the API's pattern of names, whose module would load its framework at each start of a command.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
@@ -51,7 +51,7 @@ class LookupTarget:
         return f"{self.kind} {self.record['name']} of tenant {self.record['tenant']}"
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether it is neither deleted nor ended."""
         if self.kind == "request":
             return self.record["state"] in LIVE_REQUEST
@@ -66,13 +66,13 @@ def find_target(api: Client, typed: str) -> LookupTarget:
     request a name that is such a part.
     """
     if found := _by_id(api, typed):
-        return _one_of(typed, found)
+        return _only_live(typed, found)
     found = _by_name(api, typed)
     named = {each.record["id"] for each in found}
     found += [each for each in _by_part(api, typed) if each.record["id"] not in named]
     if found:
-        return _one_of(typed, found)
-    raise NameNotFoundError(typed, advice(typed, _names(api)))
+        return _only_live(typed, found)
+    raise NameNotFoundError(typed, advice(typed, _similar_names(api)))
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
@@ -83,14 +83,16 @@ def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Loo
     try:
         found = find_target(api, typed)
     except NameNotFoundError:
-        gone = _gone(api, typed)
+        gone = _deleted_vms(api, typed)
         if not gone:
             raise
         found = gone.pop()
     else:
-        gone = [each for each in _gone(api, typed) if each.record["id"] != found.record["id"]]
+        gone = [
+            each for each in _deleted_vms(api, typed) if each.record["id"] != found.record["id"]
+        ]
     if gone:
-        newest_first = [f"  {_life(each.record)}" for each in reversed(gone[-_MOST_SHOWN:])]
+        newest_first = [f"  {_lifetime_text(each.record)}" for each in reversed(gone[-_MAX_SHOWN:])]
         say(
             f"this is {found}: {found.record['id']}. {len(gone)} other VMs that are gone had that"
             " name; give the id of one:\n" + "\n".join(newest_first)
@@ -98,7 +100,7 @@ def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Loo
     return found
 
 
-def _gone(api: Client, name: str) -> list[LookupTarget]:
+def _deleted_vms(api: Client, name: str) -> list[LookupTarget]:
     """Return VMs of a name that are gone, oldest first: ids rise with time."""
     if not _may_be_name(name):
         return []
@@ -108,19 +110,19 @@ def _gone(api: Client, name: str) -> list[LookupTarget]:
     ]
 
 
-def _life(vm: Json) -> str:
+def _lifetime_text(vm: Json) -> str:
     return f"{vm['id']} of {vm['tenant']}, {clock(vm['created_at'])} to {clock(vm['deleted_at'])}"
 
 
-def _one_of(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
-    live = [each for each in found if each.live]
+def _only_live(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
+    live = [each for each in found if each.is_live]
     if len(live) > 1:
         listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
         raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
     return live[0] if live else max(found, key=lambda each: str(each.record["id"]))
 
 
-def _names(api: Client) -> list[str]:
+def _similar_names(api: Client) -> list[str]:
     """Return similar names, the first of many: enough for advice."""
     pages = [api.get(kind, limit=_ADVISED)["items"] for kind in ("requests", "vms")]
     live = [each for page in pages for each in page if each.get("state") in {None, *LIVE_REQUEST}]

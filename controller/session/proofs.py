@@ -18,7 +18,7 @@ from typing import Any, Final
 FORMAT: Final = 1
 #: What the first link of all follows.
 BEGINNING: Final = "0" * 64
-MOST_BYTES: Final = 1 << 30
+MAX_BYTES: Final = 1 << 30
 #: Of 2**40 tenants.
 _LONGEST_PATH: Final = 40
 _LARGEST: Final = 2**63
@@ -36,7 +36,7 @@ class ProofError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class VerifiedChain:
     """What holds of rounds that are one chain."""
 
     tenant: str
@@ -52,11 +52,11 @@ class Checked:
 
 
 def document_of(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is saved: all that `checked` needs."""
+    """Return what is saved: all that `verify_chain` needs."""
     return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
 
 
-def parsed(data: bytes) -> dict[str, Any]:
+def parse_document(data: bytes) -> dict[str, Any]:
     """Read a file that was saved, and refuse anything that is not plainly one.
 
     Raises
@@ -64,8 +64,8 @@ def parsed(data: bytes) -> dict[str, Any]:
     ProofError
         With what was found.
     """
-    if len(data) > MOST_BYTES:
-        raise ProofError(f"the file has {len(data)} bytes, at most {MOST_BYTES} are read")
+    if len(data) > MAX_BYTES:
+        raise ProofError(f"the file has {len(data)} bytes, at most {MAX_BYTES} are read")
     try:
         found = json.loads(
             data.decode("utf-8"), object_pairs_hook=_without_doubles, parse_constant=_no_constant
@@ -85,13 +85,15 @@ def parsed(data: bytes) -> dict[str, Any]:
     return document
 
 
-def checked(document: Mapping[str, Any], tenant: str, known: str | None = None) -> Checked:
+def verify_chain(
+    document: Mapping[str, Any], tenant: str, known: str | None = None
+) -> VerifiedChain:
     """Return what holds of the rounds of a document, newest first.
 
     Parameters
     ----------
     document : mapping
-        Of `document_of`, or `parsed`.
+        Of `document_of`, or `parse_document`.
     tenant : str
         Whose rows they have to be.
     known : str or None
@@ -105,7 +107,7 @@ def checked(document: Mapping[str, Any], tenant: str, known: str | None = None) 
     """
     if document["tenant"] != tenant:
         raise ProofError(
-            f"the rows are those of tenant {_short(document['tenant'])}, not of {tenant}"
+            f"the rows are those of tenant {_short_text(document['tenant'])}, not of {tenant}"
         )
     if known is not None:
         _digest_of(known, "the known link")
@@ -117,13 +119,13 @@ def checked(document: Mapping[str, Any], tenant: str, known: str | None = None) 
         row = proof["row"]
         if row is not None and row["tenant"] != tenant:
             raise ProofError(
-                f"round {proof['round']}: the row is that of tenant {_short(row['tenant'])},"
+                f"round {proof['round']}: the row is that of tenant {_short_text(row['tenant'])},"
                 f" not of {tenant}"
             )
     for newer, older in pairwise(proofs):
         _check_follows(newer, older)
     presented = [proof for proof in proofs if proof["header"] is not None]
-    return Checked(
+    return VerifiedChain(
         tenant=tenant,
         rounds=len(proofs),
         first=proofs[-1]["round"],
@@ -181,11 +183,11 @@ def _check_round(proof: Any, where: str) -> None:
     if values[0] != number:
         raise ProofError(f"round {number}: its header is that of round {values[0]}")
     root = _digest_of(proof["root"], f"{where}.root")
-    if row is not None and _root_of(proof, where) != root:
+    if row is not None and _merkle_root(proof, where) != root:
         raise ProofError(f"round {number}: its row is not the one that was committed")
     if row is None and not (proof["salt"] is None and proof["path"] == []):
         raise ProofError(f"round {number}: it has a path but no row")
-    if _digest("round", root, _text(values)) != proof["content"]:
+    if _digest("round", root, _canonical_json(values)) != proof["content"]:
         raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
 
@@ -204,22 +206,22 @@ def _header_values(header: Any, where: str) -> list[Any]:
             for name in ("engine_version", "inputs_digest")
         ),
         *(
-            None if header[name] is None else _bits(header[name], f"{where}.header.{name}")
+            None if header[name] is None else _float_hex(header[name], f"{where}.header.{name}")
             for name in ("bound", "fair_distance")
         ),
     ]
 
 
-def _root_of(proof: Mapping[str, Any], where: str) -> bytes:
+def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
     row = _object(proof["row"], _OF_ROW, f"{where}.row")
     values = [
         _str(row["tenant"], f"{where}.row.tenant"),
-        *(_bits(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
-        None if row["target"] is None else _bits(row["target"], f"{where}.row.target"),
+        *(_float_hex(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
+        None if row["target"] is None else _float_hex(row["target"], f"{where}.row.target"),
         *(_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
     ]
     salt = _digest_of(proof["salt"], f"{where}.salt")
-    found = hashlib.sha256(b"fuga leaf 1\n" + salt + _text(values)).digest()
+    found = hashlib.sha256(b"fuga leaf 1\n" + salt + _canonical_json(values)).digest()
     path = proof["path"]
     if not isinstance(path, list) or len(path) > _LONGEST_PATH:
         raise ProofError(f"{where}.path: a list of at most {_LONGEST_PATH} steps is expected")
@@ -241,42 +243,42 @@ def _object(value: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
 
 def _str(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise ProofError(f"{where}: a text is expected, found {_short(value)}")
+        raise ProofError(f"{where}: a text is expected, found {_short_text(value)}")
     return value
 
 
 def _bool(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise ProofError(f"{where}: true or false is expected, found {_short(value)}")
+        raise ProofError(f"{where}: true or false is expected, found {_short_text(value)}")
     return value
 
 
 def _int(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
-        raise ProofError(f"{where}: a whole number is expected, found {_short(value)}")
+        raise ProofError(f"{where}: a whole number is expected, found {_short_text(value)}")
     return value
 
 
-def _bits(value: Any, where: str) -> str:
+def _float_hex(value: Any, where: str) -> str:
     """A number as it is digested; JSON of other programs writes 1.0 as 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ProofError(f"{where}: a number is expected, found {_short(value)}")
+        raise ProofError(f"{where}: a number is expected, found {_short_text(value)}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ProofError(f"{where}: a finite number is expected, found {_short(value)}")
+        raise ProofError(f"{where}: a finite number is expected, found {_short_text(value)}")
     return number.hex()
 
 
 def _digest_of(value: Any, where: str) -> bytes:
     if not (isinstance(value, str) and _DIGEST.match(value)):
-        raise ProofError(f"{where}: 64 hexadecimal digits are expected, found {_short(value)}")
+        raise ProofError(f"{where}: 64 hexadecimal digits are expected, found {_short_text(value)}")
     return bytes.fromhex(value)
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     try:
         return repr(value)[:60]
     except ValueError:  # an int of too many digits
@@ -294,7 +296,7 @@ def _no_constant(name: str) -> None:
     raise ProofError(f"the file has {name} where a number is expected")
 
 
-def _text(values: Any) -> bytes:
+def _canonical_json(values: Any) -> bytes:
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -31,7 +31,7 @@ _PAGE: Final = b"""<!doctype html><title>fuga</title>
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class LoginAttempt:
     """One login: what the browser is sent with, and what its answer is judged by."""
 
     way: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Attempt:
     verifier: str
 
     @classmethod
-    def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> Attempt:
+    def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> LoginAttempt:
         """Return a new one; an API whose provider is no web page opens nothing here."""
         endpoint = urlsplit(str(way["authorization_endpoint"]))
         if endpoint.scheme not in ("https", "http") or not endpoint.netloc:
@@ -68,7 +68,7 @@ class Attempt:
         }
         return endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
 
-    def body(self, answer: str, tenant: str | None) -> dict[str, Any]:
+    def exchange_body(self, answer: str, tenant: str | None) -> dict[str, Any]:
         """Return what the API exchanges, by the address that the browser came back to."""
         given = parse_qs(urlsplit(answer.strip()).query)
         state, code, error = ((given.get(name) or [""])[0] for name in ("state", "code", "error"))
@@ -107,7 +107,7 @@ class CallbackListener:
             self._server.shutdown()
             self._server.server_close()
 
-    def answer(self, patience_s: float = PATIENCE_S) -> str:
+    def wait_for_answer(self, patience_s: float = PATIENCE_S) -> str:
         """Wait for it, and return the address."""
         if not self._came.wait(patience_s) or self._answer is None:
             raise CliError(f"no browser came back within {patience_s:g} s; begin again")

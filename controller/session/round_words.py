@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def shares(round_: Mapping[str, Any]) -> str:
+def shares_text(round_: Mapping[str, Any]) -> str:
     """Return every tenant's dominant share after the round."""
     parts = []
     for each in round_.get("shares") or ():
@@ -21,7 +21,7 @@ def duration_s(round_: Mapping[str, Any]) -> float | None:
     return max(timings.values()) if timings else None  # the whole is among its parts
 
 
-def decided_by(round_: Mapping[str, Any]) -> str:
+def decided_by_text(round_: Mapping[str, Any]) -> str:
     """Return who decided, and whether its search was cut."""
     who = str(round_["decided_by"])
     return f"{who}, cut" if round_.get("cut") else who

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import io
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,14 +18,8 @@ from controller.client.errors import ApiProblemError
 from controller.session.credentials import find_connection
 from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, at_the_prompt
-from controller.terminal.output import (
-    OutputFormat,
-    echo,
-    echo_lines,
-    print_json,
-    print_records_as,
-    print_table,
-)
+from controller.terminal.output import OutputFormat, echo, print_json, print_records_as, print_table
+from controller.terminal.watch import watch
 
 if TYPE_CHECKING:
     from controller.client.connection import ApiConnection
@@ -82,7 +73,7 @@ _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserv
 _LAST: Final = re.compile(r"(\.[^.\[]+|\[\d+\])$")
 
 
-def as_typed(command: Any, field: str) -> str:
+def option_of_field(command: Any, field: str) -> str:
     """Return the option or argument of a command that a field comes from; else the field."""
     given = {each.name: each for each in command.params}
     place = field
@@ -91,60 +82,16 @@ def as_typed(command: Any, field: str) -> str:
             if name in given:
                 rest = field.removeprefix(place).removeprefix(".").partition("[")[0]
                 which = f" ({rest})" if place in _OF_NAMES and rest else ""
-                return _option(given[name]) + which
+                return _option_name(given[name]) + which
         shorter = _LAST.sub("", place)
         place = shorter if shorter != place else ""
     return field
 
 
-def _option(parameter: Any) -> str:
+def _option_name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name).upper().rstrip(".")
     return str(next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0]))
-
-
-INTERVAL_S: Final = 2.0
-
-
-class _Screen(io.StringIO):
-    """Takes printed output; tables are as wide as the terminal behind it."""
-
-    def isatty(self) -> bool:
-        return sys.__stdout__ is not None and sys.__stdout__.isatty()
-
-
-def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
-    """Refresh a list in place on a terminal, else print it again; Ctrl-C ends without error."""
-    with contextlib.suppress(KeyboardInterrupt):
-        if not sys.stdout.isatty():
-            while True:
-                echo_lines(_printed(show))
-                time.sleep(interval_s)
-        from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
-        from rich.live import Live  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        with Live(console=Console(), auto_refresh=False) as live:
-            while True:
-                text = newest_lines(_printed(show), live.console.height)
-                live.update(Text.from_ansi(text), refresh=True)
-                time.sleep(interval_s)
-
-
-def newest_lines(text: str, height: int) -> str:
-    """Return the lines that fit the height: the headings and the newest rows."""
-    lines = text.splitlines()
-    if len(lines) < height:
-        return text
-    left = max(1, height - 4)
-    return "\n".join([*lines[:2], f"… {len(lines) - 2 - left} lines above", *lines[-left:]])
-
-
-def _printed(show: Callable[[], None]) -> str:
-    screen = _Screen()
-    with contextlib.redirect_stdout(screen):
-        show()
-    return screen.getvalue().rstrip("\n")
 
 
 P = ParamSpec("P")
@@ -178,7 +125,7 @@ class Common:
     tenant: str | None = None
     url: str | None = None
 
-    def over(self, other: Common) -> Common:
+    def with_defaults(self, other: Common) -> Common:
         """Return these options, and the other's where these are unset."""
         return Common(
             self.output or other.output, self.tenant or other.tenant, self.url or other.url
@@ -224,12 +171,12 @@ class Session:
         else:
             print_table(columns, rows, empty=empty)
 
-    def say(self, message: str) -> None:
+    def print_message(self, message: str) -> None:
         """Print a message for people; programs read the JSON instead."""
         if not self.json:
             echo(message)
 
-    def remark(self, message: str) -> None:
+    def print_note(self, message: str) -> None:
         """Print lines that programs need not read, on standard error."""
         for line in message.splitlines():
             echo(line, err=True)
@@ -250,15 +197,15 @@ class Session:
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Give a command its `Session`, and the options -o, --as and --url."""
-    return _as_command(command, watchable=False)
+    return _with_options(command, watchable=False)
 
 
-def listing(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+def list_command(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Give a command that lists its `Session`, the same options, and --watch."""
-    return _as_command(command, watchable=True)
+    return _with_options(command, watchable=True)
 
 
-def _as_command(
+def _with_options(
     command: Callable[Concatenate[Session, P], None], *, watchable: bool
 ) -> Callable[..., None]:
     inner = inspect.signature(command, eval_str=True)
@@ -286,7 +233,7 @@ def _as_command(
         context: typer.Context = given.pop("ctx")
         here = Common(given.pop("output"), given.pop("as_tenant"), given.pop("url"))
         before = context.obj if isinstance(context.obj, Common) else Common()
-        context.obj = here.over(before)
+        context.obj = here.with_defaults(before)
         follows = context.invoked_subcommand is not None
         watched = given.pop("watched", False)
         session = Session(context.obj, os.environ, before_another=follows)
@@ -296,7 +243,9 @@ def _as_command(
             else:
                 command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
         except ApiProblemError as error:
-            raise at_the_prompt(error, functools.partial(as_typed, context.command)) from error
+            raise at_the_prompt(
+                error, functools.partial(option_of_field, context.command)
+            ) from error
         finally:
             session.close()
 

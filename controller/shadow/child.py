@@ -28,7 +28,7 @@ from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs
 from placement.model.spot import without_spot
 
 #: Of requests that differ.
-MOST_REQUESTS: Final = 200
+MAX_REQUESTS: Final = 200
 
 
 def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     its = shadow.policy
     who = RoundPolicies(policy=its.policy, parameters=its.parameters, zones=zones)
     started = time.perf_counter()
-    theirs = inputs.decided_by(who)
+    theirs = inputs.decide_with(who)
     seconds = time.perf_counter() - started
     who.check(snapshot, theirs)
     ours = allocation_of(shadow.outcome)
@@ -53,15 +53,15 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "cut": theirs.cut,
-        "decided": _measured(snapshot, theirs, targets, zones),
-        "first": _measured(snapshot, ours, targets, inputs.zones),
-        "agreed": agreed(ours, theirs),
-        "shares": _shares(inputs, ours, theirs),
-        "requests": _requests(inputs, ours, theirs),
+        "decided": _measure(snapshot, theirs, targets, zones),
+        "first": _measure(snapshot, ours, targets, inputs.zones),
+        "agreed": count_agreements(ours, theirs),
+        "shares": _share_rows(inputs, ours, theirs),
+        "requests": _request_rows(inputs, ours, theirs),
     }
 
 
-def agreed(one: Allocation, other: Allocation) -> int:
+def count_agreements(one: Allocation, other: Allocation) -> int:
     """Return how many VMs two allocations place on the same host."""
     return sum(_on_same_hosts(one, other).values())
 
@@ -93,7 +93,7 @@ def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
     )
 
 
-def _measured(
+def _measure(
     snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
 ) -> dict[str, Any]:
     held = snapshot.after_placing(allocation.placed).held
@@ -111,7 +111,7 @@ def _measured(
     }
 
 
-def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
+def _share_rows(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
     """Return shares of the tenants for whom one of both placed something."""
     snapshot = inputs.snapshot
     before, first, second = (
@@ -123,12 +123,12 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
         )
     )
     concerned = np.flatnonzero((first != before) | (second != before))
-    requested = _of_tenants(snapshot, enumerate(snapshot.count.tolist()))
+    requested = _sums_by_tenant(snapshot, enumerate(snapshot.count.tolist()))
     placed_first, placed_second = (
-        _of_tenants(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
+        _sums_by_tenant(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
         for each in (ours, theirs)
     )
-    on_same_host = _of_tenants(snapshot, _on_same_hosts(ours, theirs).items())
+    on_same_host = _sums_by_tenant(snapshot, _on_same_hosts(ours, theirs).items())
     return [
         {
             "tenant": inputs.names.tenants[index][1],
@@ -144,16 +144,18 @@ def _shares(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[d
     ]
 
 
-def _requests(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
+def _request_rows(
+    inputs: RoundInputs, ours: Allocation, theirs: Allocation
+) -> list[dict[str, Any]]:
     """Return requests that differ in how many VMs they got, or where; those that do most first."""
-    first, second = (_of_requests(each) for each in (ours, theirs))
+    first, second = (_vms_by_request(each) for each in (ours, theirs))
     agreed = _on_same_hosts(ours, theirs)
     differ = {
         request: abs(first[request] - second[request])
         for request in sorted(first.keys() | second.keys())
         if not first[request] == second[request] == agreed[request]
     }
-    most = sorted(differ, key=lambda request: (-differ[request], request))[:MOST_REQUESTS]
+    most = sorted(differ, key=lambda request: (-differ[request], request))[:MAX_REQUESTS]
     named = inputs.names.requests
     return [
         {
@@ -170,14 +172,14 @@ def _requests(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list
     ]
 
 
-def _of_requests(allocation: Allocation) -> Counter[int]:
+def _vms_by_request(allocation: Allocation) -> Counter[int]:
     found: Counter[int] = Counter()
     for request, _, count in allocation.placed.tolist():
         found[request] += count
     return found
 
 
-def _of_tenants(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:
+def _sums_by_tenant(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:
     """Return counts of requests by their tenants."""
     found: Counter[int] = Counter()
     for request, count in requests:

@@ -23,7 +23,7 @@ from registry.rounds import Lease, MeasuredDecision, NewShadowRound
 log = structlog.get_logger()
 
 #: Of more rounds that wait for it, only the newest are decided.
-MOST_BEHIND: Final = 20
+MAX_BEHIND: Final = 20
 #: Below rounds, API and monitor, where these want the processor.
 NICENESS: Final = 5
 _JOIN_S: Final = 0.2
@@ -47,7 +47,7 @@ class ShadowCounters(Protocol):
         ...
 
 
-class Shadow:
+class ShadowDecider:
     """Decides recorded rounds a second time while its control centre leads.
 
     ``process`` belongs to it: no other code uses it, and it ends with this.
@@ -94,10 +94,10 @@ class Shadow:
     def decide_next(self) -> NewShadowRound | None:
         """Decide the next recorded round; None: there is none, or others lead."""
         lease = self._lease()
-        due = None if lease is None else self._registry.shadows.due(MOST_BEHIND)
+        due = None if lease is None else self._registry.shadows.due(MAX_BEHIND)
         if lease is None or due is None:
             return None
-        shadow = self._decided(due.number, due.skipped)
+        shadow = self._decide_round(due.number, due.skipped)
         if self._stop.is_set():
             return None  # it may have been killed for that
         try:
@@ -107,7 +107,7 @@ class Shadow:
         self._metrics.count(shadow)
         return shadow
 
-    def _decided(self, number: int, skipped: int) -> NewShadowRound:
+    def _decide_round(self, number: int, skipped: int) -> NewShadowRound:
         second = self._second
         document: dict[str, Any] = {
             "round": number,

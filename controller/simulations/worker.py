@@ -118,7 +118,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)
-    inbox = Inbox([AllowedMessages(QUEUE, {TASK: _folder_and_name}, jobs)], metrics)
+    inbox = Inbox([AllowedMessages(QUEUE, {TASK: _are_folder_and_name}, jobs)], metrics)
     app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
     begin_log(settings, metrics)
     _quiet_libraries()
@@ -189,7 +189,7 @@ def run_message(
     return RunMessageOutcome.NOT_OURS
 
 
-def _folder_and_name(arguments: list[Any]) -> bool:
+def _are_folder_and_name(arguments: list[Any]) -> bool:
     return len(arguments) == 2 and all(is_text(each, most=_LONGEST_PATH) for each in arguments)
 
 

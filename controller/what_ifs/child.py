@@ -22,12 +22,12 @@ from typing import Any, Final
 
 from controller import debug
 from controller.rounds.stdout_guard import take_stdout
-from controller.what_ifs.reading import read
-from controller.what_ifs.simulating import simulated
+from controller.what_ifs.simulations import simulate_both
+from controller.what_ifs.site_recording import record_site
 
 Report = Callable[[Mapping[str, Any]], None]
 _OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Report], Mapping[str, Any]]]] = (
-    MappingProxyType({"read": read, "simulate": simulated})
+    MappingProxyType({"read": record_site, "simulate": simulate_both})
 )
 
 

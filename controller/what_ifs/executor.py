@@ -29,14 +29,14 @@ CHILD: Final = "controller.what_ifs.child"
 _READING: Final = 0.05
 #: By the clock, than it may take of a processor.
 _TIMES_LONGER: Final = 4
-_LOOK_EVERY_S: Final = 0.25
+_POLL_EVERY_S: Final = 0.25
 _REPORT_EVERY_S: Final = 1.0
 #: For one attempt to start a child: less than `WhatIfExecutor.close` waits, and than a what-if may
 #: be silent; more than a starved machine takes to fork.
 _START_S: Final = 4.0
 #: How long the register center may be away before the simulation counts as abandoned.
 _SILENT_S: Final = 15.0
-_MOST_ANSWER: Final = 8 << 20
+_MAX_ANSWER_BYTES: Final = 8 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 log = structlog.get_logger(__name__)
@@ -96,8 +96,8 @@ class WhatIfExecutor:
     def _carry(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
-            report = self._report(
-                _Heard(self._registry, id, self.executor_id, self._closing), changes
+            report = self._make_report(
+                _Heartbeat(self._registry, id, self.executor_id, self._closing), changes
             )
         except _StoppedError:
             if not self._closing.is_set():
@@ -117,13 +117,13 @@ class WhatIfExecutor:
         except RegistryError as lost:
             log.warning("what_if_untold", what_if=str(id), error=str(lost))
 
-    def _report(self, heard: _Heard, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_report(self, heard: _Heartbeat, changes: Mapping[str, Any]) -> dict[str, Any]:
         while heard.report(0.0) is not WhatIfState.RUNNING:
             heard.pause(_REPORT_EVERY_S)
         with tempfile.TemporaryDirectory(
             prefix="fuga-what-if-", ignore_cleanup_errors=True
         ) as folder:
-            inputs = self._child(
+            inputs = self._run_child(
                 {
                     "operation": "read",
                     "folder": folder,
@@ -135,7 +135,7 @@ class WhatIfExecutor:
                 heard,
                 lambda _: 0.0,
             )
-            runs = self._child(
+            runs = self._run_child(
                 {
                     "operation": "simulate",
                     "folder": folder,
@@ -148,17 +148,17 @@ class WhatIfExecutor:
         cut = [*inputs["cut"], *runs["cut"]]
         return {"inputs": inputs, **runs, "cut": cut}
 
-    def _child(
-        self, job: Mapping[str, Any], heard: _Heard, progress: Callable[[float], float]
+    def _run_child(
+        self, job: Mapping[str, Any], heard: _Heartbeat, progress: Callable[[float], float]
     ) -> dict[str, Any]:
         # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
-        with self._running(job, deadline, lambda: heard.report(progress(0.0))) as child:
+        with self._child_process(job, deadline, lambda: heard.report(progress(0.0))) as child:
             rest = b""
             while True:
                 heard.report(progress(part))
-                if select.select([child.stdout], [], [], _LOOK_EVERY_S)[0]:
+                if select.select([child.stdout], [], [], _POLL_EVERY_S)[0]:
                     read = os.read(child.stdout.fileno(), 1 << 16)
                     if not read:
                         status = child.close()
@@ -168,7 +168,7 @@ class WhatIfExecutor:
                             f"its process ended with status {status} and without an answer"
                         )
                     *lines, rest = (rest + read).split(b"\n")
-                    if len(rest) > _MOST_ANSWER:
+                    if len(rest) > _MAX_ANSWER_BYTES:
                         raise WhatIfFailedError("its answer is too long")
                     for line in lines:
                         said = json.loads(line)
@@ -181,11 +181,11 @@ class WhatIfExecutor:
                 self._check_bounds(child.pid, deadline)
 
     @contextmanager
-    def _running(
+    def _child_process(
         self, job: Mapping[str, Any], deadline: float, report: Callable[[], object]
     ) -> Iterator[Child]:
         """Start a child with its job; it is gone, with all that it started, at the end."""
-        child = self._started(deadline, report)
+        child = self._start_when_possible(deadline, report)
         try:
             make_nice(child.pid, NICENESS)
             with contextlib.suppress(BrokenPipeError):
@@ -194,7 +194,7 @@ class WhatIfExecutor:
         finally:
             child.close()
 
-    def _started(self, deadline: float, report: Callable[[], object]) -> Child:
+    def _start_when_possible(self, deadline: float, report: Callable[[], object]) -> Child:
         while True:
             try:
                 return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))
@@ -202,7 +202,7 @@ class WhatIfExecutor:
                 report()
                 if not isinstance(error, ForkServerLateError) or time.monotonic() > deadline:
                     raise WhatIfFailedError(f"its process was not started: {error}") from error
-                self._closing.wait(_LOOK_EVERY_S)
+                self._closing.wait(_POLL_EVERY_S)
 
     def _check_bounds(self, pid: int, deadline: float) -> None:
         if time.monotonic() > deadline:
@@ -218,7 +218,7 @@ class WhatIfExecutor:
             )
 
 
-class _Heard:
+class _Heartbeat:
     """Says again and again that a what-if is carried, and hears whether anybody wants it."""
 
     def __init__(

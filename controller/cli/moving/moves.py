@@ -11,9 +11,9 @@ import typer
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host, complete_vm
 from controller.session.default_command import ImpliedCommand
+from controller.session.move_progress import fraction_done, progress_text, route, wait_for_move
 from controller.session.name_lookup import find_target, is_part_of_id
-from controller.session.session import Session, listing, with_session
-from controller.session.waiting_for_moves import how_far, part_done, wait_for_move, way
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, print_json, short_id
@@ -52,12 +52,12 @@ _TIMEOUT_S: Final = 86_400.0
 
 
 def _state(move: Mapping[str, Any]) -> str:
-    done = part_done(move) if move["state"] == "moving" else None
+    done = fraction_done(move) if move["state"] == "moving" else None
     return str(move["state"]) if done is None else f"moving {done:.0%}"
 
 
 def _left(move: Mapping[str, Any]) -> str:
-    return how_far(move) if move["ended_at"] is None else "-"
+    return progress_text(move) if move["ended_at"] is None else "-"
 
 
 def _stood_still(move: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ COLUMNS = (
     field("vm_name", "vm", prose=True, spare=-2),
     field("tenant", spare=2),
     field("kind", spare=1),
-    Column("from → to", way, prose=True, spare=-1),
+    Column("from → to", route, prose=True, spare=-1),
     Column("state", _state, spare=-2),
     Column("progress", _left, prose=True, spare=-1),
     Column("guest paused", _stood_still, right=True, spare=2),
@@ -127,7 +127,7 @@ def move_vm(
 
 
 @app.command("list")
-@listing
+@list_command
 def list_moves(
     session: Session,
     *,
@@ -180,9 +180,9 @@ def show(session: Session, move: MoveArgument) -> None:
     for label, value in (
         ("move", found["id"]),
         ("vm", f"{found['vm_name']} of tenant {found['tenant']}"),
-        ("way", f"{way(found)}, {found['kind']}"),
+        ("way", f"{route(found)}, {found['kind']}"),
         ("state", _state(found)),
-        ("progress", None if found["ended_at"] else how_far(found)),
+        ("progress", None if found["ended_at"] else progress_text(found)),
         ("reason", found["reason"]),
         ("requested", f"{clock(found['requested_at'])} by {found['requested_by']}"),
         ("began", found["began_at"] and clock(found["began_at"])),
@@ -263,6 +263,6 @@ def _by_part(api: Client, typed: str) -> Json | None:
     newest = api.items("moves", most=_SEARCHED)
     found = [each for each in newest if is_part_of_id(typed, each["id"])]
     if len(found) > 1:
-        listed = "\n".join(f"  {each['vm_name']}, {way(each)}: {each['id']}" for each in found)
+        listed = "\n".join(f"  {each['vm_name']}, {route(each)}: {each['id']}" for each in found)
         raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
     return found[0] if found else None

@@ -12,8 +12,8 @@ import typer
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.name_lookup import find_request, is_part_of_id
-from controller.session.session import Session, listing, with_session
-from controller.session.waiting_for_plans import wait_for_plan, wait_until_decided
+from controller.session.plan_progress import wait_for_plan, wait_until_decided
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
@@ -136,7 +136,7 @@ def room(
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(
     session: Session,
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest plans", min=1)] = 100,

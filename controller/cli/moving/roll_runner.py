@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 from controller.client.errors import ApiProblemError, ApiUnreachableError
-from controller.session.waiting_for_plans import going_on
+from controller.session.plan_progress import moves_under_way
 from controller.terminal.bars import a_bar
 from controller.terminal.output import echo, text
 from plain_text import plain
@@ -142,7 +142,11 @@ class RollRunner:
             try:
                 plan = self._api.get(f"plans/{plan_id}")
                 is_pending = plan["state"] == "pending"
-                what = "the control centre plans the moves" if is_pending else going_on(self._api)
+                what = (
+                    "the control centre plans the moves"
+                    if is_pending
+                    else moves_under_way(self._api)
+                )
             except (ApiUnreachableError, ApiProblemError):
                 continue  # the next step reports it, if it lasts
             self._screen.moves(plan["ended"], plan["moves"], what)

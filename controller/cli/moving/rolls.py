@@ -15,7 +15,7 @@ from controller.cli.moving.roll_runner import run_steps
 from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, print_json, print_table, short_id
@@ -172,7 +172,7 @@ def over(
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(
     session: Session,
     state: Annotated[
@@ -252,9 +252,11 @@ def _argv(command: str) -> Sequence[str]:
 def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
     turns = -(-roll["hosts"] // roll["at_once"])
     hosts = f"{roll['hosts']} host{'s' * (roll['hosts'] != 1)}"
-    session.say(f"roll {roll['id']}: {hosts}, {roll['at_once']} at once")
+    session.print_message(f"roll {roll['id']}: {hosts}, {roll['at_once']} at once")
     if roll["checked"] < turns:
-        session.say(f"room was looked for {roll['checked']} of {turns} turns; there are many VMs")
+        session.print_message(
+            f"room was looked for {roll['checked']} of {turns} turns; there are many VMs"
+        )
 
 
 def _what_now(session: Session, roll: Mapping[str, Any], run: str) -> str:

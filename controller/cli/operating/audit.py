@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.cli.operating.events import NoSubjectError, id_of_subject
-from controller.session.session import Session, listing
+from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
 from controller.terminal.output import table_width
 from controller.terminal.times import clock, parse_moment
@@ -83,7 +83,7 @@ def _subject(session: Session, typed: str) -> str:
         return typed
 
 
-@listing
+@list_command
 def audit(
     session: Session,
     *,

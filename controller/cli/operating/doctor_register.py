@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from controller.session.credentials import OF_FUGA_UP
+from controller.session.credentials import UP_NAME_PREFIX
 
 if TYPE_CHECKING:
     from controller.oidc_mapping import OidcRule
@@ -205,7 +205,7 @@ def _tokens(registry: Registry) -> Iterator[CheckResult]:
         token.name
         for token in living
         # The state folder of `fuga up` holds the database too: its tokens give nothing more away.
-        if token.expires_at is None and not token.name.startswith(OF_FUGA_UP)
+        if token.expires_at is None and not token.name.startswith(UP_NAME_PREFIX)
     ]
     if soon:
         yield CheckResult(

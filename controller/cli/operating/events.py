@@ -100,7 +100,7 @@ def events(
         _follow(session, items[-1]["id"] if items else after or 0, query)
     elif len(items) == last:
         more = f"--after {items[-1]['id']}" if after is not None else f"--last {_PAGE}"
-        session.say(f"there may be more: fuga events {more}")
+        session.print_message(f"there may be more: fuga events {more}")
 
 
 def _none(session: Session, kind: str | None) -> str:
@@ -156,7 +156,7 @@ def id_of_subject(session: Session, typed: str) -> str:
     if _is_uuid(typed) or typed.isdigit():
         return typed
     try:
-        return str(find_past_target(session.api, typed, session.remark).record["id"])
+        return str(find_past_target(session.api, typed, session.print_note).record["id"])
     except NameNotFoundError as error:
         nothing = error
     try:

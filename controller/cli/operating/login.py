@@ -46,7 +46,7 @@ def login(
         made = session.api.post(LINKS, {"read_only": read_only})
         address = link_of(session.api.url, made)
         session.answer({**made, "link": address}, address)
-        session.say(f"It logs in once, within {until(made['expires_at'])}.")
+        session.print_message(f"It logs in once, within {until(made['expires_at'])}.")
         return
     if read_only:
         raise BadInputError("--read-only needs --link")
@@ -61,7 +61,7 @@ def login(
     before = StoredLogins.load(path).tokens.get(found.url)
     elsewhere = found.token is not None and found.token != before
     secret = made["secret"]
-    change_logins(path, lambda logins: logins.with_one(found.urls, secret))
+    change_logins(path, lambda logins: logins.with_login(found.urls, secret))
     made["secret"] = None
     whom = "an operator" if made["tenant"] is None else f"tenant {made['tenant']}"
     only = ", read-only" if made["read_only"] else ""
@@ -84,7 +84,7 @@ def logout(session: Session) -> None:
     if token is None:
         raise BadInputError(f"there is no login at {found.url} on this machine")
     # First here: what the API does not hear ends by itself within hours.
-    change_logins(path, lambda logins: logins.without(found.urls))
+    change_logins(path, lambda logins: logins.without_login(found.urls))
     api = _client(found, token)
     try:
         ended = api.delete("token")
@@ -119,21 +119,25 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
     # Slow to import, and `--link` needs none of it.
     import webbrowser  # noqa: PLC0415
 
-    from controller.session.provider_login import Attempt, CallbackListener, unheard_redirect_uri  # noqa: PLC0415
+    from controller.session.provider_login import (  # noqa: PLC0415
+        CallbackListener,
+        LoginAttempt,
+        unheard_redirect_uri,
+    )
 
     if no_browser:
-        attempt = Attempt.begin(way, unheard_redirect_uri())
+        attempt = LoginAttempt.begin(way, unheard_redirect_uri())
         echo_lines(f"Open in a browser:\n\n  {attempt.address}\n", err=True)
         typed = typer.prompt(
             "It ends at a page that does not load. Its address", hide_input=True, err=True
         )
-        return attempt.body(typed, tenant)
+        return attempt.exchange_body(typed, tenant)
     listener = CallbackListener()
-    attempt = Attempt.begin(way, listener.redirect_uri)
+    attempt = LoginAttempt.begin(way, listener.redirect_uri)
     with listener.listening(attempt.state):
         echo_lines(f"Log in here, if no browser opens:\n\n  {attempt.address}\n", err=True)
         webbrowser.open(attempt.address)
-        return attempt.body(listener.answer(), tenant)
+        return attempt.exchange_body(listener.wait_for_answer(), tenant)
 
 
 def _path() -> Path:

@@ -10,8 +10,8 @@ import typer
 
 from controller.cli.operating.pause import paused
 from controller.cli.operating.shadow import print_comparison
-from controller.session.round_words import decided_by, duration_s, shares
-from controller.session.session import Session, listing, with_session
+from controller.session.round_words import decided_by_text, duration_s, shares_text
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, percent, print_json, print_table
@@ -47,11 +47,11 @@ COLUMNS = (
     field("number", "round", right=True),
     Column("slot", lambda row: clock(row.get("slot_start_at"))),
     field("policy"),
-    Column("decided by", decided_by),
+    Column("decided by", decided_by_text),
     field("placed", right=True),
     field("left_out", right=True),
     field("dropped", right=True),
-    Column("shares", shares, spare=3),
+    Column("shares", shares_text, spare=3),
     Column("bound", lambda row: _bound(row.get("bound")), right=True),
     Column("distance from fair", lambda row: percent(row.get("fair_distance")), right=True),
     Column("price of fairness", lambda row: percent(_fairness(row.get("prices"))), right=True),
@@ -83,7 +83,7 @@ _OF_GAMES = (
 
 
 @app.callback()
-@listing
+@list_command
 def rounds(
     session: Session,
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest rounds", min=1)] = 100,
@@ -97,9 +97,9 @@ def rounds(
     rows = (found if everything else found[:last])[::-1]
     session.show(rows, COLUMNS, empty="no rounds yet. Slots without work leave no round.")
     if more:
-        session.say(f"newest {last} rounds; use --all for all")
+        session.print_message(f"newest {last} rounds; use --all for all")
     if not session.json and (notice := paused(session)):
-        session.say(notice)
+        session.print_message(notice)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def show(session: Session, number: NumberArgument) -> None:
         ("round", found["number"]),
         ("slot", clock(found["slot_start_at"])),
         ("policy", found["policy"]),
-        ("decided by", decided_by(found)),
+        ("decided by", decided_by_text(found)),
         ("fallback because", found.get("fallback_reason")),
         ("placed", found["placed"]),
         ("not placed", found["left_out"]),
@@ -173,7 +173,7 @@ def game(
     took, with v(A), skewness and the distance from fair shares after each step.
     """
     from controller.cli.operating.games import print_game  # noqa: PLC0415
-    from controller.session.waiting import progress  # noqa: PLC0415
+    from controller.session.polling import progress  # noqa: PLC0415
 
     with progress(quiet=session.json) as show_line:
         show_line(f"computing round {number} again")
@@ -244,7 +244,7 @@ def replay(
 
     With --policy, show what another policy would have decided, too.
     """
-    from controller.session.waiting import progress  # noqa: PLC0415
+    from controller.session.polling import progress  # noqa: PLC0415
 
     if policy is not None:
         _second(session, number, policy, parameter or ())
@@ -269,7 +269,7 @@ def replay(
 
 def _second(session: Session, number: int, policy: str, parameters: Sequence[str]) -> None:
     from controller.cli.operating.games import print_shadow_game  # noqa: PLC0415
-    from controller.session.waiting import progress  # noqa: PLC0415
+    from controller.session.polling import progress  # noqa: PLC0415
 
     body = {"policy": policy, "parameters": parameters_of("--parameter", parameters)}
     with progress(quiet=session.json) as show_line:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.session.session import Session, listing
+from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, number, percent, print_table
 from controller.terminal.times import clock, parse_moment
@@ -83,7 +83,7 @@ SinceOption = Annotated[
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Slots before TIME")]
 
 
-@listing
+@list_command
 def shadow(
     session: Session,
     last: Annotated[
@@ -112,7 +112,7 @@ def shadow(
     rows = list(found)[::-1]
     session.show(rows, COLUMNS, empty="no rounds. Set FUGA_SHADOW_POLICY to a second policy.")
     if rows and not session.json:
-        session.say(summary(rows))
+        session.print_message(summary(rows))
 
 
 def summary(rows: Sequence[Row]) -> str:

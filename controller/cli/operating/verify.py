@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.proofs import BEGINNING, Checked, ProofError, checked, document_of, parsed
+from controller.session.proofs import (
+    BEGINNING,
+    ProofError,
+    VerifiedChain,
+    document_of,
+    parse_document,
+    verify_chain,
+)
 from controller.session.session import Session, with_session
 from controller.terminal.errors import BadInputError, CliError
 from plain_text import plain
@@ -42,7 +49,7 @@ def verify(
         raise BadInputError("--save and --from exclude each other: a saved file is there already")
     try:
         if read is not None:
-            document = parsed(_read(read))
+            document = parse_document(_read(read))
         else:
             rounds = session.api.items(
                 "rounds/proofs", most=None if everything else last, tenant=tenant
@@ -50,17 +57,17 @@ def verify(
             document = document_of(tenant, list(rounds))
         if save is not None:
             _save(save, document)
-        found = checked(document, tenant, known)
+        found = verify_chain(document, tenant, known)
     except ProofError as error:
         raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
     session.answer(_as_json(found), *_lines_of(found))
 
 
-def _as_json(found: Checked) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in Checked.__dataclass_fields__}
+def _as_json(found: VerifiedChain) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in VerifiedChain.__dataclass_fields__}
 
 
-def _lines_of(found: Checked) -> list[str]:
+def _lines_of(found: VerifiedChain) -> list[str]:
     lines = [
         f"{found.rounds} rounds, {found.first} to {found.last}, are one chain",
         f"{found.rows} of them have a row of {found.tenant}, each as it was committed",

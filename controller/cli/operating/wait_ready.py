@@ -44,9 +44,9 @@ def wait_ready(
             ca=session.connection.ca,
             ends_at=ends_at,
             refused_for_s=refused_for,
-            say=session.say,
+            say=session.print_message,
         )
-        session.say(f"{url} is ready")
+        session.print_message(f"{url} is ready")
         ready.append({"name": url, "ready": True})
     if session.json:
         session.answer(ready)

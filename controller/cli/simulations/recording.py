@@ -15,7 +15,7 @@ from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
 from controller.terminal.times import clock, parse_moment
-from controller.what_ifs.decided import decided_by_settings, decided_lately
+from controller.what_ifs.decision_settings import decision_from_round, decision_from_settings
 from registry import Registry
 from registry.admin import PastDecision
 from simulation import DecidedRounds, InputError, Recording, read_recording, record
@@ -116,7 +116,7 @@ def _record(window: Window, folder: Path) -> Recording:
 
 def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
     """Return how rounds were decided: as the newest of the period, else as the settings say."""
-    return DecidedRounds(**decided_lately(newest, decided_by_settings(settings)))
+    return DecidedRounds(**decision_from_round(newest, decision_from_settings(settings)))
 
 
 def _slot_start(at: datetime, length_s: float) -> datetime:

@@ -9,9 +9,9 @@ import typer
 
 from controller.session.completion import complete_host
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, listing, with_session
-from controller.session.waiting import looks
-from controller.session.waiting_for_plans import bar
+from controller.session.plan_progress import progress_bar
+from controller.session.polling import poll_attempts
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
@@ -123,7 +123,7 @@ def run(  # noqa: PLR0917 - options of a command line
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(session: Session) -> None:
     """List what-ifs, newest last."""
     found = list(session.api.items("what-ifs", most=_SEARCHED))[::-1]
@@ -290,8 +290,8 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
 def _waited(session: Session, what_if: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
     """Return a what-if once it is over."""
     seen = dict(what_if)
-    with bar(quiet=session.json, of="% over") as show_:
-        for look in looks(timeout_s):
+    with progress_bar(quiet=session.json, of="% over") as show_:
+        for look in poll_attempts(timeout_s):
             with look:
                 seen = session.api.get(f"what-ifs/{what_if['id']}")
                 show_(int(100 * seen["progress"]), 100, seen["state"])

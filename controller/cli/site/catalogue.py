@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.cli.site.hosts import parse_amounts
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 
 #: Not resources: what a VM may take of its host at most.
@@ -21,7 +21,7 @@ types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named res
 
 
 @types.command("list")
-@listing
+@list_command
 def list_types(session: Session) -> None:
     """List VM types."""
     rows = list(session.api.vm_types.list())

@@ -11,7 +11,7 @@ from controller.cli.site.host_changes import change_of, print_required_action, p
 from controller.cli.site.host_check import check
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
-from controller.session.session import SearchOption, Session, listing, with_session
+from controller.session.session import SearchOption, Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
@@ -114,7 +114,7 @@ app.command()(check)
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(
     session: Session,
     search: SearchOption = None,
@@ -204,7 +204,7 @@ def add(
         },
     )
     if wait:
-        from controller.session.waiting import wait_for_host  # noqa: PLC0415
+        from controller.session.polling import wait_for_host  # noqa: PLC0415
 
         made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
     session.answer(made, f"host {name} is {made['health']}")
@@ -486,10 +486,10 @@ def _take_out(
         _set_admin(session, name, admin, message)
         return
     from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
-    from controller.session.waiting_for_plans import wait_until_empty  # noqa: PLC0415
+    from controller.session.plan_progress import wait_until_empty  # noqa: PLC0415
 
     session.api.hosts.change(name, {"admin": admin})
-    session.say(f"host {name} {message}")
+    session.print_message(f"host {name} {message}")
     body = {"kind": "evacuate", "hosts": [name]}
     propose(session, body, True, wait=wait, timeout_s=TIMEOUT_S)
     if wait:

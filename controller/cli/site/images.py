@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import ApiProblemError, BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, print_json, print_table
@@ -95,7 +95,7 @@ def _part(done: int, whole: int) -> str:
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(
     session: Session,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Include removed images")] = False,
@@ -204,11 +204,11 @@ def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
 
 def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float) -> None:
     """Show the progress of download and check until the image is ready."""
-    from controller.session.waiting import looks, progress  # noqa: PLC0415
+    from controller.session.polling import poll_attempts, progress  # noqa: PLC0415
 
     seen = made
     with progress(quiet=session.json) as show:
-        for look in looks(timeout_s):
+        for look in poll_attempts(timeout_s):
             if seen["state"] != "importing":
                 break
             with look:

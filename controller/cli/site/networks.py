@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json
@@ -173,7 +173,7 @@ def add_network(
 
 
 @app.command("list")
-@listing
+@list_command
 def list_networks(session: Session) -> None:
     """List networks."""
     session.show(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.completion import complete_tenant
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, percent, print_json, print_table
 
@@ -33,7 +33,7 @@ TOP = "/"  #: what a command line writes for no group
 
 
 @app.command("list")
-@listing
+@list_command
 def list_(session: Session) -> None:
     """List tenants below their groups: weight, share and entitlement."""
     shares = session.api.get("shares")["items"]

@@ -12,7 +12,7 @@ import typer
 
 from controller.session.credentials import FILE_NAME, Credentials, state_dir
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import short_id
@@ -36,7 +36,7 @@ ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Allow reading
 
 
 @app.command("list")
-@listing
+@list_command
 def list_tokens(session: Session) -> None:
     """List tokens and the hour of their last use. Secrets are never shown again."""
     columns = (

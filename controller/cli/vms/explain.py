@@ -30,7 +30,7 @@ def explain(
     """Explain why VMs run where they run, or why they wait."""
     from controller.session.name_lookup import find_past_target  # noqa: PLC0415
 
-    found = find_past_target(session.api, target, session.remark)
+    found = find_past_target(session.api, target, session.print_note)
     explanation = session.api.get(f"{found.path}/explanation")
     if session.json:
         print_json(explanation)

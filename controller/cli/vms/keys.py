@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, listing, with_session
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, short_id
@@ -78,7 +78,7 @@ def add_key(
 
 
 @app.command("list")
-@listing
+@list_command
 def list_keys(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Show only keys of this tenant")] = None,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.name_lookup import find_target
+from controller.session.polling import wait_until_switched
 from controller.session.session import Session, with_session
-from controller.session.waiting import wait_until_switched
 from controller.terminal.output import print_json
 
 TargetsArgument = Annotated[
@@ -75,7 +75,7 @@ def _switch(
     answers = []
     for target in found:
         answers.append(session.api.post(f"{target.path}/{verb}", body))
-        session.say(f"{_DONE[verb]} {target}")
+        session.print_message(f"{_DONE[verb]} {target}")
     if wait:
         answers = wait_until_switched(
             session.api,
@@ -83,6 +83,6 @@ def _switch(
             timeout_s=_GRACE_S + (60 if timeout_s is None else timeout_s),
             quiet=session.json,
         )
-        session.say("done")
+        session.print_message("done")
     if session.json:
         print_json(answers)

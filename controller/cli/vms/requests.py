@@ -19,8 +19,8 @@ from controller.session.completion import (
     complete_vm_type,
 )
 from controller.session.name_lookup import LIVE_REQUEST, find_request, find_reservation, find_target
-from controller.session.session import SearchOption, Session, listing, with_session
-from controller.session.waiting import power_of, wait_until_gone, wait_until_running
+from controller.session.polling import power_text, wait_until_gone, wait_until_running
+from controller.session.session import SearchOption, Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import print_json, short_id
@@ -57,7 +57,7 @@ def vm_state(vm: Mapping[str, Any]) -> str:
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
     if vm.get("power"):
-        return power_of(vm)
+        return power_text(vm)
     if vm["observed"] != "absent":
         until_then = f" until {clock(vm['ends_at'])}" if vm.get("ends_at") else ""
         return f"{seen_as(vm)}{until_then}"
@@ -305,7 +305,9 @@ def request(
         body["rules"] = rules
     made = session.api.post("requests", body)
     if wait:
-        session.say(f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}")
+        session.print_message(
+            f"request {made['name']}: {count} × {vm_type} for tenant {made['tenant']}"
+        )
         made = wait_until_running(session.api, made, timeout_s=timeout, quiet=session.json)
         session.answer(made, f"all {made['count']} VMs of {made['name']} run")
     else:
@@ -316,7 +318,7 @@ def request(
         )
 
 
-@listing
+@list_command
 def requests(
     session: Session,
     *,
@@ -336,7 +338,7 @@ def requests(
     )
 
 
-@listing
+@list_command
 def vms(
     session: Session,
     *,
@@ -427,16 +429,16 @@ def rm(
     for target in found:
         answer = session.api.delete(target.path)
         answers.append(answer)
-        if not target.live:
-            session.say(f"{target} is already deleted")
+        if not target.is_live:
+            session.print_message(f"{target} is already deleted")
         elif target.kind == "request":
             placed = answer.get("vms_placed", target.record["vms_placed"])
             rest = f", {placed} VMs are being removed" if placed else ", no VM of it was placed"
-            session.say(f"deleted {target}{rest}")
+            session.print_message(f"deleted {target}{rest}")
         else:
-            session.say(f"deleted {target}; it is being removed")
+            session.print_message(f"deleted {target}; it is being removed")
     if wait:
         answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
-        session.say("gone")
+        session.print_message("gone")
     if session.json:
         print_json(answers)

@@ -11,8 +11,8 @@ import typer
 from controller.cli.operating.pause import halted
 from controller.session.completion import complete_vm_type
 from controller.session.name_lookup import find_reservation
-from controller.session.session import Session, listing, with_session
-from controller.session.waiting import looks, progress
+from controller.session.polling import poll_attempts, progress
+from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import short_id
@@ -94,7 +94,7 @@ def reserve(
     _answer(session, made)
 
 
-@listing
+@list_command
 def reservations(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Show only items of this tenant")] = None,
@@ -132,7 +132,7 @@ def _answer(session: Session, found: Mapping[str, Any]) -> None:
     """Print a reservation; of one that is not over also why no room is kept for it now."""
     session.answer(found, *_lines_of(found))
     if found["state"] in _OPEN and not session.json and (notice := halted(session)):
-        session.say(notice)
+        session.print_message(notice)
 
 
 def _lines_of(found: Mapping[str, Any]) -> list[str]:
@@ -152,7 +152,7 @@ def _lines_of(found: Mapping[str, Any]) -> list[str]:
 def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
     seen = dict(made)
     with progress(quiet=session.json) as report:
-        for look in looks(_DECIDED_S):
+        for look in poll_attempts(_DECIDED_S):
             if seen["state"] != "pending":
                 return seen
             with look:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, listing
+from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
 
 
@@ -31,7 +31,7 @@ _COLUMNS = (
 )
 
 
-@listing
+@list_command
 def vm_groups(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Show only groups of this tenant")] = None,

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from starlette.concurrency import run_in_threadpool
 
 #: Of answers that are the same for all: all who wait get it, a third of the time at most.
-MOST_CALLERS: Final = 1_000
-RESTS: Final = 2.0
+MAX_CALLERS: Final = 1_000
+PAUSE_FACTOR: Final = 2.0
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -46,11 +46,15 @@ class CallBatcher(Generic[M, R]):
     """
 
     def __init__(
-        self, run_batch: Callable[[Sequence[M]], Sequence[R]], *, most: int, rests: float = 0.0
+        self,
+        run_batch: Callable[[Sequence[M]], Sequence[R]],
+        *,
+        max_members: int,
+        pause_factor: float = 0.0,
     ) -> None:
         self._together = run_batch
-        self._most = most
-        self._rests = rests
+        self._max_members = max_members
+        self._pause_factor = pause_factor
         # An application may be served by several loops, each in a thread of its own.
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Batch[M, R]] = (
             WeakKeyDictionary()
@@ -72,12 +76,12 @@ class CallBatcher(Generic[M, R]):
         try:
             while waiting.members:
                 await asyncio.sleep(0)  # who is here already comes along
-                some = waiting.members[: self._most]
-                del waiting.members[: self._most]
+                some = waiting.members[: self._max_members]
+                del waiting.members[: self._max_members]
                 began = time.monotonic()
                 await self._serve_some(some)
-                if self._rests:
-                    await asyncio.sleep(self._rests * (time.monotonic() - began))
+                if self._pause_factor:
+                    await asyncio.sleep(self._pause_factor * (time.monotonic() - began))
         finally:
             waiting.worker = None
             for _, future in waiting.members:  # the loop ends

@@ -26,9 +26,9 @@ ALGORITHMS: Final[Mapping[str, str]] = {
 #: How far the clocks of provider and API may be apart.
 SKEW_S: Final = 60
 #: An ID token is used at once; an old one is not the one that was requested.
-MOST_AGE_S: Final = 600
-MOST_CHARACTERS: Final = 64 * 1024
-_LEAST_RSA_BITS: Final = 2048
+MAX_AGE_S: Final = 600
+MAX_CHARACTERS: Final = 64 * 1024
+_MIN_RSA_BITS: Final = 2048
 #: The end of the year 9999.
 _LATEST_S: Final = 253_402_300_799
 #: Members of a JWK that only its owner may know.
@@ -68,7 +68,7 @@ def claims_of(
     LoginRefusedError
         With what is wrong.
     """
-    if len(id_token) > MOST_CHARACTERS:
+    if len(id_token) > MAX_CHARACTERS:
         raise _refusal("it is too long")
     try:
         header = jwt.get_unverified_header(id_token)
@@ -115,7 +115,7 @@ def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, 
     if not _PRIVATE.isdisjoint(fitting[0]):
         raise _refusal("its key is no secret: the provider publishes private parts of it")
     key = jwt.PyJWK(dict(fitting[0]), algorithm=algorithm).key
-    if ALGORITHMS[algorithm] == "RSA" and key.key_size < _LEAST_RSA_BITS:
+    if ALGORITHMS[algorithm] == "RSA" and key.key_size < _MIN_RSA_BITS:
         raise _refusal("its key is too short")
     return key
 
@@ -145,7 +145,7 @@ def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
         claimed_nonce.encode(), nonce.encode()
     ):
         raise _refusal("it is of another login")
-    if now - float(claims["iat"]) > MOST_AGE_S:
+    if now - float(claims["iat"]) > MAX_AGE_S:
         raise _refusal("it is too old")
 
 

@@ -28,13 +28,13 @@ from controller.rest.problems.errors import LoginRefusedError, OverloadedError, 
 from registry.tenancy import Admission
 
 DEADLINE_S: Final = 10.0
-MOST_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = 256 * 1024
 #: How long what a provider said of itself is believed, its keys as well.
 KEPT_S: Final = 3600.0
 #: After a failure, or keys that were not enough, it is not called again for so long.
 REFETCH_AFTER_S: Final = 10.0
 #: Logins that wait for the provider in one process.
-MOST_AT_ONCE: Final = 32
+MAX_AT_ONCE: Final = 32
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
 
 log = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ class Provider:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        if self._under_way >= MOST_AT_ONCE:
+        if self._under_way >= MAX_AT_ONCE:
             raise OverloadedError(self._under_way)
         self._under_way += 1
         try:
@@ -255,8 +255,8 @@ class Provider:
                 body = b""
                 async for piece in answer.aiter_raw():
                     body += piece
-                    if len(body) > MOST_BYTES:
-                        raise ProviderError(f"it answers with more than {MOST_BYTES} bytes")
+                    if len(body) > MAX_BYTES:
+                        raise ProviderError(f"it answers with more than {MAX_BYTES} bytes")
         except TimeoutError:
             raise ProviderError(f"it does not answer within {self._deadline_s:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

@@ -40,7 +40,7 @@ READ_ONLY_WRITES: Final[Collection[tuple[str, str]]] = frozenset(
     {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
 )
 #: Tokens that are read with one statement.
-MOST_TOKENS_PER_READ: Final = 100
+MAX_TOKENS_PER_READ: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 
@@ -142,7 +142,7 @@ class Authenticator:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._gathering: CallBatcher[str, Token | None] = CallBatcher(
-            self._tokens_of, most=MOST_TOKENS_PER_READ
+            self._tokens_of, max_members=MAX_TOKENS_PER_READ
         )
 
     async def authenticate(self, headers: Headers) -> Caller:

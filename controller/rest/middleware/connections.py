@@ -34,7 +34,7 @@ from controller.rest.middleware.rate_limits import Buckets, Rate, as_ipv4, netwo
 #: Files that a process opens besides its callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
 #: More than any caller needs; where the hard limit is a billion, that is nothing to set.
-MOST_FILES: Final = 65_536
+MAX_FILES: Final = 65_536
 HANDSHAKE_S: Final = 10.0
 #: To end TLS, including the rest of an answer. `protocol` watches the progress of the answer.
 GOODBYE_S: Final = 600.0
@@ -334,9 +334,9 @@ class ServingLoop(asyncio.SelectorEventLoop):
 def raise_file_limit() -> int:
     """Raise the number of files that the process may open to its hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+        return MAX_FILES if soft == resource.RLIM_INFINITY else soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted
 

@@ -40,13 +40,13 @@ from registry import NotFoundError, Registry, UnknownNameError
 from service.fair_semaphore import FairSemaphore
 
 #: Log lines per minute of calls without a valid token; one line counts the rest.
-MOST_STRANGERS_LOGGED: Final = 60
+MAX_STRANGERS_LOGGED: Final = 60
 #: Calls of tenants in one process; the first may have half, the next half of the rest.
-MOST_OF_TENANTS: Final = 640
+MAX_TENANT_CALLS: Final = 640
 #: Calls of operators, shared by their tokens: no tenant takes these.
-MOST_OF_OPERATORS: Final = 160
+MAX_OPERATOR_CALLS: Final = 160
 #: Logins of all addresses together: a caller without a token may send a body slowly.
-MOST_LOGINS: Final = 64
+MAX_LOGINS: Final = 64
 #: What restarts the process, systemd say, asks there.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 #: `Authorization` is another: `Authenticator` refuses two. h11 refuses two of `Host`.
@@ -139,7 +139,7 @@ class ConcurrentCalls:
     """
 
     def __init__(
-        self, app: ASGIApp, tenants: int = MOST_OF_TENANTS, operators: int = MOST_OF_OPERATORS
+        self, app: ASGIApp, tenants: int = MAX_TENANT_CALLS, operators: int = MAX_OPERATOR_CALLS
     ) -> None:
         self.app = app
         self._tenants = _Pools(FairSemaphore(tenants), FairSemaphore(tenants))
@@ -237,8 +237,8 @@ class _UnauthenticatedCallLog:
                 log.info("unknown_callers", suppressed=self._suppressed)
             self._since, self._logged, self._suppressed = now, 0, 0
         self._logged += 1
-        self._suppressed += self._logged > MOST_STRANGERS_LOGGED
-        return self._logged <= MOST_STRANGERS_LOGGED
+        self._suppressed += self._logged > MAX_STRANGERS_LOGGED
+        return self._logged <= MAX_STRANGERS_LOGGED
 
 
 class Authentication:
@@ -252,7 +252,7 @@ class Authentication:
         self.app = app
         self.gate = Authenticator(registry)
         self.limits = limits
-        self._logins = FairSemaphore(MOST_LOGINS)
+        self._logins = FairSemaphore(MAX_LOGINS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from controller.rest.idempotency.versions import UPDATES, versioned_resource_at
 from controller.rest.problems.documents import MEDIA_TYPE
-from controller.rest.schemas.operating import ProblemDocument
+from controller.rest.schemas.operations import ProblemDocument
 from service.version import engine_version
 
 SCHEMA_REF: Final = "#/components/schemas/"

@@ -13,7 +13,7 @@ from controller.rest.middleware.auth import Caller
 from registry import Registry, RegistryError
 
 #: Names of one kind that are looked through; a page, as any caller may have it.
-_MOST: Final = 500
+_MAX_NAMES: Final = 500
 
 log = structlog.get_logger(__name__)
 
@@ -38,30 +38,30 @@ class KnownNames:
             return None
 
     def _types(self) -> Sequence[str]:
-        return [each.name for each in self._registry.vm_types.list(limit=_MOST).items]
+        return [each.name for each in self._registry.vm_types.list(limit=_MAX_NAMES).items]
 
     def _images(self) -> Sequence[str]:
-        return sorted({each.name for each in self._registry.images.list(limit=_MOST).items})
+        return sorted({each.name for each in self._registry.images.list(limit=_MAX_NAMES).items})
 
     def _networks(self) -> Sequence[str]:
-        page = self._registry.networks.list(tenant=self._caller.tenant, limit=_MOST)
+        page = self._registry.networks.list(tenant=self._caller.tenant, limit=_MAX_NAMES)
         return [each.name for each in page.items]
 
     def _tenants(self) -> Sequence[str] | None:
         if self._caller.tenant is not None:
             return None
-        return [each.name for each in self._registry.tenants.list(limit=_MOST).items]
+        return [each.name for each in self._registry.tenants.list(limit=_MAX_NAMES).items]
 
     def _groups(self) -> Sequence[str] | None:
         if self._caller.tenant is not None:
             return None
-        page = self._registry.tenants.list(limit=_MOST)
+        page = self._registry.tenants.list(limit=_MAX_NAMES)
         return [each.name for each in page.items if each.is_group]
 
     def _hosts(self) -> Sequence[str] | None:
         if self._caller.tenant is None:
             return self._reader.names.hosts()
-        page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MOST)
+        page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MAX_NAMES)
         # It does not learn whether there are hosts without its VMs.
         return sorted({self._reader.host(each.host) for each in page.items if each.host}) or None
 

@@ -26,9 +26,9 @@ from registry.audit import AuditedCall
 
 PERIOD_S: Final = 60.0
 #: Callers without a token that have rows of their own in a period; the rest share one.
-MOST_STRANGERS: Final = 100
+MAX_STRANGERS: Final = 100
 #: Kinds of refusals that one row counts separately: by route and answer, so they are few.
-MOST_KINDS: Final = 100
+MAX_KINDS: Final = 100
 _OTHERS: Final = "other"
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class _CallerRefusals:
 
     def count(self, call: AuditedCall, status: int | None, now: float) -> None:
         kind = _refusal_kind(call, status)
-        if kind not in self.counts and len(self.counts) >= MOST_KINDS:
+        if kind not in self.counts and len(self.counts) >= MAX_KINDS:
             kind = _OTHERS
         self.counts[kind] += 1
         self.last = now
@@ -96,7 +96,7 @@ class Refusals:
         if call.token_id is not None:
             return call.token_id
         network = network_of(call.address)
-        crowded = self._strangers >= MOST_STRANGERS and network not in self._of_callers
+        crowded = self._strangers >= MAX_STRANGERS and network not in self._of_callers
         return _OTHERS if crowded else network
 
     def _take(self, due: Callable[[_CallerRefusals], bool]) -> Sequence[_CallerRefusals]:

@@ -10,7 +10,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.operating import AuditQuery
+from controller.rest.schemas.operations import AuditQuery
 from controller.rest.schemas.values import PageOf
 from registry.audit import AuditEntry
 from registry.db import Page

@@ -12,7 +12,7 @@ from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_event
-from controller.rest.schemas.operating import EventsPage, EventsQuery, EventStreamQuery
+from controller.rest.schemas.operations import EventsPage, EventsQuery, EventStreamQuery
 from controller.rest.schemas.values import MAX_BIGINT
 from controller.rest.streams import EventStream
 from controller.rest.streams.feed import EventFilter

@@ -40,8 +40,8 @@ def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) 
         try:
             return registry.networks.add(
                 body.name,
-                default=_source(body.default),
-                hosts={host: _given(source) for host, source in body.hosts.items()},
+                default=_source_or_none(body.default),
+                hosts={host: _network_source(source) for host, source in body.hosts.items()},
                 subnet=_subnet(body.subnet),
                 tenant=body.tenant,
                 offered_to=body.offered_to,
@@ -50,7 +50,7 @@ def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) 
                 actor=caller.actor,
             )
         except NotFoundError as error:
-            raise _unknown(error) from error
+            raise _unknown_name_error(error) from error
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
@@ -82,7 +82,7 @@ def change_network(
     try:
         return registry.networks.change(
             name,
-            hosts={host: _source(source) for host, source in body.hosts.items()},
+            hosts={host: _source_or_none(source) for host, source in body.hosts.items()},
             offers=offers,
             isolated=body.isolated,
             filtered=body.filtered,
@@ -91,7 +91,7 @@ def change_network(
     except NotFoundError as error:
         if error.kind == "network":
             raise
-        raise _unknown(error) from error
+        raise _unknown_name_error(error) from error
 
 
 @router.delete("/{name}", response_model=Network, responses=problems(403, 404, 409))
@@ -100,16 +100,16 @@ def remove_network(name: Name, caller: Operator, registry: RegistryDep) -> Netwo
     return registry.networks.remove(name, actor=caller.actor)
 
 
-def _unknown(error: NotFoundError) -> UnknownNameError:
+def _unknown_name_error(error: NotFoundError) -> UnknownNameError:
     """Report an unknown host or owner as a fault of the body."""
     return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 
-def _source(given: NetworkSourceInput | None) -> NetworkSource | None:
-    return None if given is None else _given(given)
+def _source_or_none(given: NetworkSourceInput | None) -> NetworkSource | None:
+    return None if given is None else _network_source(given)
 
 
-def _given(source: NetworkSourceInput) -> NetworkSource:
+def _network_source(source: NetworkSourceInput) -> NetworkSource:
     return NetworkSource(kind=source.kind, name=source.name)
 
 

@@ -28,7 +28,7 @@ _REQUEST: Final = TypeAdapter(Request)
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class PowerSwitch:
     """Who switches, and how the call is answered."""
 
     caller: Caller
@@ -36,7 +36,9 @@ class Switch:
     services: Services
     creation: Creation
 
-    def vm(self, vm_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput) -> Response:
+    def switch_vm(
+        self, vm_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
+    ) -> Response:
         """Switch one VM."""
         own_vm(self.services.registry, vm_id, self.caller)
         timeout_s = self._timeout_s(body)
@@ -51,7 +53,7 @@ class Switch:
             shown=lambda vm: _VM.dump_json(redact_vm(vm, self.reader)),
         )
 
-    def request(
+    def switch_request(
         self, request_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
     ) -> Response:
         """Switch all VMs of a request."""
@@ -78,13 +80,13 @@ class Switch:
         return self.services.shutdown_timeout_s if body.timeout_s is None else body.timeout_s
 
 
-def _switch(
+def _power_switch(
     caller: AnyCaller, reader: ViewerDep, services: ServicesDep, creation: IdempotencyDep
-) -> Switch:
-    return Switch(caller, reader, services, creation)
+) -> PowerSwitch:
+    return PowerSwitch(caller, reader, services, creation)
 
 
-PowerSwitchDep = Annotated[Switch, Depends(_switch)]
+PowerSwitchDep = Annotated[PowerSwitch, Depends(_power_switch)]
 Shutdown = Annotated[ShutdownInput, Body(default_factory=ShutdownInput)]
 Start = Annotated[StartInput, Body(default_factory=StartInput)]
 
@@ -102,37 +104,37 @@ requests = APIRouter(
 @vms.post("/stop", status_code=202, response_model=Vm, responses=problems(404, 409))
 def stop_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down; it keeps its host and its share. After the timeout its power is cut."""
-    return switch.vm(vm_id, VmDesiredEvent.STOP, body)
+    return switch.switch_vm(vm_id, VmDesiredEvent.STOP, body)
 
 
 @vms.post("/start", status_code=202, response_model=Vm, responses=problems(404, 409))
 def start_vm(vm_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start a VM that is off, on its host."""
-    return switch.vm(vm_id, VmDesiredEvent.START, body)
+    return switch.switch_vm(vm_id, VmDesiredEvent.START, body)
 
 
 @vms.post("/reboot", status_code=202, response_model=Vm, responses=problems(404, 409))
 def reboot_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down and start it again. After the timeout it is reset."""
-    return switch.vm(vm_id, VmDesiredEvent.REBOOT, body)
+    return switch.switch_vm(vm_id, VmDesiredEvent.REBOOT, body)
 
 
 @requests.post("/stop", status_code=202, response_model=Request, responses=problems(404, 409))
 def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut down all VMs of a request. Unplaced VMs are not placed until started."""
-    return switch.request(request_id, VmDesiredEvent.STOP, body)
+    return switch.switch_request(request_id, VmDesiredEvent.STOP, body)
 
 
 @requests.post("/start", status_code=202, response_model=Request, responses=problems(404, 409))
 def start_vms_of_request(request_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start all VMs of a request that are off."""
-    return switch.request(request_id, VmDesiredEvent.START, body)
+    return switch.switch_request(request_id, VmDesiredEvent.START, body)
 
 
 @requests.post("/reboot", status_code=202, response_model=Request, responses=problems(404, 409))
 def reboot_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Reboot all VMs of a request that run."""
-    return switch.request(request_id, VmDesiredEvent.REBOOT, body)
+    return switch.switch_request(request_id, VmDesiredEvent.REBOOT, body)
 
 
 router = APIRouter()

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from controller.host_aliases import Viewer
 from controller.queries.explanations import RequestExplanation
-from controller.queries.why_waiting import explain_request
+from controller.queries.request_explanation import explain_request
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.idempotency.keys import IdempotencyDep
@@ -46,7 +46,7 @@ router = APIRouter(
     prefix="/requests", tags=["requests"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 #: In one transaction: others who ask for the same tenants wait for it.
-MOST_PER_BATCH: Final = 64
+MAX_PER_BATCH: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     {"VM type": "vm_type", "host": "hosts", "reservation": "reservation"}
@@ -60,7 +60,7 @@ async def ask_for_vms(
     """Request VMs. The next slot places them as far as they fit."""
     caller, services = caller_of(request), services_of(request)
     reader = reader_of(request)
-    tenant = _tenant_named(body, caller)
+    tenant = _requesting_tenant(body, caller)
     hosts = None
     if body.hosts is not None:
         hosts = await run_in_threadpool(_resolve_hosts, body.hosts, reader)
@@ -102,7 +102,7 @@ async def ask_for_vms(
             call=request.scope["state"].get("writing"),
         )
         try:
-            made = await accept(command, services.asking, services.registry)
+            made = await accept_request(command, services.request_batches, services.registry)
         except NotFoundError as error:  # of something the body names, not of this path
             field = _FIELDS.get(error.kind, error.kind)
             named = reader.host(error.key) if error.kind == "host" else error.key
@@ -189,7 +189,7 @@ def explain_a_request(
     return explain_request(services.registry, request_id, reader, services.waiting_times)
 
 
-def gathering_of(
+def request_batches(
     registry: Registry,
 ) -> CallBatcher[CreateRequestCommand, Request | RegistryError | None]:
     """Return what accepts in one transaction the calls that come at the same time."""
@@ -199,10 +199,10 @@ def gathering_of(
     ) -> Sequence[Request | RegistryError | None]:
         return registry.requests.accept_batch(askings)
 
-    return CallBatcher(create_batch, most=MOST_PER_BATCH)
+    return CallBatcher(create_batch, max_members=MAX_PER_BATCH)
 
 
-async def accept(
+async def accept_request(
     command: CreateRequestCommand,
     gathering: CallBatcher[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
@@ -228,7 +228,7 @@ def _resolve_hosts(given: Sequence[str], reader: Viewer) -> tuple[str, ...]:
     return tuple(reader.resolve_name("hosts", name) for name in given)
 
 
-def _tenant_named(body: RequestInput, caller: Caller) -> str:
+def _requesting_tenant(body: RequestInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")

@@ -32,7 +32,7 @@ _ADAPTER: Final = TypeAdapter(Reservation)
 @router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
 def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
-    tenant = _tenant_named(body, caller)
+    tenant = _reserving_tenant(body, caller)
 
     def create(registry: Registry) -> Reservation:
         try:
@@ -70,24 +70,24 @@ def list_reservations(
 @router.get("/{id}", response_model=Reservation, responses=problems(404))
 def show_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Show a reservation: what was decided, what is used and left of it."""
-    return _own(registry, id, caller)
+    return _own_reservation(registry, id, caller)
 
 
 @router.delete("/{id}", status_code=202, response_model=Reservation, responses=problems(404, 409))
 def cancel_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Cancel a reservation. VMs that drew on it stay."""
-    _own(registry, id, caller)
+    _own_reservation(registry, id, caller)
     return registry.reservations.cancel(id, actor=caller.actor)
 
 
-def _own(registry: Registry, key: UUID, caller: Caller) -> Reservation:
+def _own_reservation(registry: Registry, key: UUID, caller: Caller) -> Reservation:
     """Return it if it exists for the caller; checks the caller before reading more."""
     if not caller.is_operator and not caller.sees(registry.reservations.tenant_of(key)):
         raise NotFoundError("reservation", key)
     return registry.reservations.get(key)
 
 
-def _tenant_named(body: ReservationInput, caller: Caller) -> str:
+def _reserving_tenant(body: ReservationInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")

@@ -23,7 +23,7 @@ from controller.rest.schemas.games import (
     SecondDecision,
     SecondPolicyInput,
 )
-from controller.rest.schemas.operating import ProofsQuery, RoundDetail, RoundSummary
+from controller.rest.schemas.operations import ProofsQuery, RoundDetail, RoundSummary
 from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
 from controller.rounds.replay import ReplayResult, decide_again_by, game_of_round, replay_round
 from placement import POLICIES, ParameterError, policy_by_name

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from controller.queries.tenant_shares import TenantShare, tenant_shares
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MOST_CALLERS, RESTS, CallBatcher
+from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -51,4 +51,4 @@ def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
         }
         return [sums[whose] for whose in callers]
 
-    return CallBatcher(summed, most=MOST_CALLERS, rests=RESTS)
+    return CallBatcher(summed, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)

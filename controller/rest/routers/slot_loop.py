@@ -13,7 +13,7 @@ from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
-from controller.rest.schemas.operating import PauseInput, ResumeInput, SlotLoop
+from controller.rest.schemas.operations import PauseInput, ResumeInput, SlotLoop
 from registry.rounds import SlotLoopStatus
 
 router = APIRouter(

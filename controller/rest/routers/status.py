@@ -11,7 +11,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
-from controller.rest.schemas.operating import HostsInView, ObservedClockStep, ProcessStatus, Status
+from controller.rest.schemas.operations import HostsInView, ObservedClockStep, ProcessStatus, Status
 from registry import SlotLoopState
 from registry.admin import is_late
 from service.version import release

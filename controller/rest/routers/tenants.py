@@ -67,13 +67,13 @@ def admit_tenant(
     default_quota = services.default_quota
     values = body.model_dump() | {"actor": caller.actor, "default_quota": default_quota}
     if query.dry_run:
-        with _pointing_at_the_body():
+        with _unknown_group_in_body():
             before, after = services.registry.views.rehearse_add(**values)
         content = Effects(tenants=list(effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
     def create(registry: Registry) -> Tenant:
-        with _pointing_at_the_body():
+        with _unknown_group_in_body():
             return registry.tenants.add(**values)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
@@ -93,7 +93,7 @@ def change_tenant(
     """
     registry.tenants.get(name)  # what is not there is 404, whatever the body names
     weight, move, actor = body.weight, body.move, caller.actor
-    with _pointing_at_the_body():
+    with _unknown_group_in_body():
         if not query.dry_run:
             return registry.tenants.update(name, weight=weight, move=move, actor=actor)
         before, after = registry.views.rehearse_update(name, weight=weight, move=move, actor=actor)
@@ -107,7 +107,7 @@ def remove_tenant(name: Name, caller: Operator, registry: RegistryDep) -> Tenant
 
 
 @contextmanager
-def _pointing_at_the_body() -> Iterator[None]:
+def _unknown_group_in_body() -> Iterator[None]:
     """Report an unknown group as a fault of the body."""
     try:
         yield

@@ -48,7 +48,7 @@ def make_token(
     if body.ttl_s is not None:
         ttl_s = None if body.ttl_s == "never" else body.ttl_s
         if body.role == "operator" and caller.ends:
-            _check_bounded(body.ttl_s, services.operator_token_ttl_s)
+            _check_lifetime(body.ttl_s, services.operator_token_ttl_s)
 
     def create(registry: Registry) -> SaltedToken:
         derivation = creation.derivation()
@@ -99,13 +99,13 @@ def revoke_token(token_id: UUID, caller: Operator, registry: RegistryDep) -> Tok
     return registry.tokens.revoke(token_id, actor=caller.actor)
 
 
-def _check_bounded(lifetime: int | str, most_s: int | None) -> None:
+def _check_lifetime(lifetime: int | str, max_s: int | None) -> None:
     """Keep what was lent for some time from becoming access without an end, by a copy of itself."""
-    if most_s is None or (isinstance(lifetime, int) and lifetime <= most_s):
+    if max_s is None or (isinstance(lifetime, int) and lifetime <= max_s):
         return
     raise InvalidError(
         "ttl_s",
         lifetime,
-        f"at most {most_s}, by FUGA_OPERATOR_TOKEN_DAYS: the token of this call ends itself;"
+        f"at most {max_s}, by FUGA_OPERATOR_TOKEN_DAYS: the token of this call ends itself;"
         " use one without an end, or `fuga db token` where the database is known",
     )

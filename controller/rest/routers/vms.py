@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Security
 
 from controller.queries.explanations import VmExplanation
-from controller.queries.why_here import explain_vm
+from controller.queries.vm_explanation import explain_vm
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from controller.rest.schemas.values import Input, Name
 
 #: Of moves that one answer lists.
-MOST_STEPS = 2_000
+MAX_STEPS = 2_000
 
 
 class GameQuery(BaseModel):
@@ -18,7 +18,7 @@ class GameQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] = Field(500, description="Most steps.")
+    steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(500, description="Most steps.")
 
 
 class GameHost(BaseModel):

@@ -15,14 +15,14 @@ from controller.rest.schemas.values import Amounts, Input, Name, PageQuery, Weig
 from registry.admin import WhatIfState
 
 #: A week: what came before says little of what comes.
-MOST_HOURS: Final = 168
-MOST_HOSTS: Final = 10_000
+MAX_HOURS: Final = 168
+MAX_HOSTS: Final = 10_000
 
 
 class AddedHosts(Input):
     """Hosts that are not there yet, alike."""
 
-    count: Annotated[int, Field(ge=1, le=MOST_HOSTS)]
+    count: Annotated[int, Field(ge=1, le=MAX_HOSTS)]
     like: Name | None = Field(
         None, description="A host that they are like, in capacity and labels."
     )
@@ -37,7 +37,7 @@ class AddedHosts(Input):
 class WhatIfInput(Input):
     """What to change, and for how long."""
 
-    hours: Annotated[int, Field(ge=1, le=MOST_HOURS)] = Field(
+    hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = Field(
         24, description="The requests of the last hours come again; as many hours are simulated."
     )
     add_hosts: AddedHosts | None = None

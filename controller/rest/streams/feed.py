@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.middleware.auth import MOST_TOKENS_PER_READ
+from controller.rest.middleware.auth import MAX_TOKENS_PER_READ
 from controller.rest.redaction import redact_event
 from registry import Registry, RegistryError
 from registry.audit import Event
@@ -59,7 +59,7 @@ class EventFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class EventBatch:
     """All events above one id up to another, as they were read at once."""
 
     after: int
@@ -71,19 +71,19 @@ class Stretch:
         """Return events as their reader may see them; one making serves all of a tenant."""
         known = self.rendered.setdefault(reader.tenant, {})
         missing = {each for each in ids if each not in known}  # other threads add to it
-        viewer = as_it_reads_now(reader)
+        viewer = fresh_viewer(reader)
         for event in self.events:
             if event.id in missing:
-                known[event.id] = as_json(event, viewer)
+                known[event.id] = event_json(event, viewer)
         return [(each, known[each]) for each in ids]
 
 
-def as_it_reads_now(reader: Viewer) -> Viewer:
+def fresh_viewer(reader: Viewer) -> Viewer:
     """Return the reader without the hosts that it remembers: a stream outlasts their list."""
     return dataclasses.replace(reader)
 
 
-def as_json(event: Event, reader: Viewer) -> bytes:
+def event_json(event: Event, reader: Viewer) -> bytes:
     """Return an event as its reader may see it; without line ends, as JSON has none."""
     return _EVENT.dump_json(redact_event(event, reader))
 
@@ -118,7 +118,7 @@ class EventFeed:
         self._every_s = every_s
         self._check_every_s = check_every_s
         self._listeners: set[StreamListener] = set()
-        self._stretches: deque[Stretch] = deque()
+        self._batches: deque[EventBatch] = deque()
         self._reader: asyncio.Task[None] | None = None
         self._behind: defaultdict[Tenant, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.upto = 0  #: a listener that has all events up to here has missed none
@@ -132,7 +132,7 @@ class EventFeed:
                     lambda: self._registry.events.list(newest=True, limit=1)
                 )
                 if self._reader is None:  # else another thread was faster
-                    self._stretches.clear()
+                    self._batches.clear()
                     self.upto = newest[-1].id if newest else 0
                     self._reader = asyncio.create_task(self._read())
         except BaseException:
@@ -147,11 +147,11 @@ class EventFeed:
         """Return whether there are wanted events above an id; None: memory does not go back."""
         if after >= self.upto:
             return False
-        if not self._stretches or self._stretches[0].after > after:
+        if not self._batches or self._batches[0].after > after:
             return None
         return any(event.id > after and event in wanted for event in self._events(after))
 
-    async def after(
+    async def events_after(
         self, wanted: EventFilter, after: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
         """Return wanted events above an id, and the id up to which these are all.
@@ -161,19 +161,19 @@ class EventFeed:
         upto = self.upto
         if after >= upto:
             return (), after
-        if not self._stretches or self._stretches[0].after > after:
-            return await self._from_database(wanted, after, upto)
+        if not self._batches or self._batches[0].after > after:
+            return await self._read_from_database(wanted, after, upto)
         found: list[tuple[int, bytes]] = []
-        for stretch in [each for each in self._stretches if each.upto > after]:
+        for stretch in [each for each in self._batches if each.upto > after]:
             ids = [each.id for each in stretch.events if each.id > after and each in wanted]
             if ids:
                 found += await run_in_threadpool(stretch.texts, wanted.reader, ids)
         return found, upto
 
     def _events(self, after: int) -> Sequence[Event]:
-        return [event for each in self._stretches if each.upto > after for event in each.events]
+        return [event for each in self._batches if each.upto > after for event in each.events]
 
-    async def _from_database(
+    async def _read_from_database(
         self, wanted: EventFilter, after: int, upto: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
         def page() -> Sequence[tuple[int, bytes]]:
@@ -184,8 +184,8 @@ class EventFeed:
                 kind=wanted.kind,
                 limit=PAGE,
             )
-            viewer = as_it_reads_now(wanted.reader)
-            return [(event.id, as_json(event, viewer)) for event in events]
+            viewer = fresh_viewer(wanted.reader)
+            return [(event.id, event_json(event, viewer)) for event in events]
 
         async with self._behind[wanted.reader.tenant]:
             found = await run_in_threadpool(page)
@@ -203,7 +203,7 @@ class EventFeed:
                 while await self._read_page():
                     pass
                 if clock() - checked_at >= self._check_every_s:
-                    await self._check()
+                    await self._end_unauthorized()
                     checked_at = clock()
         except RegistryError as error:
             log.warning("event_streams_ended", error=str(error))
@@ -221,19 +221,19 @@ class EventFeed:
         )
         if not events:
             return False
-        self._stretches.append(Stretch(after, events[-1].id, tuple(events)))
-        while sum(len(each.events) for each in self._stretches) > KEPT_EVENTS:
-            self._stretches.popleft()
+        self._batches.append(EventBatch(after, events[-1].id, tuple(events)))
+        while sum(len(each.events) for each in self._batches) > KEPT_EVENTS:
+            self._batches.popleft()
         self.upto = events[-1].id
         for listener in self._listeners:
             listener.woken.set()
         return len(events) == PAGE
 
-    async def _check(self) -> None:
+    async def _end_unauthorized(self) -> None:
         """End the streams whose token is no longer valid."""
         secrets = sorted({each.secret for each in self._listeners})
-        for start in range(0, len(secrets), MOST_TOKENS_PER_READ):
-            some = secrets[start : start + MOST_TOKENS_PER_READ]
+        for start in range(0, len(secrets), MAX_TOKENS_PER_READ):
+            some = secrets[start : start + MAX_TOKENS_PER_READ]
             found = await run_in_threadpool(self._registry.tokens.authenticate_all, some)
             gone = {secret for secret, token in zip(some, found, strict=True) if token is None}
             for listener in self._listeners:

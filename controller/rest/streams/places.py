@@ -14,7 +14,7 @@ from controller.rest.middleware.rate_limits import network_of
 from controller.rest.problems.errors import RateLimitedError
 from service.fair_semaphore import FairSemaphore
 
-MOST_STREAMS: Final = 300
+MAX_STREAMS: Final = 300
 #: A place becomes free when a page is closed; until then clients poll.
 RETRY_AFTER_S: Final = 30
 _OF_A_TOKEN: Final = 6  #: a sixth of all
@@ -24,9 +24,9 @@ _OF_AN_ADDRESS: Final = 3  #: a third
 class StreamPlaces:
     """The places of one process; not for several threads."""
 
-    def __init__(self, most: int = MOST_STREAMS) -> None:
-        self._most = most
-        self._parties = FairSemaphore(most)
+    def __init__(self, max_streams: int = MAX_STREAMS) -> None:
+        self._max_streams = max_streams
+        self._parties = FairSemaphore(max_streams)
         self._of_tokens: Counter[UUID] = Counter()
         self._of_addresses: Counter[str] = Counter()
 
@@ -38,12 +38,14 @@ class StreamPlaces:
     def take(self, caller: Caller, address: str) -> None:
         """Take a place, or raise `RateLimitedError`."""
         network = network_of(address)
-        if self._of_tokens[caller.token_id] >= -(-self._most // _OF_A_TOKEN):
-            raise _refused(f"too many streams of events are open with token {caller.token}")
-        if self._of_addresses[network] >= -(-self._most // _OF_AN_ADDRESS):
-            raise _refused("too many streams of events are open from this address")
+        if self._of_tokens[caller.token_id] >= -(-self._max_streams // _OF_A_TOKEN):
+            raise _rate_limit_error(
+                f"too many streams of events are open with token {caller.token}"
+            )
+        if self._of_addresses[network] >= -(-self._max_streams // _OF_AN_ADDRESS):
+            raise _rate_limit_error("too many streams of events are open from this address")
         if not self._parties.take(caller.scope):
-            raise _refused("too many streams of events are open")
+            raise _rate_limit_error("too many streams of events are open")
         self._of_tokens[caller.token_id] += 1
         self._of_addresses[network] += 1
 
@@ -56,5 +58,5 @@ class StreamPlaces:
         self._of_addresses += Counter()
 
 
-def _refused(reason: str) -> RateLimitedError:
+def _rate_limit_error(reason: str) -> RateLimitedError:
     return RateLimitedError(f"{reason}; close one, or poll GET /v1/events", RETRY_AFTER_S)

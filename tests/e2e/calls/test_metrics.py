@@ -55,7 +55,7 @@ def test_calls_are_counted_by_route_and_not_by_what_callers_wrote(api: Api) -> N
 def test_the_register_is_told_beside_the_calls(register: Registry) -> None:
     a_cluster(register)
     metrics = ProcessMetrics("api")
-    metrics.registry.register(FleetCollector(register, interval_s=60, most=10))
+    metrics.registry.register(FleetCollector(register, interval_s=60, max_series=10))
     operator = a_client(create_app(register, metrics=metrics), token=a_token(register, None))
 
     found = samples(operator.get("/metrics").text)

@@ -99,7 +99,7 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
         ready = api.stranger.get("/readyz")
         metrics = {
             sample.labels["work"]: sample.value
-            for family in FleetCollector(api.registry, interval_s=0, most=10).collect()
+            for family in FleetCollector(api.registry, interval_s=0, max_series=10).collect()
             for sample in family.samples
             if sample.name == "fuga_work_unattended"
         }

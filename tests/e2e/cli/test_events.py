@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from controller.queries.why_here import explain_vm
+from controller.queries.vm_explanation import explain_vm
 from registry import Registry
 from registry.hosts import OnFailure
 from registry.requests import Vm

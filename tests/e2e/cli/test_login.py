@@ -17,7 +17,7 @@ import typer
 
 from controller.cli.main import main
 from controller.rest import create_app
-from controller.session.provider_login import Attempt, CallbackListener
+from controller.session.provider_login import CallbackListener, LoginAttempt
 from controller.terminal.errors import BadInputError, CliError
 from registry import Registry
 from tests.register import add_tenant
@@ -110,14 +110,14 @@ def test_who_logs_in_in_a_browser_gets_a_token_of_hours_until_logging_out(
 def test_who_has_no_browser_here_pastes_where_his_ended(
     run: Callable[..., str], register: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts: list[Attempt] = []
-    begin = Attempt.begin
+    attempts: list[LoginAttempt] = []
+    begin = LoginAttempt.begin
 
-    def begun(way: dict[str, str], redirect_uri: str) -> Attempt:
+    def begun(way: dict[str, str], redirect_uri: str) -> LoginAttempt:
         attempts.append(begin(way, redirect_uri))
         return attempts[-1]
 
-    monkeypatch.setattr(Attempt, "begin", begun)
+    monkeypatch.setattr(LoginAttempt, "begin", begun)
     monkeypatch.setattr(
         typer, "prompt", lambda *_, **__: browse(attempts[-1].address, "otto", home=False)
     )
@@ -152,9 +152,9 @@ def test_a_code_is_good_once_and_only_with_its_verifier(
         way = httpx.get(f"{url}/v1/login").json()["provider"]
         bodies = []
         for _ in range(2):
-            attempt = Attempt.begin(way, "http://127.0.0.1:5/fuga")
+            attempt = LoginAttempt.begin(way, "http://127.0.0.1:5/fuga")
             there = browse(attempt.address, "anna", home=False)
-            bodies.append(attempt.body(there, None))
+            bodies.append(attempt.exchange_body(there, None))
         stolen = bodies[1] | {"verifier": bodies[0]["verifier"]}
 
         answers = [
@@ -177,8 +177,8 @@ def test_a_client_with_a_secret_proves_itself_to_the_provider(
         app = create_app(register, provider=provider_at(issuer, client_secret=secret))
         with served(app) as url:
             way = httpx.get(f"{url}/v1/login").json()["provider"]
-            attempt = Attempt.begin(way, "http://127.0.0.1:5/fuga")
-            body = attempt.body(browse(attempt.address, "anna", home=False), None)
+            attempt = LoginAttempt.begin(way, "http://127.0.0.1:5/fuga")
+            body = attempt.exchange_body(browse(attempt.address, "anna", home=False), None)
 
             assert httpx.post(f"{url}/v1/login", json=body).status_code == status
 
@@ -186,20 +186,20 @@ def test_a_client_with_a_secret_proves_itself_to_the_provider(
 def test_what_comes_to_the_port_without_the_state_of_the_login_is_not_its_answer() -> None:
     listener = CallbackListener()
     way = {"authorization_endpoint": "https://sso/?x=1", "client_id": "fuga", "scope": "openid"}
-    attempt = Attempt.begin(way, listener.redirect_uri)
+    attempt = LoginAttempt.begin(way, listener.redirect_uri)
     assert parse_qs(urlsplit(attempt.address).query)["x"] == ["1"]
 
     with listener.listening(attempt.state):
         for query in ("?code=c&state=wrong", "?code=c", "", f"x?code=c&state={attempt.state}"):
             assert httpx.get(listener.redirect_uri + query).status_code == 404
         with pytest.raises(CliError, match="no browser came back within"):
-            listener.answer(0.01)
+            listener.wait_for_answer(0.01)
         answer = httpx.get(f"{listener.redirect_uri}?error=access_denied&state={attempt.state}")
         assert answer.status_code == 200
         with pytest.raises(CliError, match="access_denied"):
-            attempt.body(listener.answer(1), None)
+            attempt.exchange_body(listener.wait_for_answer(1), None)
     with pytest.raises(BadInputError, match="not the answer to this login"):
-        attempt.body(f"http://127.0.0.1/fuga?code=c&state={attempt.state}x", None)
+        attempt.exchange_body(f"http://127.0.0.1/fuga?code=c&state={attempt.state}x", None)
 
 
 @pytest.mark.parametrize("address", ["file:///tmp/run.desktop", "--help", "javascript:x", "https:"])
@@ -207,4 +207,4 @@ def test_an_api_opens_nothing_here_but_web_pages(address: str) -> None:
     way = {"authorization_endpoint": address, "client_id": "fuga", "scope": "openid"}
 
     with pytest.raises(CliError, match="no web address"):
-        Attempt.begin(way, "http://127.0.0.1:5/fuga")
+        LoginAttempt.begin(way, "http://127.0.0.1:5/fuga")

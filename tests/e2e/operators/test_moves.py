@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.rest.routers.moving.moves import MOST_HOSTS_TRIED
+from controller.rest.routers.moving.moves import MAX_HOSTS_TRIED
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from registry.errors import MoveRefusedError
@@ -268,7 +268,7 @@ def test_a_host_that_refuses_after_all_is_followed_by_the_next_best(
     willing.clear()
     asked.clear()
     problem = the_problem(ask(api, vm), 409, "move_refused")
-    assert len(asked) == len(set(asked)) == MOST_HOSTS_TRIED
+    assert len(asked) == len(set(asked)) == MAX_HOSTS_TRIED
     assert problem["detail"].endswith(f"host {asked[-1]} is full by now")
 
 

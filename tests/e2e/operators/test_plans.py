@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from controller.plans.plan_inputs import PlanInputs, decide_plan
-from controller.rounds.running import to_running
+from controller.rounds.running_state import to_running
 from placement.rebalancing.model import RebalanceLimits
 from registry.db.ids import uuid7
 from registry.moves import PlannedMove

@@ -321,5 +321,5 @@ def test_the_commands_do_the_same_and_say_what_to_do_next(
 
 def metrics_of(registry: Registry) -> str:
     metrics = CollectorRegistry()
-    metrics.register(FleetCollector(registry, interval_s=1e-9, most=10))
+    metrics.register(FleetCollector(registry, interval_s=1e-9, max_series=10))
     return generate_latest(metrics).decode()

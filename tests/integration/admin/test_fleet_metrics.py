@@ -34,7 +34,7 @@ def told(collector: FleetCollector) -> Samples:
 
 
 def collector(register: Registry, most: int = 100) -> FleetCollector:
-    return FleetCollector(register, interval_s=1e-9, most=most)
+    return FleetCollector(register, interval_s=1e-9, max_series=most)
 
 
 def test_an_empty_register_has_nothing_to_tell_and_does_not_fail(register: Registry) -> None:
@@ -192,7 +192,7 @@ def test_a_large_pool_is_told_by_zone_and_its_largest_tenants(register: Registry
 def test_the_database_is_read_once_in_an_interval_and_may_be_away(register: Registry) -> None:
     clock = [0.0]
     a_cluster(register)
-    collecting = FleetCollector(register, interval_s=10, most=9, now=lambda: clock[0])
+    collecting = FleetCollector(register, interval_s=10, max_series=9, now=lambda: clock[0])
 
     assert told(collecting)["hosts", "active", "up"] == 1
     add_host(register, "late")

@@ -9,7 +9,7 @@ import pytest
 from controller.plans.executor import PlanExecutor, Planning
 from controller.plans.plan_inputs import decide_plan
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.running import to_running
+from controller.rounds.running_state import to_running
 from hypervisor import MigrationObstacle
 from placement.rebalancing.model import RebalanceLimits
 from registry import HostAdminEvent, UnknownNameError

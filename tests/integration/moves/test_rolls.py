@@ -34,13 +34,13 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
         view = world.registry.plans.view_running(rest_s=0)
         return DryRunInputs(view=view, turns=turns, limits=RebalanceLimits())
 
-    assert dry_run_roll(asked(), start=start, most_here=0) == 1
+    assert dry_run_roll(asked(), start=start, max_in_thread=0) == 1
     for other in ("h2", "h3"):
         world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(ConflictError, match="host h1 cannot be emptied: 1 VMs have no place"):
-        dry_run_roll(asked(), start=start, most_here=0)
+        dry_run_roll(asked(), start=start, max_in_thread=0)
     with pytest.raises(ConflictError, match=r"whether the hosts can be emptied: .* was killed"):
-        dry_run_roll(asked(), within_s=0.001, most_here=0)
+        dry_run_roll(asked(), within_s=0.001, max_in_thread=0)
 
     assert [child.poll() is None for child in children] == [False, False]
     assert (

@@ -13,7 +13,7 @@ from controller.plans.executor import PlanExecutor
 from controller.plans.plan_inputs import decide_plan
 from controller.plans.room_plans import RoomRule
 from controller.queries.destinations import destinations
-from controller.queries.why_waiting import explain_request
+from controller.queries.request_explanation import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, RoundDecider, RoundReport, Slot
 from controller.rounds.policy_process import Ideal, PolicyAnswer

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.queries.why_here import explain_vm
+from controller.queries.vm_explanation import explain_vm
 from hypervisor import DomainState
 from registry import AssignmentState, ConflictError, InvalidError, Registry, VmDesiredEvent
 from registry.hosts import Host

@@ -12,7 +12,7 @@ from controller.control_center import policy_child
 from controller.errors import PolicyFailedError
 from controller.plans.spare_watch import SpareWatch
 from controller.queries.failure_survival import Survival, survival, survival_in_child
-from controller.queries.why_waiting import explain_request
+from controller.queries.request_explanation import explain_request
 from controller.rounds.policy_process import PolicyAnswer, PolicyProcess
 from registry import ConflictError, HostAdminEvent, Registry
 from registry.rounds import Lease

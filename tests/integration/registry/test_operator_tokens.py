@@ -68,7 +68,7 @@ def test_metrics_tell_when_the_first_token_ends_that_is_in_use(
 
 def metric(register: Registry) -> float | None:
     metrics = CollectorRegistry()
-    metrics.register(FleetCollector(register, interval_s=1e-9, most=10))
+    metrics.register(FleetCollector(register, interval_s=1e-9, max_series=10))
     for line in generate_latest(metrics).decode().splitlines():
         if line.startswith("fuga_operator_token_ends_seconds "):
             return float(line.split()[1])

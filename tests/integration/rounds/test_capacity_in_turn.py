@@ -40,7 +40,7 @@ def test_another_process_computes_it_and_does_not_stay(asked: CapacityInputs) ->
         children.append(start_interpreter(module, deadline))
         return children[-1]
 
-    found = capacity_in_turn(asked, start=start, most_here=0)
+    found = capacity_in_turn(asked, start=start, max_in_thread=0)
 
     assert found.in_turn == capacity_after_round(asked) == 1
     assert replace(found, in_turn=None) == asked.found
@@ -52,4 +52,4 @@ def test_another_process_computes_it_and_does_not_stay(asked: CapacityInputs) ->
 
 
 def test_what_takes_too_long_is_ended_and_left_out(asked: CapacityInputs) -> None:
-    assert capacity_in_turn(asked, within_s=0.001, most_here=0) == asked.found
+    assert capacity_in_turn(asked, within_s=0.001, max_in_thread=0) == asked.found

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.queries.why_here import explain_vm
-from controller.queries.why_waiting import explain_request
+from controller.queries.request_explanation import explain_request
+from controller.queries.vm_explanation import explain_vm
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round

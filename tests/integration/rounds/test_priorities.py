@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.queries.why_here import explain_vm
-from controller.queries.why_waiting import explain_request
+from controller.queries.request_explanation import explain_request
+from controller.queries.vm_explanation import explain_vm
 from controller.rounds.replay import replay_round
 from registry import Registry
 from tests.integration.moves.test_room import DecidesHere, run

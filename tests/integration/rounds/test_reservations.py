@@ -9,11 +9,11 @@ import pytest
 
 from controller.control_center.purge import purge_all
 from controller.queries.destinations import destinations
+from controller.queries.request_explanation import explain_request
 from controller.queries.reservation_decision import decision_of, judge_reservation, query_of
 from controller.queries.tenant_shares import tenant_shares
-from controller.queries.why_here import explain_vm
-from controller.queries.why_waiting import explain_request
-from controller.rest.schemas.operating import RoundDetail
+from controller.queries.vm_explanation import explain_vm
+from controller.rest.schemas.operations import RoundDetail
 from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import MoveRefusedError, Registry

@@ -17,7 +17,7 @@ from controller.cli.operating.shadow import print_comparison, summary
 from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
-from controller.shadow.second import MOST_BEHIND, SecondPolicy, Shadow
+from controller.shadow.second import MAX_BEHIND, SecondPolicy, ShadowDecider
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, upgrade
 from registry.admin import Periods
@@ -50,7 +50,7 @@ def beside(register: Registry, metrics: ProcessMetrics, decider: PolicyProcess):
         lease = take_lease(register) if leads else None
         second = SecondPolicy(name=policy, parameters={}, deadline_s=deadline_s, zones=zones)
         # The test begins rounds and these in turn: one process serves both.
-        return Shadow(
+        return ShadowDecider(
             register, lambda: lease, second, process=decider, metrics=counted, interval_s=PATIENCE_S
         )
 
@@ -239,7 +239,7 @@ def test_rounds_that_it_cannot_keep_up_with_are_passed_over(
 
     due = register.shadows.due(2)
 
-    assert MOST_BEHIND > 2
+    assert MAX_BEHIND > 2
     assert due is not None
     assert (due.number, due.skipped) == (3, 1)
 

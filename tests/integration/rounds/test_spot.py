@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.queries.why_waiting import explain_request
-from controller.rest.schemas.operating import RoundDetail
+from controller.queries.request_explanation import explain_request
+from controller.rest.schemas.operations import RoundDetail
 from controller.rounds.replay import replay_round
 from registry import Registry
 from registry.errors import InvalidError

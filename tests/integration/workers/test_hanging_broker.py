@@ -66,7 +66,7 @@ def test_a_sweep_does_what_needs_no_broker_and_sends_the_rest_when_it_answers(
 
     with redis_server(tmp_path) as broker:
         sweep = Sweep(register, broker)
-        sweep.dispatcher._queue.waiting()  # a connection is there already
+        sweep.dispatcher._queue.queue_lengths()  # a connection is there already
         with broker.stopped():
             assert sweep() == 0
             assert register.requests.get(expiring.id).state is RequestState.EXPIRED

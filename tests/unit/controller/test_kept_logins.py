@@ -13,7 +13,7 @@ def test_logins_at_the_same_time_lose_none(tmp_path: Path) -> None:
     urls = {f"https://{number}.example.org": str(number) for number in range(40)}
 
     def log_in(url: str) -> None:
-        change_logins(path, lambda logins: logins.with_one([url], urls[url]))
+        change_logins(path, lambda logins: logins.with_login([url], urls[url]))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(log_in, urls))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.host_aliases import MOST, HostNames, Viewer
+from controller.host_aliases import MAX_TEXT, HostNames, Viewer
 from registry.hosts import HostIdentity
 
 
@@ -125,4 +125,4 @@ def test_of_a_long_text_the_beginning_is_told_and_no_more_is_looked_through() ->
         told = Viewer("a", NAMES).text("it failed: " + evil * 50_000)
 
         assert told.startswith("it failed: ")
-        assert len(told) < 2 * MOST
+        assert len(told) < 2 * MAX_TEXT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.session.proofs import ProofError, checked, document_of, parsed
+from controller.session.proofs import ProofError, document_of, parse_document, verify_chain
 from registry import Registry, upgrade
 from tests.register import a_commit, add_tenant, take_lease
 
@@ -55,7 +55,7 @@ def a_share(tenant: str, number: int) -> dict[str, Any]:
 @pytest.fixture
 def saved(register: Registry) -> dict[str, Any]:
     """What `fuga verify --save` writes for tenant a, read again."""
-    return parsed(json.dumps(exported(register, "a")).encode())
+    return parse_document(json.dumps(exported(register, "a")).encode())
 
 
 def exported(register: Registry, tenant: str) -> dict[str, Any]:
@@ -64,12 +64,12 @@ def exported(register: Registry, tenant: str) -> dict[str, Any]:
 
 
 def test_rows_as_they_were_committed_are_verified(register: Registry, saved: dict[str, Any]):
-    found = checked(saved, "a")
+    found = verify_chain(saved, "a")
 
     assert (found.rounds, found.first, found.last, found.rows) == (5, 1, 5, 5)
     assert (found.without_row, found.purged, found.known_at) == ((), (), None)
     assert found.anchor == "0" * 64
-    late = checked(parsed(json.dumps(exported(register, "c")).encode()), "c")
+    late = verify_chain(parse_document(json.dumps(exported(register, "c")).encode()), "c")
     assert (late.rows, late.without_row, late.head) == (3, (2, 1), found.head)
 
 
@@ -77,12 +77,12 @@ def test_a_link_that_was_noted_has_to_be_on_the_chain(saved: dict[str, Any]):
     links = [each["link"] for each in saved["rounds"]]
     part = {**saved, "rounds": saved["rounds"][:3]}
 
-    assert checked(saved, "a", links[3]).known_at == 2
-    assert checked(part, "a", links[3]).known_at == 0  # what is left follows it
+    assert verify_chain(saved, "a", links[3]).known_at == 2
+    assert verify_chain(part, "a", links[3]).known_at == 0  # what is left follows it
     with pytest.raises(ProofError, match="begins at round 3"):
-        checked(part, "a", links[4])
+        verify_chain(part, "a", links[4])
     with pytest.raises(ProofError, match="64 hexadecimal digits"):
-        checked(saved, "a", "head")
+        verify_chain(saved, "a", "head")
 
 
 def test_a_past_that_was_written_anew_no_longer_has_the_link_that_was_noted(
@@ -97,32 +97,32 @@ def test_a_past_that_was_written_anew_no_longer_has_the_link_that_was_noted(
     for number in range(5):
         other.rounds.commit_round(a_commit(lease, shares=[a_share("a", number)]))
 
-    anew = parsed(json.dumps(exported(other, "a")).encode())
+    anew = parse_document(json.dumps(exported(other, "a")).encode())
     other.close()
 
-    assert checked(anew, "a").rows == 5
+    assert verify_chain(anew, "a").rows == 5
     with pytest.raises(ProofError, match="the past was changed"):
-        checked(anew, "a", saved["rounds"][0]["link"])
+        verify_chain(anew, "a", saved["rounds"][0]["link"])
 
 
 def test_the_rows_of_another_tenant_are_refused(saved: dict[str, Any]):
     with pytest.raises(ProofError, match="those of tenant 'a', not of b"):
-        checked(saved, "b")
+        verify_chain(saved, "b")
     with pytest.raises(ProofError, match="the row is that of tenant 'a', not of b"):
-        checked({**saved, "tenant": "b"}, "b")
+        verify_chain({**saved, "tenant": "b"}, "b")
 
 
 def test_rounds_that_are_missing_or_out_of_order_are_found(saved: dict[str, Any]):
     rounds = saved["rounds"]
 
     with pytest.raises(ProofError, match="round 4 does not follow round 2"):
-        checked({**saved, "rounds": [*rounds[:2], *rounds[3:]]}, "a")
+        verify_chain({**saved, "rounds": [*rounds[:2], *rounds[3:]]}, "a")
     with pytest.raises(ProofError, match="not in order"):
-        checked({**saved, "rounds": rounds[::-1]}, "a")
+        verify_chain({**saved, "rounds": rounds[::-1]}, "a")
     with pytest.raises(ProofError, match="not in order"):
-        checked({**saved, "rounds": [rounds[0], *rounds]}, "a")
+        verify_chain({**saved, "rounds": [rounds[0], *rounds]}, "a")
     with pytest.raises(ProofError, match="no rounds"):
-        checked({**saved, "rounds": []}, "a")
+        verify_chain({**saved, "rounds": []}, "a")
 
 
 def values(node: Any, path: tuple = ()) -> list[tuple]:
@@ -177,7 +177,7 @@ def test_whatever_is_altered_is_found(saved: dict[str, Any]):
                 continue
             data = json.dumps(put(saved, path, other)).encode()
             with pytest.raises(ProofError):
-                checked(parsed(data), "a", saved["rounds"][0]["link"])
+                verify_chain(parse_document(data), "a", saved["rounds"][0]["link"])
 
 
 def test_any_bytes_are_a_proof_or_an_error(saved: dict[str, Any]):
@@ -194,8 +194,8 @@ def test_any_bytes_are_a_proof_or_an_error(saved: dict[str, Any]):
             else:
                 mutant[place] = rng.randrange(256)
         try:
-            document = parsed(bytes(mutant))
-            checked(document, "a", head)
+            document = parse_document(bytes(mutant))
+            verify_chain(document, "a", head)
         except ProofError:
             found += 1
         else:
@@ -203,10 +203,10 @@ def test_any_bytes_are_a_proof_or_an_error(saved: dict[str, Any]):
     assert found > 350
     for odd in (b"", b"\xff", b"[" * 100_000, b"1", b'{"a":1,"a":1}', b'{"a":NaN}', b"9" * 9999):
         with pytest.raises(ProofError):
-            parsed(odd)
+            parse_document(odd)
     for end in range(0, len(data), len(data) // 50):
         with pytest.raises(ProofError):
-            parsed(data[:end])
+            parse_document(data[:end])
 
 
 def test_a_proof_holds_nothing_of_other_tenants_but_digests(register: Registry):

@@ -143,7 +143,7 @@ def test_a_login_goes_to_the_addresses_that_gave_it_and_to_no_further_one(tmp_pa
     environ = {"HOME": str(tmp_path), "FUGA_STATE_DIR": str(tmp_path)}
     kept = logins_file(environ)
     assert kept is not None
-    change_logins(kept, lambda logins: logins.with_one(["http://a", "http://b"], "secret"))
+    change_logins(kept, lambda logins: logins.with_login(["http://a", "http://b"], "secret"))
 
     def token(url: str | None) -> str | None:
         found = environ if url is None else {**environ, "FUGA_URL": url}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.what_ifs.simulating import changed_hosts
+from controller.what_ifs.simulations import changed_hosts
 from registry.requests import ZONE_LABEL
 from simulation import InputError
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MOST_CALLERS, RESTS, CallBatcher
+from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -42,4 +42,4 @@ def host_map_batches(registry: Registry) -> CallBatcher[None, bytes]:
         # Ours from end to end: to have FastAPI check 10,000 hosts once more would double the work.
         return [_ADAPTER.dump_json(registry.hosts.map())] * len(callers)
 
-    return CallBatcher(made, most=MOST_CALLERS, rests=RESTS)
+    return CallBatcher(made, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)

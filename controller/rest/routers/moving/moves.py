@@ -29,7 +29,7 @@ router = APIRouter(
     prefix="/moves", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 #: Hosts that are tried one after the other, if none is named.
-MOST_HOSTS_TRIED: Final = 4
+MAX_HOSTS_TRIED: Final = 4
 #: Obstacles at one host only: another may take the VM.
 _OF_THE_HOST: Final = frozenset(
     {
@@ -66,7 +66,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
         else:
             view = registry.moves.cluster_for_move(vm.id, only_cold=body.only_cold)
             hosts = destinations(view, vm.name)
-        return _create_move(registry, body, islice(hosts, MOST_HOSTS_TRIED), caller.actor)
+        return _create_move(registry, body, islice(hosts, MAX_HOSTS_TRIED), caller.actor)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MOST_CALLERS, RESTS, CallBatcher
+from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
@@ -56,4 +56,4 @@ def counts_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
         }
         return [found[each] for each in callers]
 
-    return CallBatcher(counted, most=MOST_CALLERS, rests=RESTS)
+    return CallBatcher(counted, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)

@@ -47,12 +47,12 @@ def ask_what_if(
     """
 
     def create(registry: Registry) -> WhatIf:
-        changes = _checked(registry, body)
+        changes = _validated_changes(registry, body)
         return registry.what_ifs.create(changes, services.what_ifs.executor_id, actor=caller.actor)
 
     def shown(made: WhatIf) -> bytes:
         services.what_ifs.start(made.id, made.arguments)  # also if the first call died before it
-        return _bytes(made)
+        return _summary_json(made)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
@@ -63,7 +63,7 @@ def list_what_ifs(
 ) -> Page[WhatIfSummary]:
     """List what-ifs, newest first. The newest 50 are kept."""
     page = registry.what_ifs.list(state=query.state, limit=query.limit, cursor=query.cursor)
-    return Page(tuple(_view(each) for each in page.items), page.next)
+    return Page(tuple(_summary(each) for each in page.items), page.next)
 
 
 @router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
@@ -87,19 +87,19 @@ def cancel_what_if(
         lambda registry: registry.what_ifs.cancel(id, actor=caller.actor),
         status=202,
         adapter=_ADAPTER,
-        shown=_bytes,
+        shown=_summary_json,
     )
 
 
-def _view(found: WhatIf) -> WhatIfSummary:
+def _summary(found: WhatIf) -> WhatIfSummary:
     return WhatIfSummary.model_validate(found, from_attributes=True)
 
 
-def _bytes(found: WhatIf) -> bytes:
-    return _view(found).model_dump_json().encode()
+def _summary_json(found: WhatIf) -> bytes:
+    return _summary(found).model_dump_json().encode()
 
 
-def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
+def _validated_changes(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
     """Return the checked input, if what it names exists."""
     if body.parameters and body.policy is None:
         raise InvalidError("parameters", "those of no policy", "none, or a policy with them")
@@ -113,7 +113,7 @@ def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
         raise InvalidError("remove_hosts", _ALL, "names of hosts, or label=LABEL")
     registry.rolls.targets(body.remove_hosts)
     if body.add_hosts is not None:
-        _check_added(registry, body)
+        _check_added_hosts(registry, body)
     for name in body.weights:
         try:
             registry.tenants.get(name)
@@ -123,7 +123,7 @@ def _checked(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
     return body.model_dump(mode="json")
 
 
-def _check_added(registry: Registry, body: WhatIfInput) -> None:
+def _check_added_hosts(registry: Registry, body: WhatIfInput) -> None:
     added = body.add_hosts
     assert added is not None  # noqa: S101 the caller has checked
     if added.like is None and not any((added.capacity or {}).values()):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from controller.cli.vms.requests import VM_COLUMNS
 from controller.client.models import Vm
-from controller.session.session import newest_lines
 from controller.terminal import output
 from controller.terminal.columns import Column, field
 from controller.terminal.output import OutputFormat, print_records_as, print_table
+from controller.terminal.watch import newest_lines
 
 A_VM = {
     "id": "019abcde-0000-7000-8000-0123456789ab",

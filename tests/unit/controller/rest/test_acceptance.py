@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.rest.routers.requests import accept, gathering_of
+from controller.rest.routers.requests import accept_request, request_batches
 from registry import Registry, RegistryUnavailableError
 from registry.requests import CreateRequestCommand, RequestSpec, check_spec
 
@@ -46,8 +46,8 @@ def asking(count: int, **asked: Any) -> CreateRequestCommand:
 def accepted(requests: Requests, *askings: CreateRequestCommand) -> list[Any]:
     async def accept_all() -> list[Any]:
         registry = cast(Registry, requests)
-        gathering = gathering_of(registry)
-        each = (accept(asking, gathering, registry) for asking in askings)
+        gathering = request_batches(registry)
+        each = (accept_request(asking, gathering, registry) for asking in askings)
         return await asyncio.gather(*each, return_exceptions=True)
 
     return asyncio.run(accept_all())

@@ -38,7 +38,7 @@ async def begun(work: Work) -> None:
 
 def test_the_first_is_served_alone_and_the_rest_together():
     work = Work()
-    gathering = CallBatcher(work, most=3)
+    gathering = CallBatcher(work, max_members=3)
 
     async def ask() -> list[int]:
         first = asyncio.create_task(gathering.result(1))
@@ -54,7 +54,7 @@ def test_the_first_is_served_alone_and_the_rest_together():
 
 def test_an_error_is_told_to_those_who_were_served_together_and_to_nobody_else():
     work = Work()
-    gathering = CallBatcher(work, most=9)
+    gathering = CallBatcher(work, max_members=9)
 
     async def ask() -> list[int | BaseException]:
         first = asyncio.create_task(gathering.result(1))
@@ -74,7 +74,7 @@ def test_an_error_is_told_to_those_who_were_served_together_and_to_nobody_else()
 
 def test_who_went_away_is_not_waited_for():
     work = Work()
-    gathering = CallBatcher(work, most=9)
+    gathering = CallBatcher(work, max_members=9)
 
     async def ask() -> int:
         gone = asyncio.create_task(gathering.result(1))
@@ -96,7 +96,7 @@ def test_the_work_knows_nothing_of_what_is_set_for_a_caller():
         heard.append(said.get())
         return list(numbers)
 
-    gathering = CallBatcher(listen, most=9)
+    gathering = CallBatcher(listen, max_members=9)
 
     async def ask() -> None:
         said.set("something")
@@ -109,6 +109,6 @@ def test_the_work_knows_nothing_of_what_is_set_for_a_caller():
 
 
 def test_several_loops_are_served_each_by_itself():
-    gathering = CallBatcher(list, most=9)
+    gathering = CallBatcher(list, max_members=9)
 
     assert [asyncio.run(gathering.result(number)) for number in range(3)] == [0, 1, 2]

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from controller.rest.app import create_app
 from controller.rest.metrics import HttpMetrics
-from controller.rest.middleware.stack import MOST_STRANGERS_LOGGED, AccessLog
+from controller.rest.middleware.stack import MAX_STRANGERS_LOGGED, AccessLog
 from registry import Registry, RegistryUnavailableError
 from service import ProcessMetrics
 from tests.servers.asgi import call
@@ -108,4 +108,4 @@ def test_a_flood_of_strangers_is_few_lines_and_how_many_more(lines: list[EventDi
 
     assert [line["event"] for line in lines].count("unknown_callers") == 1
     [told] = [line for line in lines if line["event"] == "unknown_callers"]
-    assert told["suppressed"] == 1000 - MOST_STRANGERS_LOGGED
+    assert told["suppressed"] == 1000 - MAX_STRANGERS_LOGGED

@@ -18,7 +18,7 @@ from controller.rest.redaction import (
     redact_round,
     redact_vm,
 )
-from controller.rest.schemas.operating import RoundDetail, RoundSummary
+from controller.rest.schemas.operations import RoundDetail, RoundSummary
 from registry import RequestState, VmDesired, VmObserved
 from registry.audit import Event
 from registry.hosts import HostIdentity

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from controller.rest.problems import refusals as refusals_module
-from controller.rest.problems.refusals import MOST_KINDS, MOST_STRANGERS, Refusals
+from controller.rest.problems.refusals import MAX_KINDS, MAX_STRANGERS, Refusals
 from registry import Registry, RegistryUnavailableError
 from registry.audit import AuditedCall
 
@@ -88,8 +88,8 @@ def test_strangers_of_many_addresses_leave_few_rows_and_little_in_memory():
     world.refuse(*[a_call(address=f"2001:db8:{n:x}::1") for n in range(3000)], status=401)
     world.refusals.flush()
 
-    assert len(world.audit.rows) == MOST_STRANGERS + 1
-    assert world.audit.rows[-1]["refusals"] == {"401 POST /v1/x": 3000 - MOST_STRANGERS}
+    assert len(world.audit.rows) == MAX_STRANGERS + 1
+    assert world.audit.rows[-1]["refusals"] == {"401 POST /v1/x": 3000 - MAX_STRANGERS}
 
 
 def test_the_addresses_of_one_network_are_one_caller():
@@ -109,7 +109,7 @@ def test_methods_that_callers_invent_are_one_kind_and_kinds_are_bounded():
 
     a, b = (row["refusals"] for row in world.audit.rows)
     assert a == {"404 OTHER /v1/x": 200}
-    assert (len(b), sum(b.values())) == (MOST_KINDS + 1, 200)
+    assert (len(b), sum(b.values())) == (MAX_KINDS + 1, 200)
 
 
 def test_what_the_database_did_not_take_is_told_when_it_answers_again():

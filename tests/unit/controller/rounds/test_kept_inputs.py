@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rounds.inputs import Kept, RoundInputs, decode_inputs
+from controller.rounds.inputs import RoundCache, RoundInputs, decode_inputs
 from controller.rounds.round import run_round
 from controller.rounds.snapshots import HostArrays, to_snapshot
 from placement.model.host_classes import host_classes
@@ -51,7 +51,7 @@ def test_arrays_that_were_kept_are_those_made_anew(case):
     before, after = case
     anew = HostArrays.of(after, 3)
 
-    kept = HostArrays.of(before, 3).now(after, 3)
+    kept = HostArrays.of(before, 3).for_hosts(after, 3)
 
     assert kept.capacity.tolist() == anew.capacity.tolist()
     assert kept.committed.tolist() == anew.committed.tolist()
@@ -68,7 +68,7 @@ def plain_text(document):
 
 @given(case=hosts_after_writes(), age=st.integers(0, 3), seed=st.integers(0, 9))
 def test_inputs_are_stored_and_digested_as_if_nothing_were_kept(case, age, seed):
-    kept = Kept()
+    kept = RoundCache()
     for hosts in (*case, case[0]):
         view = a_view(hosts, [a_request(1, age=age), a_request(2, count=5)])
         snapshot, names = to_snapshot(view, known=kept.arrays)
@@ -155,7 +155,7 @@ def clusters_in_turn(draw):
 
 @given(views=clusters_in_turn())
 def test_rounds_commit_the_same_bytes_whatever_was_kept_of_those_before(views):
-    kept = Kept()
+    kept = RoundCache()
     for view in views:
         commits = []
         for known in (kept, None):

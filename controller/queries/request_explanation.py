@@ -26,7 +26,7 @@ from controller.queries.explanations import (
 )
 from controller.queries.lateness import overdue_work, unattended_work
 from controller.queries.wait_estimates import WaitingTime, WaitingTimes, no_estimate
-from controller.rounds.obstacles import OF_ITS_OWN, what_would_help
+from controller.rounds.obstacles import REQUEST_OBSTACLES, remedy_text
 from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
 from registry.admin import Liveness
@@ -208,9 +208,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
             )
             for each in obstacles
         ),
-        would_help=tuple(
-            help_ for each in obstacles if (help_ := what_would_help(each, exact=exact))
-        ),
+        would_help=tuple(help_ for each in obstacles if (help_ := remedy_text(each, exact=exact))),
         share=_share(waiting.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
     )
@@ -253,7 +251,7 @@ def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     missing = obstacle["missing"]
-    if missing is not None and obstacle["kind"] not in OF_ITS_OWN:
+    if missing is not None and obstacle["kind"] not in REQUEST_OBSTACLES:
         missing = step_above(missing)
     return {
         **obstacle,

@@ -45,7 +45,7 @@ class SettledReservations:
         return any(each.changes for each in self.commit.reservations)
 
 
-def used_of_quota(
+def quota_in_use(
     reserved: SettledReservations | None,
     request: int,
     used: int,
@@ -71,7 +71,7 @@ def settle_reservations(
     view: ClusterView, reservations: ReservedView, snapshot: Snapshot
 ) -> SettledReservations:
     """Let requests draw on reservations, and find room for what is reserved besides."""
-    reserved = _reserved(view, reservations, snapshot)
+    reserved = _reserved_arrays(view, reservations, snapshot)
     settled = place_reservations(snapshot, reserved)
     requests = [each.asks for each in reservations.reservations]
     return SettledReservations(
@@ -83,13 +83,13 @@ def settle_reservations(
             rooms=tuple(each.room for each in snapshot.allowances),
         ),
         names=tuple((str(each.id), each.name) for each in requests),
-        commit=_commit(view, reservations, reserved, settled),
-        kept=_kept(reserved, settled),
+        commit=_reserved_commit(view, reservations, reserved, settled),
+        kept=_kept_counts(reserved, settled),
         drawn_or_kept=_drawn_or_kept(snapshot, reserved, settled),
     )
 
 
-def _kept(reserved: Reservations, settled: ReservationPlacement) -> tuple[int, ...]:
+def _kept_counts(reserved: Reservations, settled: ReservationPlacement) -> tuple[int, ...]:
     kept = [0] * len(reserved.count)
     for number, _, count in settled.kept:
         kept[number] += count
@@ -118,7 +118,9 @@ def _drawn_or_kept(
     )
 
 
-def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot) -> Reservations:
+def _reserved_arrays(
+    view: ClusterView, reservations: ReservedView, snapshot: Snapshot
+) -> Reservations:
     """Return what is reserved on the axes of a snapshot."""
     requests = [each.asks for each in reservations.reservations]
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
@@ -147,7 +149,7 @@ def _reserved(view: ClusterView, reservations: ReservedView, snapshot: Snapshot)
     )
 
 
-def _short(
+def _missing_vms(
     reservations: ReservedView, reserved: Reservations, settled: ReservationPlacement
 ) -> list[int]:
     """Return for how many VMs of each reservation there is no room, (V,), nor will be in time.
@@ -175,13 +177,13 @@ def _short(
     return short
 
 
-def _commit(
+def _reserved_commit(
     view: ClusterView,
     reservations: ReservedView,
     reserved: Reservations,
     settled: ReservationPlacement,
 ) -> ReservedCommit:
-    short = _short(reservations, reserved, settled)
+    short = _missing_vms(reservations, reserved, settled)
     kept: list[list[tuple[UUID, int]]] = [[] for _ in short]
     for number, host, count in settled.kept:
         kept[number].append((view.hosts[host].id, count))

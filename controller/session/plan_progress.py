@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
 
-from controller.session.waiting import looks, on_change, progress
+from controller.session.polling import change_printer, poll_attempts, progress
 from controller.terminal.bars import a_bar
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo
@@ -38,7 +38,7 @@ def wait_until_decided(api: Client, plan: Mapping[str, Any], *, quiet: bool = Fa
     """Poll a plan until the control centre has decided it."""
     seen = dict(plan)
     with progress(quiet=quiet) as show:
-        for look in looks(_DECIDED_S):
+        for look in poll_attempts(_DECIDED_S):
             if seen["state"] != "pending":
                 return seen
             with look:
@@ -56,24 +56,24 @@ def wait_for_plan(
     """Poll a plan until it is over, with a bar of its moves; Ctrl-C ends the command alone."""
     seen = dict(plan)
     try:
-        with bar(quiet=quiet) as show:
-            for look in looks(timeout_s):
+        with progress_bar(quiet=quiet) as show:
+            for look in poll_attempts(timeout_s):
                 with look:
                     seen = api.get(f"plans/{seen['id']}")
                     if seen["ended_at"] is not None:
                         show(seen["ended"], seen["moves"], seen["state"])
                         return seen
-                    show(seen["ended"], seen["moves"], going_on(api))
+                    show(seen["ended"], seen["moves"], moves_under_way(api))
     except KeyboardInterrupt:
-        echo(f"plan {seen['id']}: {_goes_on(seen)}", err=True)
+        echo(f"plan {seen['id']}: {_next_commands(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     raise WaitExpiredError(
         f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
-        f" {timeout_s:g} s. {_goes_on(seen)}"
+        f" {timeout_s:g} s. {_next_commands(seen)}"
     )
 
 
-def _goes_on(plan: Mapping[str, Any]) -> str:
+def _next_commands(plan: Mapping[str, Any]) -> str:
     return (
         f"It goes on: `fuga plan show {plan['id']}` shows it,"
         f" `fuga plan cancel {plan['id']}` ends it."
@@ -85,7 +85,7 @@ def wait_until_empty(api: Client, host: str) -> None:
 
     A VM that was on its way there when its VMs were planned is waited for, and then reported.
     """
-    for look in looks(_EMPTY_S):
+    for look in poll_attempts(_EMPTY_S):
         with look:
             if not any(each["committed"] for each in api.get(f"hosts/{host}")["inventories"]):
                 return
@@ -104,7 +104,7 @@ def wait_until_empty(api: Client, host: str) -> None:
     )
 
 
-def going_on(api: Client) -> str:
+def moves_under_way(api: Client) -> str:
     """Return what moves now, and how much of it is left; nothing while moves wait for a worker."""
     lines = []
     for each in api.items("moves", state="moving", most=4):
@@ -115,7 +115,7 @@ def going_on(api: Client) -> str:
 
 
 @contextmanager
-def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
+def progress_bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
     """Show a bar on a terminal, else one line per change, on standard error."""
     if quiet:
         yield lambda _done, _total, _line: None
@@ -128,7 +128,7 @@ def bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar]:
                 task, completed=done, total=total, description=plain(line)
             )
     else:
-        say = on_change()
+        say = change_printer()
         yield lambda done, total, line: say(
             (done, total), f"{done} of {total} {of}  {line}".rstrip()
         )

@@ -10,7 +10,7 @@ from registry import RoundDamagedError
 
 
 @contextmanager
-def reading(number: int) -> Iterator[None]:
+def reporting_damage(number: int) -> Iterator[None]:
     """Have what cannot be read of stored round ``number`` raise `RoundDamagedError`.
 
     Bytes of the register center may be cut or lack what this release reads. Nothing but reading

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from controller.what_ifs.reading import RECORDING
+from controller.what_ifs.site_recording import RECORDING
 from registry.requests import ZONE_LABEL
 from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
 from simulation.experiments.run import ObservedRun, RunProgress, watch
@@ -18,18 +18,20 @@ from simulation.experiments.run_report import run_document
 #: Of the time, how much the site as it is may take.
 _FIRST_PART: Final = 0.45
 #: Slots from one look at what would be fair to the next: most of the time of a run without a round.
-_LOOKS: Final = 60
+_IDEAL_SAMPLES: Final = 60
 _LABEL: Final = "label="
 
 
-def simulated(
+def simulate_both(
     job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
     """Return both runs' documents, and what was cut for the time."""
     folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
     first = _spec(recording, "as-it-is")
-    second = _changed(first, recording, folder, changes)  # before the first, which takes a while
+    second = _what_if_spec(
+        first, recording, folder, changes
+    )  # before the first, which takes a while
 
     def run(spec: RunSpec, before: float, until_s: float) -> ObservedRun:
         def report_progress(progress: RunProgress) -> None:
@@ -45,7 +47,7 @@ def simulated(
             f"the first {over_s / 3600:.2f} h of {recording.length_s / 3600:g} h are simulated:"
             f" more takes longer than {job['time_s']:g} s of processor time"
         )
-        second = _until(second, over_s)
+        second = _spec_until(second, over_s)
     what_if = run(second, 0.5, job["time_s"])
     if not what_if.finished:
         raise InputError(
@@ -74,11 +76,11 @@ def _spec(recording: Recording, name: str) -> RunSpec:
         budget_units=decided.budget_units,
         began_at_s=recording.began_at_s,
         until_s=recording.length_s,
-        ideal_every=max(1, int(slots / _LOOKS)),
+        ideal_every=max(1, int(slots / _IDEAL_SAMPLES)),
     )
 
 
-def _until(spec: RunSpec, until_s: float) -> RunSpec:
+def _spec_until(spec: RunSpec, until_s: float) -> RunSpec:
     # Its last slot is the one that the other decided last.
     return RunSpec(**{**_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
 
@@ -87,7 +89,7 @@ def _fields(spec: RunSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in spec.__dataclass_fields__}
 
 
-def _changed(
+def _what_if_spec(
     spec: RunSpec, recording: Recording, folder: Path, changes: Mapping[str, Any]
 ) -> RunSpec:
     """Return the run with other hosts, weights and policy; files of its own contain these."""
@@ -99,7 +101,7 @@ def _changed(
     )
     if changes["weights"]:
         fields["tree"] = str(folder / "tree.csv")
-        _weigh(Path(recording.tree), Path(fields["tree"]), changes["weights"])
+        _write_weights(Path(recording.tree), Path(fields["tree"]), changes["weights"])
     if changes["policy"] is not None:
         fields |= {"policy": changes["policy"], "parameters": changes["parameters"]}
     return RunSpec(**fields)
@@ -114,7 +116,7 @@ def changed_hosts(inventory: Mapping[str, Any], changes: Mapping[str, Any]) -> M
         If no host would be left, or the one that added hosts are like is not there.
     """
     hosts = list(inventory["hosts"])
-    added = _added(hosts, changes["add_hosts"]) if changes["add_hosts"] is not None else []
+    added = _added_hosts(hosts, changes["add_hosts"]) if changes["add_hosts"] is not None else []
     gone = {
         host["name"]
         for host in hosts
@@ -134,7 +136,9 @@ def _is_selected(host: Mapping[str, Any], selector: str) -> bool:
     return bool(host["name"] == selector)
 
 
-def _added(hosts: list[Mapping[str, Any]], more: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _added_hosts(
+    hosts: list[Mapping[str, Any]], more: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
     labels, capacity = list[str](), dict(more["capacity"] or {})
     if more["like"] is not None:
         like = next((host for host in hosts if host["name"] == more["like"]), None)
@@ -155,7 +159,7 @@ def _added(hosts: list[Mapping[str, Any]], more: Mapping[str, Any]) -> list[Mapp
     ]
 
 
-def _weigh(tree: Path, changed: Path, weights: Mapping[str, float]) -> None:
+def _write_weights(tree: Path, changed: Path, weights: Mapping[str, float]) -> None:
     with (
         tree.open(encoding="utf-8", newline="") as old,
         changed.open("w", encoding="utf-8", newline="") as new,

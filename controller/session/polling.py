@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from controller.client.http import Client, Json
     from controller.session.name_lookup import LookupTarget
 
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 _ENDED: Final = ("released", "cancelled", "expired")
 
 
@@ -41,11 +41,11 @@ def progress(*, quiet: bool = False) -> Iterator[ProgressLine]:
         with Console(stderr=True).status("…") as status:
             yield lambda line: status.update(escape(line))
     else:
-        say = on_change()
+        say = change_printer()
         yield lambda line: say(line, line)
 
 
-def on_change() -> Callable[[object, str], None]:
+def change_printer() -> Callable[[object, str], None]:
     """Return a function that prints a line on standard error if its key is another than before."""
     last: list[object] = []
 
@@ -57,7 +57,7 @@ def on_change() -> Callable[[object, str], None]:
     return say
 
 
-def looks(
+def poll_attempts(
     timeout_s: float, retry: Callable[[], None] | None = None
 ) -> Iterator[AbstractContextManager[None]]:
     """Yield a context for each look, half a second apart; call ``retry`` if the API is away.
@@ -87,7 +87,7 @@ def looks(
             if trouble:
                 raise trouble[-1]
             return
-        time.sleep(min(_LOOK_EVERY_S, end - now))
+        time.sleep(min(_POLL_EVERY_S, end - now))
 
 
 def wait_until_running(
@@ -104,7 +104,7 @@ def wait_until_running(
     """
     seen = request
     with progress(quiet=quiet) as show:
-        for look in looks(timeout_s, lambda: show("the API does not answer; retrying")):
+        for look in poll_attempts(timeout_s, lambda: show("the API does not answer; retrying")):
             with look:
                 seen = api.get(f"requests/{request['id']}")
                 if seen["state"] in _ENDED:
@@ -113,13 +113,13 @@ def wait_until_running(
                     )
                 if seen["vms_running"] >= seen["count"]:
                     return seen
-                show(_how_far(seen))
+                show(_progress_text(seen))
     raise WaitExpiredError(
         "\n".join(
             [
                 f"request {seen['name']}: {seen['vms_running']} of {seen['count']} VMs run "
                 f"after {timeout_s:g} s",
-                *reasons(api, seen),
+                *waiting_reasons(api, seen),
                 "The request stays: `fuga requests` shows it, "
                 f"`fuga explain {seen['name']}` explains, `fuga rm {seen['name']}` deletes it.",
             ]
@@ -134,7 +134,7 @@ def wait_until_gone(
     left = list(targets)
     gone: dict[str, Json] = {}
     with progress(quiet=quiet) as show:
-        for look in looks(timeout_s):
+        for look in poll_attempts(timeout_s):
             with look:
                 for target in list(left):
                     record = api.get(target.path)
@@ -157,19 +157,19 @@ def wait_until_switched(
     """Poll until the power changes of these VMs are done."""
     busy: list[Json] = []
     with progress(quiet=quiet) as show:
-        for look in looks(timeout_s):
+        for look in poll_attempts(timeout_s):
             with look:
                 busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
                 if not busy:
                     return [api.get(target.path) for target in targets]
-                show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_of(busy[0])}")
-    lines = "".join(f"  {vm['name']}: {power_of(vm)}\n" for vm in busy)
+                show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_text(busy[0])}")
+    lines = "".join(f"  {vm['name']}: {power_text(vm)}\n" for vm in busy)
     raise WaitExpiredError(
         f"after {timeout_s:g} s not done:\n{lines}The change continues: `fuga vms` shows it."
     )
 
 
-def power_of(vm: Mapping[str, Any]) -> str:
+def power_text(vm: Mapping[str, Any]) -> str:
     """Return the power change of a VM under way, and what delays it."""
     power = vm["power"]
     state = str(power["state"]).replace("_", " ")
@@ -188,7 +188,7 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
     """Poll a new host until the monitor reached it."""
     seen = host
     with progress(quiet=quiet) as show:
-        for look in looks(timeout_s):
+        for look in poll_attempts(timeout_s):
             with look:
                 seen = api.get(f"hosts/{host['name']}")
                 if seen.get("same_machine_as"):
@@ -204,7 +204,7 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
     )
 
 
-def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
+def waiting_reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
     """Return why VMs of a request do not run, a line each."""
     lines = []
     waiting = request.get("waiting")
@@ -229,7 +229,7 @@ def reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _how_far(request: Mapping[str, Any]) -> str:
+def _progress_text(request: Mapping[str, Any]) -> str:
     line = (
         f"{request['name']}: {request['vms_running']} of {request['count']} run, "
         f"{request['vms_placed']} placed"

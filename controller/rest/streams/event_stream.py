@@ -104,7 +104,7 @@ class EventStream(StreamingResponse):
                     continue
             else:
                 try:
-                    found, after = await self._feed.after(self._wanted, after)
+                    found, after = await self._feed.events_after(self._wanted, after)
                 except RegistryError:
                     self._listener.end(NO_DATABASE)
                     continue

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from controller.rounds.draft import RoundDraft
 from controller.rounds.obstacles import FAILED_BUILDS, Obstacles
-from controller.rounds.reserved import SettledReservations, used_of_quota
+from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import RemainingAllowances
@@ -46,7 +46,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     def in_short(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
             "slot_start_at": draft.slot.start_at.isoformat(),
-            "obstacles": [each.document() for each in obstacles.of(request)],
+            "obstacles": [each.document() for each in obstacles.obstacles_of(request)],
         }
         share = draft.shares[snapshot.tenant[request]]
         if share["target"] is not None:
@@ -54,7 +54,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         return detail
 
     waiting: dict[UUID, WaitingStatus] = {}
-    for request, parts in _by_request(allocation.left_out).items():
+    for request, parts in _left_out_by_request(allocation.left_out).items():
         key = (snapshot.demand[request].tobytes(), snapshot.eligible[request].tobytes())
         reasons = {part.reason for part in parts}
         if key not in seen:
@@ -80,11 +80,11 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         if held_back := sum(part.count for part in parts if part.reason is Reason.HELD_BACK):
             detail["held_back"] = held_back
         reason = parts[0].reason.value
-        if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.failed_builds(request):
+        if parts[0].reason is Reason.NO_ELIGIBLE_HOST and obstacles.has_only_failed_builds(request):
             reason = FAILED_BUILDS
         key_of = UUID(names.requests[request][0])
         status = WaitingStatus(count=count, reason=reason, detail=detail)
-        waiting[key_of] = _of_both(waiting[key_of], status) if key_of in waiting else status
+        waiting[key_of] = _merge_status(waiting[key_of], status) if key_of in waiting else status
     for row, each, short_of in shorts:
         if each.shut_out or each.id not in waiting:
             # The policy saw that no host takes it, or nothing of what was kept from it.
@@ -110,13 +110,13 @@ def _details_of_policy(
     return found
 
 
-def _of_both(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
+def _merge_status(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
     """Return why a request waits, two parts of which do: what keeps more VMs back."""
     more = one if one.count >= other.count else other
     return replace(more, count=one.count + other.count)
 
 
-def _by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
+def _left_out_by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
     parts: dict[int, list[LeftOut]] = {}
     for left in left_out:
         parts.setdefault(left.request, []).append(left)
@@ -150,7 +150,7 @@ def _quota_documents(
                 "tenant": owner,
                 "resource": resource,
                 "limit": limit,
-                "used": used_of_quota(
+                "used": quota_in_use(
                     reserved, request, used, limit=limit, need=need, resource=index
                 ),
                 "needed": need,

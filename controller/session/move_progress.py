@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from controller.session.waiting import looks, on_change
+from controller.session.polling import change_printer, poll_attempts
 from controller.terminal.bars import a_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id
@@ -26,12 +26,12 @@ _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 Show = Callable[[Mapping[str, Any]], None]
 
 
-def way(move: Mapping[str, Any]) -> str:
+def route(move: Mapping[str, Any]) -> str:
     """Return where a VM moves: ``host-1 → host-2``."""
     return f"{move['from_host']} → {move['to_host']}"
 
 
-def part_done(move: Mapping[str, Any]) -> float | None:
+def fraction_done(move: Mapping[str, Any]) -> float | None:
     """Return how much of a move is done, from 0 to 1; None if not known yet."""
     total, left = move["total_bytes"], move["remaining_bytes"]
     if not total or left is None:
@@ -39,7 +39,7 @@ def part_done(move: Mapping[str, Any]) -> float | None:
     return float(1 - min(left, total) / total)
 
 
-def how_far(move: Mapping[str, Any]) -> str:
+def progress_text(move: Mapping[str, Any]) -> str:
     """Return what is left of a move, its rate, and when it should be over at this rate."""
     if move["state"] == "pending":
         return "waits for a worker"
@@ -68,29 +68,29 @@ def wait_for_move(
     """
     seen = dict(move)
     try:
-        with _bar(quiet=quiet) as show:
-            for look in looks(timeout_s):
+        with _move_bar(quiet=quiet) as show:
+            for look in poll_attempts(timeout_s):
                 with look:
                     seen = api.get(f"moves/{move['id']}")
                     if seen["ended_at"] is not None:
                         return seen
                     show(seen)
     except KeyboardInterrupt:
-        echo(f"the move of {seen['vm_name']} continues: {_what_then(seen)}", err=True)
+        echo(f"the move of {seen['vm_name']} continues: {_next_commands(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     raise WaitExpiredError(
-        f"the move of {seen['vm_name']} is not over after {timeout_s:g} s: {how_far(seen)}\n"
-        f"It continues: {_what_then(seen)}"
+        f"the move of {seen['vm_name']} is not over after {timeout_s:g} s: {progress_text(seen)}\n"
+        f"It continues: {_next_commands(seen)}"
     )
 
 
-def _what_then(move: Mapping[str, Any]) -> str:
+def _next_commands(move: Mapping[str, Any]) -> str:
     key = short_id(move["id"])
     return f"`fuga move show {key}` shows it, `fuga move cancel {key}` cancels it."
 
 
 @contextmanager
-def _bar(*, quiet: bool) -> Iterator[Show]:
+def _move_bar(*, quiet: bool) -> Iterator[Show]:
     """Show a bar on a terminal, else one line for each tenth, on standard error."""
     if quiet:
         yield lambda _move: None
@@ -101,22 +101,22 @@ def _bar(*, quiet: bool) -> Iterator[Show]:
             task = shown.add_task("", total=None, far="")
 
             def report(move: Mapping[str, Any]) -> None:
-                done = part_done(move)
+                done = fraction_done(move)
                 shown.update(
                     task,
-                    description=plain(f"{move['vm_name']}: {way(move)}"),
+                    description=plain(f"{move['vm_name']}: {route(move)}"),
                     total=None if done is None else 1.0,
                     completed=done or 0.0,
-                    far=plain(how_far(move)),
+                    far=plain(progress_text(move)),
                 )
 
             yield report
     else:
-        say = on_change()
+        say = change_printer()
 
         def report_tenth(move: Mapping[str, Any]) -> None:
-            tenth = None if (done := part_done(move)) is None else int(10 * done)
-            line = f"{move['vm_name']}: {way(move)}  {how_far(move)}"
+            tenth = None if (done := fraction_done(move)) is None else int(10 * done)
+            line = f"{move['vm_name']}: {route(move)}  {progress_text(move)}"
             say((move["state"], tenth), line)
 
         yield report_tenth

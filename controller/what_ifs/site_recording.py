@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from controller.what_ifs.decided import decided_lately
+from controller.what_ifs.decision_settings import decision_from_round
 from registry import Registry
 from registry.rounds import ForecastInputs
 from simulation import DecidedRounds, record
@@ -18,14 +18,16 @@ RECORDING: Final = "recording"
 _SEED: Final = 0  #: of the lives that are drawn: one question has one answer
 
 
-def read(job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
+def record_site(
+    job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]
+) -> Mapping[str, Any]:
     """Write the recording of what comes next to a folder; return what is in it."""
     registry = Registry.connect(job["database_url"])
     try:
         now = registry.now()
         since = now - timedelta(hours=job["hours"])
         decided = DecidedRounds(
-            **decided_lately(registry.history.decision(since, now), job["otherwise"])
+            **decision_from_round(registry.history.decision(since, now), job["otherwise"])
         )
         ahead = registry.views.forecast_inputs()
         with (

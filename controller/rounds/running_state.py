@@ -13,9 +13,9 @@ from controller.rounds.snapshots import (
     KnownArrays,
     SnapshotNames,
     may_use,
-    ordinary,
     rows_by_request,
     to_snapshot,
+    without_spot_requests,
 )
 from placement import IntArray
 from placement.rebalancing.model import (
@@ -51,15 +51,15 @@ def to_running(
     """
     freed: set[UUID] = set()
     if to_move:
-        freed = _freed(view.cluster)
-        view = replace(view, cluster=ordinary(view.cluster))
+        freed = _hosts_with_kept_room(view.cluster)
+        view = replace(view, cluster=without_spot_requests(view.cluster))
     cluster = view.cluster
     snapshot, names = to_snapshot(cluster, further_requests=view.requests, known=known)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     requests = {request.id: request for request in view.requests}
     vms = [vm for vm in view.vms if vm.host_id in host_index]
-    eligible = _eligible(view, snapshot.host_class, vms)
+    eligible = _eligible_classes(view, snapshot.host_class, vms)
     # Thousands of requests are a few kinds: what a plan weighs is each kind on each host.
     kinds: dict[tuple[tuple[int, ...], bytes], int] = {}
     kind = _ints(kinds.setdefault((vm.amounts, eligible[vm.request_id]), len(kinds)) for vm in vms)
@@ -104,7 +104,7 @@ def to_running(
     return running, RunningNames(snapshot=names, vms=tuple(str(vm.id) for vm in vms))
 
 
-def _freed(cluster: ClusterView) -> set[UUID]:
+def _hosts_with_kept_room(cluster: ClusterView) -> set[UUID]:
     """Return the hosts where room is made, or kept, for requests that wait."""
     rooms = () if cluster.spot is None else cluster.spot.kept
     waits = {request.id for request in cluster.requests}
@@ -122,7 +122,7 @@ def _mobility(vm: RunningVm) -> Mobility:
     return Mobility.LIVE if vm.runs else Mobility.COLD
 
 
-def _eligible(
+def _eligible_classes(
     view: RunningView, host_class: IntArray, vms: Sequence[RunningVm]
 ) -> dict[UUID, bytes]:
     """Return which classes the VMs of each request may be on, as the bytes of a row of booleans.

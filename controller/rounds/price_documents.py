@@ -8,7 +8,7 @@ from placement import Snapshot
 from placement.metrics.prices import HostClassPrices, Prices
 
 #: Classes whose prices a round keeps: the dearest. Requests that name hosts may make thousands.
-MOST_CLASSES: Final = 20
+MAX_CLASSES: Final = 20
 
 
 def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> dict[str, Any]:
@@ -29,18 +29,18 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
         return document | {"error": found}
     priced = sorted(
         (each for each in found.classes if each.price.any()),
-        key=lambda each: -_of_a_host(snapshot, each),
+        key=lambda each: -_price_of_host(snapshot, each),
     )
     return document | {
         "most": found.most,
         "fair": found.fair,
         "of_fairness": found.of_fairness,
-        "classes": [_class_document(snapshot, each) for each in priced[:MOST_CLASSES]],
-        "classes_left_out": max(0, len(priced) - MOST_CLASSES),
+        "classes": [_class_document(snapshot, each) for each in priced[:MAX_CLASSES]],
+        "classes_left_out": max(0, len(priced) - MAX_CLASSES),
     }
 
 
-def _of_a_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
+def _price_of_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
     """All that one host offers, at its prices: what classes are compared by."""
     capacity = snapshot.capacity[of_class.host, : snapshot.resource_count]
     return float(capacity @ of_class.price)

@@ -20,8 +20,8 @@ from controller.rest.schemas.values import (
     ReasonText,
     moment,
 )
+from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.games import GameView, solved_games
-from controller.rounds.reading import reading
 from controller.rounds.side_effects import (
     RoundReservation,
     SpotPreemption,
@@ -225,7 +225,7 @@ class RoundDetail(_RoundHead):
         fields: dict[str, Any] = {"replayable": False, "shadow": shadow}
         if record.stored is not None or record.damaged:
             stored = record.decision()
-            with reading(record.number):
+            with reporting_damage(record.number):
                 fields |= {
                     "outcome": stored.outcome,
                     "games": list(solved_games(stored.outcome["details"])),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.inputs import decode_inputs
-from controller.rounds.reading import reading
 from controller.settings import ControllerSettings
 from placement.catalog.zone_policies import ELSEWHERE
 from registry import RoundDamagedError
 from registry.admin import PastDecision
 
 
-def decided_by_settings(settings: ControllerSettings) -> dict[str, Any]:
+def decision_from_settings(settings: ControllerSettings) -> dict[str, Any]:
     """Return the words of `simulation.Decided` where there is no round."""
     return {
         "source": "the settings, because there is no round",
@@ -25,7 +25,9 @@ def decided_by_settings(settings: ControllerSettings) -> dict[str, Any]:
     }
 
 
-def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) -> dict[str, Any]:
+def decision_from_round(
+    newest: PastDecision | None, otherwise: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the same of the newest round of a time; what it does not say, as ``otherwise``."""
     if newest is None:
         return dict(otherwise)
@@ -33,7 +35,7 @@ def decided_lately(newest: PastDecision | None, otherwise: Mapping[str, Any]) ->
     zones: Mapping[str, Any] = otherwise["zone_policies"]
     if newest.inputs is not None:
         try:
-            with reading(newest.round):
+            with reporting_damage(newest.round):
                 stored = decode_inputs(newest.inputs).zones
         except RoundDamagedError:
             source += ", zones from the settings because its inputs are damaged"

@@ -10,7 +10,7 @@ from uuid import UUID
 from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.move_text import move_sentence, redact_move
-from controller.rounds.games import in_words, solved_games
+from controller.rounds.games import solution_sentence, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
 from registry.hosts import Host, OnFailure, failure_outlook, failure_policy_of, is_replaced
@@ -201,7 +201,9 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
             f"the one with the highest utility ({chosen.utility:.4f})"
         )
         game = details["weighed"][str(host)][0]["game"]
-        why += "".join(f"; {in_words(each)}" for each in solved_games(details) if each.game == game)
+        why += "".join(
+            f"; {solution_sentence(each)}" for each in solved_games(details) if each.game == game
+        )
     return replace(answer, phase=phase, utilities=utilities, message=why)
 
 
