@@ -1,4 +1,4 @@
-"""The auto-balance policy: plans are requested and judged without an operator."""
+"""The auto-balance rule: the control centre requests and approves plans without an operator."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def _validate_zone(value: str) -> str:
 
 
 class BalanceRule(BaseModel):
-    """When the control centre balances by itself, and which plans it approves."""
+    """When the control centre requests balance plans by itself, and which of them it approves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    every_s: float = Field(ge=60, allow_inf_nan=False)  #: between two plans
+    every_s: float = Field(ge=60, allow_inf_nan=False)  #: interval between two plans
     least_gain: PositiveFloat = Field(allow_inf_nan=False)  #: of a plan that is approved
     most_gib: PositiveFloat = Field(allow_inf_nan=False)  #: that one plan moves
-    #: In which plans are created and their waves begin; None: at any time.
+    #: Hours of the day in which plans are created and waves begin; None: at any time.
     hours: Annotated[str, AfterValidator(_validate_hours)] | None = None
     zone: Annotated[str, AfterValidator(_validate_zone)] = "UTC"  #: of the hours
 
     def is_open(self, now: datetime) -> bool:
-        """Whether it is within the hours, which may span midnight; their end is not."""
+        """Return whether a time is within the hours. They may span midnight; the end is out."""
         if self.hours is None:
             return True
         zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)
@@ -54,7 +54,7 @@ class BalanceRule(BaseModel):
         return {"most_gib": self.most_gib}
 
     def objection(self, gain: float, moves: int) -> str | None:
-        """Return why a plan that was decided is not approved; None: it is."""
+        """Return the reason why a decided plan is declined, or None if it is approved."""
         if not moves:
             return "no useful move"
         if gain < self.least_gain:

@@ -1,4 +1,4 @@
-"""What cloud-init ignores of user-data: it says so nowhere but in the guest."""
+"""Finds user-data that cloud-init would ignore: it reports that only inside the guest."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 import yaml
 
-#: What user-data begins with ("User-data formats" of cloud-init's documentation).
+#: Prefixes of the formats that cloud-init knows ("User-data formats" of its documentation).
 _FORMATS = ("#cloud-config", "#!", "#include", "#cloud-boothook", "#part-handler", "## template:")
 _CONFIG = "#cloud-config"
 _MIME = b"mime-version:"
 _GZIP = b"\x1f\x8b"
-_MAX_DEPTH: Final = 100  #: each level costs a parser as much as all above it
-#: libyaml where PyYAML has it: the same grammar, and 64 KiB take no time.
+_MAX_DEPTH: Final = 100  #: of nesting: a parser takes as long for each level as for all above it
+#: libyaml's parser if PyYAML was built with it: the same grammar, parsed faster.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def ignored_reason(content: bytes) -> str | None:
-    """Return why cloud-init will ignore user-data, as the end of a sentence; None: it will not."""
+    """Return why cloud-init ignores user-data, as the end of a sentence; None if it does not."""
     if content.startswith(codecs.BOM_UTF8) and _has_known_format(
         content.removeprefix(codecs.BOM_UTF8)
     ):
@@ -32,13 +32,16 @@ def ignored_reason(content: bytes) -> str | None:
 
 
 def _has_known_format(content: bytes) -> bool:
-    """Whether cloud-init knows what it is: by its first line, as MIME, or compressed."""
+    """Return whether cloud-init knows the format: by its first line, as MIME, or compressed."""
     text = content.lstrip().lower()
     return text.startswith((_GZIP, *map(str.encode, _FORMATS))) or _MIME in text[:4096]
 
 
 def _cloud_config_error(content: bytes) -> str | None:
-    """Parse YAML, and resolve no alias: few bytes may stand for many."""
+    """Return what is wrong with a cloud-config, or None.
+
+    YAML aliases are not resolved, because a few bytes of aliases can expand to gigabytes.
+    """
     events, depth = [], 0
     try:
         for event in yaml.parse(content.decode(), Loader=_LOADER):

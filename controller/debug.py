@@ -1,4 +1,4 @@
-"""What only those want to see who look for a fault: tracebacks, when `FUGA_DEBUG` is set."""
+"""Tracebacks for debugging, shown when `FUGA_DEBUG` is set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def tracebacks_enabled() -> bool:
 
 
 def trace_or_hint(error: BaseException) -> str:
-    """Return the traceback of what caused an error, or how to see it."""
+    """Return the traceback of an error's cause, or a hint how to show it."""
     if not tracebacks_enabled():
         return f"\n{VARIABLE}=1 shows the traceback"
     return "\n" + "".join(traceback.format_exception(error.__cause__ or error)).rstrip()

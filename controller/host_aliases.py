@@ -1,18 +1,16 @@
-"""The names by which callers know hosts.
+"""Host names as tenants see them: an alias per tenant instead of the real name.
 
-A tenant knows a host by a name of its own: the same in all answers, another one for
-each tenant, and made with a secret of the installation, so that no tenant finds the host's
-real name by it, and no two tenants find out that they share a host. Operators know hosts
-by their names; so do tenants where `FUGA_HOST_NAMES` is ``shown``.
+A tenant's alias of a host is the same in all answers and differs from other tenants' aliases. It
+is an HMAC with a secret of the installation: no tenant can derive the real name from it, and two
+tenants cannot find out that they share a host. Operators see the real names; so do tenants where
+`FUGA_HOST_NAMES` is ``shown``.
 
-What hosts and workers wrote about a failure is shown without whatever says which machine
-it was: addresses, URIs, paths and names of hosts.
-
-Removes everything that identifies a machine from error texts.
+Error texts of hosts and workers are shown without everything that identifies a machine:
+addresses, URIs, paths and names of hosts.
 
 libvirt, SSH, TLS and QEMU write addresses, names of machines and of users, paths and URIs
-into their messages, also of machines that are no hosts of ours: a host to jump through,
-a storage server. Callers who may not see these names get the rest of the message.
+into their messages, also of machines that are not hosts of this site, such as a jump host or a
+storage server. Callers who may not see these names get the rest of the message.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ from urllib.parse import urlsplit
 from registry import Registry, UnknownNameError
 from registry.hosts import HostIdentity
 
-#: Characters of a text that are looked through: what failed is said at its beginning.
+#: Characters of a text that are shown: the cause stands at its beginning.
 MAX_TEXT: Final = 4_000
-#: What a machine calls itself is no name where texts mean something else by it. Machines choose
-#: freely: one called `vm` or `running` would be named in texts that are about no machine.
+#: Words that are never taken for a machine's own name. Machines choose their names freely: one
+#: called `vm` or `running` would be replaced in texts that are not about it.
 PLAIN_WORDS: Final = frozenset(
     re.findall(
         r"[a-z]+",
@@ -91,7 +89,7 @@ _INSTEAD: Final = (
 
 
 def without_places(text: str) -> str:
-    """Return a text, or the beginning of a long one, without URIs, paths, addresses, users."""
+    """Return a text without URIs, paths, addresses and users; a long text is cut."""
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT].rpartition(" ")[0] + " …"
     text = _SILENT.sub("its host does not answer", text)
@@ -101,7 +99,7 @@ def without_places(text: str) -> str:
 
 
 def without_machines(text: str, known: Callable[[str], bool]) -> str:
-    """Return a text without names of machines, as far as their form or a word before shows them.
+    """Return a text without names of machines, found by their form or by the word before them.
 
     The names of hosts that the reader knows stay.
     """
@@ -116,14 +114,14 @@ def without_machines(text: str, known: Callable[[str], bool]) -> str:
     return text
 
 
-#: ``own``: each tenant has a name of its own for each host. ``shown``: the hosts' names.
+#: ``own``: tenants see their own aliases of hosts. ``shown``: they see the real names.
 HostNaming = Literal["own", "shown"]
 
 ALIAS_PREFIX: Final = "host-"
-_ALIAS_LENGTH: Final = 9  #: 45 bits: of 12,500 hosts no two meet
-#: Tenants whose names of all hosts are kept: of 12,500 hosts some 2 MiB each.
+_ALIAS_LENGTH: Final = 9  #: 45 bits: among 12,500 hosts a collision is unlikely
+#: Tenants whose aliases of all hosts are cached: some 2 MiB each with 12,500 hosts.
 _TENANTS_KEPT: Final = 16
-#: What machines call themselves may change without a host being added.
+#: Machines may change their own names without a change of the tally.
 _READ_AGAIN_S: Final = 30.0
 
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -135,18 +133,18 @@ class Identities(Protocol):
     """The reads of the register center that aliases need."""
 
     def secret(self) -> bytes:
-        """Return the secret for names."""
+        """Return the secret of the aliases."""
 
     def tally(self) -> object:
-        """Return what is another as soon as a host was added or retired."""
+        """Return a value that changes whenever a host is added or retired."""
 
     def all(self) -> Sequence[HostIdentity]:
-        """Return every host that ever was."""
+        """Return every host, including retired ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAlias:
-    """A host, and what a tenant calls it."""
+    """A host and a tenant's alias of it."""
 
     tenant: str
     host: str
@@ -155,16 +153,16 @@ class HostAlias:
 
 @dataclass(frozen=True, slots=True)
 class _HostTable:
-    """All hosts as they were read."""
+    """All hosts at the last read."""
 
     tally: object
     read_at: float
-    names: tuple[str, ...]  #: of those that are not retired
-    words: Mapping[str, str | None]  #: what a host is called, in small letters: its name
+    names: tuple[str, ...]  #: of hosts that are not retired
+    words: Mapping[str, str | None]  #: host name by word in lower case that means it; None: several
 
 
 class HostNames:
-    """Makes names of hosts for tenants, and finds the hosts that they mean."""
+    """Makes tenants' aliases of hosts and resolves them."""
 
     def __init__(
         self,
@@ -182,27 +180,29 @@ class HostNames:
 
     @classmethod
     def of(cls, registry: Registry, naming: HostNaming = "own") -> HostNames:
-        """Return the names of an installation; nothing is read yet."""
+        """Return the names of an installation, without reading anything yet."""
         return cls(lambda: registry.host_identities, naming=naming)
 
     @functools.cached_property
     def secret(self) -> bytes:
-        """What names are made with, read once: it never changes."""
+        """The secret of the aliases. It is read once, because it never changes."""
         return self._identities().secret()
 
     def alias(self, tenant: str, host: str) -> str:
-        """Return the name by which a tenant knows a host. Names hold no NUL."""
+        """Return a tenant's alias of a host."""
+        # Names hold no NUL, so the message is unambiguous.
+        # Names hold no NUL, so the message is unambiguous.
         digest = hmac.digest(self.secret, f"host\0{tenant}\0{host}".encode(), "sha256")
         text = base64.b32encode(digest[:10]).decode().lower()
         return ALIAS_PREFIX + text[:_ALIAS_LENGTH]
 
     def resolve_name(self, tenant: str, alias: str) -> str | None:
-        """Return the host that a tenant means; None: it means none."""
+        """Return the host with a tenant's alias, or None."""
         known = self._read()
         return self._meant(tenant, known.names).get(alias)
 
     def look_up(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Return the hosts that a name may mean, a tenant's or the host's own, with the former."""
+        """Return (host, alias) of the hosts that have this name or this alias."""
         candidates = {self.resolve_name(tenant, name), name if name in self._read().names else None}
         return [
             (host, self.alias(tenant, host))
@@ -211,11 +211,11 @@ class HostNames:
         ]
 
     def hosts(self) -> Sequence[str]:
-        """Return the hosts' own names, which operators know; not of those that are retired."""
+        """Return the real names of hosts that are not retired."""
         return self._read().names
 
     def words(self) -> Mapping[str, str | None]:
-        """Return by which words texts speak of hosts: in small letters, None for several."""
+        """Map each lower-case word that texts use for a host to its name, or None if several."""
         return self._read().words
 
     def _by_alias(self, tenant: str, names: tuple[str, ...]) -> Mapping[str, str]:
@@ -231,21 +231,21 @@ class HostNames:
                 hosts = identities.all()
                 names = tuple(each.name for each in hosts if not each.retired)
                 if known is not None and known.names == names:
-                    names = known.names  # the same tuple: what was made of it is found again
+                    names = known.names  # the same tuple, so that the alias cache hits
                 known = self._known = _HostTable(tally, now, names, _hosts_by_word(hosts))
             return known
 
 
 @dataclass(frozen=True)
 class Viewer:
-    """The reader of one call, and its names for hosts."""
+    """The reader of an answer: an operator or a tenant, with its names of hosts."""
 
-    tenant: str | None  #: None: an operator
+    tenant: str | None  #: None: the reader is an operator
     names: HostNames
 
     @property
     def is_operator(self) -> bool:
-        """Whether this reader sees everything."""
+        """Whether the reader is an operator, who sees everything."""
         return self.tenant is None
 
     def host(self, name: str) -> str:
@@ -255,17 +255,17 @@ class Viewer:
         return self.names.alias(self.tenant, name)
 
     def host_or_none(self, name: str | None) -> str | None:
-        """Return the reader's name for a host, if there is one."""
+        """Return the reader's name for a host, or None for None."""
         return None if name is None else self.host(name)
 
     def resolve_name(self, field: str, given: str) -> str:
-        """Return the host that the reader means.
+        """Return the real name of the host that the reader names.
 
         Raises
         ------
         InvalidError
-            If it means none. A host's real name means none to a tenant, and the answer is
-            the same whether there is such a host.
+            If the tenant has no host with this alias. The error is the same for real names of
+            hosts, whether or not such a host exists.
         """
         if self.tenant is None or self.names.shown:
             return given
@@ -281,26 +281,26 @@ class Viewer:
         if self.tenant is None:
             return text
         text = without_places(_OPERATOR.sub("an operator", text))
-        if not self.names.shown:  # what is a host's goes by the reader's name for it
+        if not self.names.shown:  # words that mean a host become the reader's name of it
             text = _WORD.sub(self._shown_word, text)
         return without_machines(text, self._is_readers_name)
 
     def _is_readers_name(self, name: str) -> bool:
-        """Whether it is the reader's name for a host, or for hosts that are not its business."""
+        """Return whether a name is one that the reader may see."""
         shown = self.names.shown and self._words.get(name.lower()) is not None
         return shown or name.startswith(ALIAS_PREFIX)
 
     def text_or_none(self, text: str | None) -> str | None:
-        """Return such a text, if there is one."""
+        """Return a text as `text` does, or None for None."""
         return None if text is None else self.text(text)
 
     def own_request(self, named: str | None) -> str | None:
-        """Return a request, TENANT/NAME, if the reader may know of it."""
-        theirs = named is not None and self.tenant not in (None, named.partition("/")[0])
-        return None if theirs else named
+        """Return a request (TENANT/NAME) if it is the reader's own, or for an operator."""
+        is_foreign = named is not None and self.tenant not in (None, named.partition("/")[0])
+        return None if is_foreign else named
 
     def actor(self, actor: str) -> str:
-        """Return who did something: a tenant itself, an operator, or fuga."""
+        """Return the actor of an event; tenants see only the kind of other actors."""
         if self.tenant is None or actor == f"tenant:{self.tenant}":
             return actor
         return "operator" if actor == "cli" or actor.startswith("operator:") else "fuga"
@@ -319,13 +319,13 @@ class Viewer:
 
 
 def _hosts_by_word(hosts: Sequence[HostIdentity]) -> Mapping[str, str | None]:
-    """Return by what hosts are called; None of what several are called."""
+    """Map each lower-case word that means a host to its name, or to None if it means several."""
     words: dict[str, str | None] = {}
     for host in hosts:
         for called in (host.hostname, urlsplit(host.uri).hostname):
             whole = (called or "localhost").lower()
             if whole.partition(".")[0] == "localhost" or not whole.strip("0123456789.:abcdef"):
-                continue  # of any machine; and addresses are found by their form
+                continue  # `localhost` is any machine; addresses are found by their form
             for word in {whole, whole.partition(".")[0]} - PLAIN_WORDS:
                 words[word] = host.name if words.get(word, host.name) == host.name else None
     return words | {host.name.lower(): host.name for host in hosts}

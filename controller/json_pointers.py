@@ -1,4 +1,4 @@
-"""Places of input as people read them: ``rules.affinity.group``, ``hosts[3]``."""
+"""JSON pointers, and the same places as people read them: ``rules.zone``, ``hosts[3]``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _INDEX: Final = re.compile(r"\d+")
 
 
 def pointer_of(path: Sequence[object]) -> str:
-    """Return the JSON pointer of a path into a body, as a fragment."""
+    """Return the JSON pointer of a path into a body, as a URI fragment."""
     return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def pointer_text(pointer: str) -> str:
-    """Return a place that a JSON pointer names in words."""
+    """Return the place of a JSON pointer as people read it."""
     parts = [
         part.replace("~1", "/").replace("~0", "~")
         for part in pointer.removeprefix("#").split("/")[1:]

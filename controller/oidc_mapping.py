@@ -1,7 +1,7 @@
-"""Whom a provider of identities may let in: its claims, mapped to tenants and operators.
+"""Maps the claims of an OpenID Connect provider to tenants and operators.
 
-The operators of the site say it in a table, a row for each value of a claim. What no row
-names is refused: by default no user is admitted.
+The operators of the site set a table with a row for each value of a claim. A user whom no row
+admits is refused, so an empty table admits nobody.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class OidcRule(BaseModel):
         return self
 
     def fits(self, claims: Mapping[str, Any]) -> bool:
-        """Whether the claim is this value, or a list with it."""
+        """Return whether the claim has this value, or is a list that contains it."""
         if self.claim == "email" and claims.get("email_verified") is not True:
-            return False  # anybody may say that an address is his
+            return False  # an unverified address proves nothing
         found = _claim(claims, self.claim)
         return self.value in found if isinstance(found, list) else found == self.value
 
@@ -72,14 +72,14 @@ def admission_of(
 
 
 def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
-    """Return the part of a user's name that a token's name can hold."""
+    """Return a user's name in the characters that the name of a token may have."""
     said = _claim(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""
     return readable.strip("._-")[:40] or "user"
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or by the way to it: ``realm_access.roles``."""
+    """Return a claim by its name, or by the path to it: ``realm_access.roles``."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -89,7 +89,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def is_private_address(address: str, *, local: bool) -> bool:
-    """Return whether an address is of https; of http too on this machine, if ``local``."""
+    """Return whether an address is https, or http on the loopback interface if ``local``."""
     try:
         parts = urlsplit(address)
         named = bool(parts.hostname) and parts.username is None and not parts.fragment
@@ -101,7 +101,7 @@ def is_private_address(address: str, *, local: bool) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is this machine's."""
+    """Return whether the host of an address is the loopback interface."""
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

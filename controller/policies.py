@@ -1,4 +1,4 @@
-"""Are the policies that settings name there, and do they take their parameters?"""
+"""Checks that the policies of the settings exist and accept their parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from registry import SettingsError
 
 
 def check_policies(settings: ControllerSettings) -> None:
-    """Raise `SettingsError`, in a line, for the first that is wrong."""
+    """Raise `SettingsError`, with one line, for the first policy that is invalid."""
     for setting, policy, parameters in _policies_named(settings):
         try:
             policy_by_name(policy, parameters)

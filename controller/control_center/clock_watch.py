@@ -1,4 +1,4 @@
-"""Brings back stored times that lie ahead of now, after the database's clock stepped back."""
+"""Corrects stored times that lie in the future after the database's clock stepped back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERVAL_S: Final = 10.0
 
 
 class ClockWatch:
-    """Looks at an interval whether the clock stepped back, while its control centre leads."""
+    """Checks at an interval whether the clock stepped back, while its control centre leads."""
 
     def __init__(
         self, registry: Registry, lease: Callable[[], Lease | None], lengths: LeaseLengths
@@ -27,10 +27,10 @@ class ClockWatch:
         self._registry = registry
         self._lease = lease
         self._lengths = lengths
-        self._epoch: int | None = None  #: in which all of history was looked through
+        self._epoch: int | None = None  #: in which the whole history was checked
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped."""
+        """Check until stopped."""
         while not stop.wait(INTERVAL_S):
             try:
                 self.settle_times()
@@ -40,7 +40,7 @@ class ClockWatch:
                 log.exception("clock_not_read")
 
     def settle_times(self) -> float:
-        """Bring back what lies ahead; return by how much the clock stepped back at least."""
+        """Correct times that lie in the future; return the least step back that explains them."""
         lease = self._lease()
         if lease is None:
             return 0.0
@@ -54,7 +54,7 @@ class ClockWatch:
 
 
 def lengths_of(settings: ControllerSettings) -> LeaseLengths:
-    """How long leases and holds last."""
+    """Return how long leases and holds last."""
     return LeaseLengths(
         lease_s=settings.lease_s,
         fence_timeout_s=settings.fence_timeout_s,

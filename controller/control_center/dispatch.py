@@ -1,11 +1,11 @@
-"""The sweep: finds assignments that need a worker and sends their ids, again and again.
+"""The sweep: finds assignments that need a worker and sends their ids repeatedly.
 
-Brokers lose messages and workers die with them; the rows do not. So nothing
-waits for an answer: what is still due after a while is sent once more, and
-workers claim a row before they touch a host.
+Brokers lose messages, and workers die with messages; the rows stay. So the sweep waits for
+no answer: it sends again what is still due after a while, and workers claim a row before they
+touch a host.
 
-A broker that is away, or hangs, costs a sweep one question, or one message. What needs no
-broker comes before that.
+If the broker is away or hangs, a sweep loses the time of one call. The steps that need no
+broker come first.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from registry import Registry, RegistryError
 from registry.tasks import WorkQueue
 from service import Check
 
-#: Without a whole sweep for so long, what is due reaches the workers late.
+#: If no sweep completes for this long, due work reaches the workers late.
 LATE_S: Final = 30.0
-#: While messages wait: they may be few, and taken before the interval ends.
+#: Pause while messages wait: workers may take the few of them before the interval ends.
 _SOON_S: Final = 0.25
 
 log = structlog.get_logger()
 
 
 class Broker(TaskQueue, Protocol):
-    """Takes messages, and counts those that wait."""
+    """A task queue that also counts the messages that wait."""
 
     def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
-        """Ask it; None from one that is away, or hangs."""
+        """Return the messages that wait in each queue, or None if the broker does not answer."""
         ...
 
 
@@ -67,16 +67,16 @@ class Dispatcher:
         self._workers_lag = False
 
     def nudge(self) -> None:
-        """Sweep now rather than at the end of the interval."""
+        """Start the next sweep now instead of at the end of the interval."""
         self._nudged.set()
 
     @property
     def age_s(self) -> float:
-        """Seconds since a sweep did all that it has to, or since the first began."""
+        """Seconds since the last complete sweep, or since the first one began."""
         return self._now() - self._swept_at
 
     def check(self) -> Check:
-        """Return whether it sweeps, and whether the broker takes what it sends."""
+        """Return whether sweeps run, and whether the broker takes messages."""
         age_s = self.age_s
         if not self._broker_takes:
             return Check("sweep", False, f"the broker has accepted no messages for {age_s:.0f} s")
@@ -85,7 +85,7 @@ class Dispatcher:
         return Check("sweep", True, "done, and again and again")
 
     def sweep(self) -> int:
-        """End what has expired and send what is due; return how many tasks were sent."""
+        """End expired rows and send due tasks; return how many tasks were sent."""
         by = self.clock.now()
         expired = self._registry.requests.expire(by=by)
         if expired:
@@ -105,10 +105,10 @@ class Dispatcher:
         return sent
 
     def _send_due(self) -> int:
-        """Send what is due up to the first that the broker does not take: the rest is due again.
+        """Send due tasks until the broker refuses one; the rest stays due.
 
-        No more than workers will soon take, and nothing is taken for sent while the broker
-        does not answer.
+        Sends at most as many as workers will soon take. A task counts as sent only if the broker
+        took it.
         """
         waiting = self._queue.queue_lengths()
         self._broker_takes = waiting is not None

@@ -1,7 +1,7 @@
-"""Has the hosts that are down fenced, if they are to be replaced.
+"""Requests the fencing of hosts that are down, if their VMs are to start elsewhere.
 
-Only who leads asks, and names its epoch in the transaction that does. The command itself
-is run by a worker, and only its success lets VMs be placed elsewhere.
+Only the leader requests it; the transaction checks the leader's epoch. A worker runs the
+fencing command, and VMs are placed elsewhere only after it succeeded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class FailedHosts:
-    """Looks at an interval for hosts that are down and whose VMs are not to wait for them."""
+    """Requests, at an interval, fencing of down hosts whose VMs are to start elsewhere."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class FailedHosts:
         self._interval_s = interval_s
 
     def request_fencing(self) -> tuple[str, ...]:
-        """Request the fencing of every such host, if this control centre leads."""
+        """Request the fencing of every such host; return their names; none if not leading."""
         lease = self._lease()
         if lease is None:
             return ()
@@ -48,7 +48,7 @@ class FailedHosts:
         return fenced
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped."""
+        """Check until stopped."""
         while not stop.wait(self._interval_s):
             try:
                 self.request_fencing()

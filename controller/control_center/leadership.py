@@ -18,8 +18,8 @@ log = structlog.get_logger()
 class Leadership:
     """Holds the control centre's lease and renews it in the background.
 
-    Whether it still holds is judged by the register center's clock when a round
-    commits; what this object knows is only a hint.
+    The register center decides by its own clock, when a round commits, whether the lease is
+    still valid; this object's copy is only a hint.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Leadership:
             self._lease = None
 
     def keep(self, stop: threading.Event) -> None:
-        """Renew, or try to take, at a third of the lease's length, until stopped."""
+        """Renew the lease, or try to take it, every third of its length until stopped."""
         while not stop.is_set():
             try:
                 self._renew_or_take()
@@ -84,7 +84,7 @@ class Leadership:
         return Check("lease", True, "held" if self._lease is not None else "another process leads")
 
     def release(self) -> None:
-        """Let another control centre lead at once."""
+        """Release the lease so that another control centre can lead at once."""
         with self._lock:
             lease, self._lease = self._lease, None
         if lease is None:

@@ -77,7 +77,7 @@ class SlotMetrics:
         )  # fmt: skip
 
     def count_slot(self, outcome: str) -> None:
-        """Count a slot."""
+        """Count a slot by its outcome."""
         self._slots.labels(outcome).inc()
 
     def count_round(self, report: RoundReport) -> None:
@@ -93,19 +93,19 @@ class SlotMetrics:
         self._dropped.inc(report.dropped)
 
     def follow(self, leadership: Leadership) -> None:
-        """Report from now on whether this control centre leads."""
+        """Publish from now on whether this control centre leads."""
         self._leading.set_function(lambda: float(leadership.lease is not None))
 
     def follow_sweep(self, age_s: Callable[[], float]) -> None:
-        """Report from now on how long ago the last sweep was."""
+        """Publish from now on how long ago the last sweep was."""
         self._sweep_age.set_function(age_s)
 
     def count_auto_plan(self, outcome: str) -> None:
-        """Count a plan of the standing rule."""
+        """Count an automatic plan by its outcome."""
         self._standing.labels(outcome).inc()
 
     def set_spare(self, found: Survival | None) -> None:
-        """Report which failure domains hold; None: another control centre does."""
+        """Publish how many failure domains may fail; None: another control centre leads."""
         self._spare.clear()
         if found is not None:
             missing = found.domains - found.hold - found.not_known
@@ -115,5 +115,5 @@ class SlotMetrics:
                 self._spare.labels(holds).set(number)
 
     def count_message(self, task: str) -> None:
-        """Count a message to the workers."""
+        """Count a message sent to the workers."""
         self._sent.labels(task.removeprefix("workers.")).inc()

@@ -1,4 +1,4 @@
-"""The process in which policies run; see `controller.rounds.policy_process`."""
+"""The child process that runs policies; `controller.rounds.policy_process` is its parent."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from placement.metrics.fair_holdings import fair_vms
 from placement.metrics.prices import Prices, prices
 from placement.model.spot import without_spot
 
-#: What is decided on is measured right after.
+#: The bound of a round is computed on the same inputs right after its decision.
 _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 
 
 def decide(data: bytes) -> PolicyAnswer:
-    """Set aside what can never fit, then run the policy that the inputs name."""
+    """Run the policy that the inputs name; requests that can never fit are left out before."""
     inputs = _inputs(data)
     who = RoundPolicies(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()
@@ -52,7 +52,7 @@ def decide(data: bytes) -> PolicyAnswer:
 
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:
-    """Return what a decision on the snapshot is measured by: as if there were no spot VMs."""
+    """Return the bound and the fair shares of a snapshot, computed without its spot VMs."""
     snapshot = without_spot(snapshot)
     targets = fair_vms(snapshot)
     holdings = target_holdings(snapshot, targets)
@@ -66,7 +66,7 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
 
 
 def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
-    """No round waits for prices, nor loses its bound for them."""
+    """Return the prices, or the error as text: a round keeps its bound without them."""
     try:
         return prices(snapshot, targets, resource)
     except PlacementError as error:
@@ -79,7 +79,7 @@ def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
 
 
 def _import_bound(_: object) -> bool:
-    """Import what the bound needs before a round waits for it; other calls may not need it."""
+    """Import the LP solver before the first round needs it; other calls may never need it."""
     import scipy.optimize  # noqa: F401, PLC0415 - slow to import
 
     return True
@@ -102,12 +102,12 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
 )
 
 
-#: What a round waits for, one after the other.
+#: The operations of a round, in order.
 _OF_ROUNDS: Final = ("decide", "ideal")
 
 
 def answer(operation: str, argument: Any) -> Any:
-    """The answer to the parent, or why there is none."""
+    """Return the answer to the parent, a `PolicyFailure` if the operation raised."""
     if operation not in _OPERATIONS:
         return PolicyFailure(f"unknown operation {operation!r}")
     try:
@@ -121,9 +121,9 @@ def answer(operation: str, argument: Any) -> Any:
 def main() -> None:
     """Answer the parent until it closes our standard input.
 
-    No round waits for a search for cycles of objects, which looks at everything that was ever
-    imported as soon as a cluster's names are read: that takes longer than to decide a VM. The
-    search is made when a round was answered.
+    The garbage collector is off while an operation of a round runs: one collection traverses
+    all imported modules and takes longer than placing a VM. It runs after the round's last
+    operation.
     """
     stdin, stdout = sys.stdin.buffer, take_stdout()
     gc.collect()

@@ -1,4 +1,4 @@
-"""Takes history that is older than it has to be: the control centre's own, in small batches."""
+"""Deletes history older than its retention period, in small batches, for the control centre."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from registry.rounds import Lease
 log = structlog.get_logger()
 
 FIRST_AFTER_S: Final = 60.0
-#: between batches, so that rounds and reports come in between
+#: Pause between batches, in which rounds and reports get the database.
 PAUSE_S: Final = 0.05
 
 
@@ -54,7 +54,7 @@ class Purger:
             pause = self._interval_s
 
     def purge(self, stop: threading.Event) -> PurgeCounts:
-        """Take all that is due now; stops between two batches when the lease is lost."""
+        """Delete all history that is due; stop between two batches if the lease is lost."""
         taken = PurgeCounts()
         while not stop.is_set() and (lease := self._lease()) is not None:
             try:
@@ -74,7 +74,7 @@ class Purger:
 
 
 def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> PurgeCounts:
-    """Purge all that is due now, whether or not this process leads."""
+    """Delete all history that is due, whether or not this process leads."""
     taken = PurgeCounts()
     while batch := registry.retention.purge_batch(periods):
         taken += batch

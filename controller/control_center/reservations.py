@@ -1,7 +1,8 @@
 """Reservations in the control centre: each is decided soon after its request.
 
-Only the leader decides, one after another, so that each reservation is judged with those before
-it. One whose process is killed, or whose leader ends, stays pending: the next leader decides it.
+Only the leader decides, one reservation after another, so that each is judged with those
+accepted before it. If the deciding process is killed or the leader ends, the reservation stays
+pending and the next leader decides it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from registry.rounds import Lease
 
 log = structlog.get_logger()
 ACTOR: Final = "control"
-#: Besides the time for samples, for what is read to become arrays.
+#: Time to turn rows into arrays, in addition to the time for samples.
 _MORE_S: Final = 60.0
-#: Of processes that were killed or failed, before a reservation is refused for it.
+#: Attempts whose process was killed or failed, after which the reservation is refused.
 _TRIES: Final = 3
 
 
 class ReservationDecider:
-    """Decides reservations at an interval, while this centre leads."""
+    """Decides pending reservations at an interval, while this control centre leads."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class ReservationDecider:
         self._failed: dict[UUID, int] = {}
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped."""
+        """Decide pending reservations until stopped."""
         while not stop.wait(self._interval_s):
             try:
                 self.decide_pending(stop)
@@ -71,7 +72,7 @@ class ReservationDecider:
         return decided
 
     def _decision(self, each: Reservation) -> ReservationDecision | None:
-        """Return what is decided; None: its process failed, and it is tried again."""
+        """Return the decision; None if the process failed and another attempt follows."""
         view = self._registry.views.forecast_inputs()
         standing = self._registry.reservations.list_standing()
         try:

@@ -49,7 +49,7 @@ from service.heartbeat import beating
 from service.process_log import begin_log
 from service.supervision import supervised
 
-#: How often the loop turns while it waits for the next slot.
+#: Interval at which the loop checks the clock while it waits for the next slot.
 _TURN_S = 1.0
 
 log = structlog.get_logger()
@@ -104,7 +104,7 @@ class SlotLoopRunner:
                 )
 
     def next_start(self) -> float:
-        """Start of the next slot: slots are whole multiples of their length since the epoch."""
+        """Return the next slot's start: a whole multiple of the slot length since the epoch."""
         return (self._now() // self._slot_length_s + 1) * self._slot_length_s
 
     def run_slot(self, slot: Slot, lease: Lease) -> None:
@@ -167,7 +167,7 @@ class SlotLoopRunner:
             structlog.contextvars.unbind_contextvars("slot")
 
     def _record_idle_slot(self, slot: Slot) -> None:
-        """Write the slot's status for readers; the slot is decided even if this fails."""
+        """Record that an idle slot was decided; a failure to record it is only logged."""
         try:
             self._registry.slot_loop.note_decided_slot(slot.start_at, slot.length_s)
         except Exception as error:
@@ -182,7 +182,7 @@ class SlotLoopRunner:
 
 
 def policy_choice(settings: ControllerSettings) -> PolicyChoice:
-    """The policies that settings name; `check_policies` looked at them before."""
+    """Return the policies of the settings, which `check_policies` has checked."""
     return PolicyChoice(
         name=settings.policy,
         parameters=settings.policy_parameters,
@@ -205,7 +205,7 @@ def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
 
 
 def planning_of(settings: ControllerSettings) -> Planning:
-    """How plans of moves are decided."""
+    """Return the settings by which plans of moves are decided."""
     return Planning(
         limits=move_limits_of(settings),
         rest_s=settings.plan_rest_s,
@@ -233,7 +233,7 @@ def shadow_of(
     metrics: ProcessMetrics,
     start_child: StartChild,
 ) -> ShadowDecider | None:
-    """The second policy that settings name; None: there is none."""
+    """Return the decider of the shadow policy, or None if the settings name none."""
     if settings.shadow_policy is None:
         return None
     zones = settings.shadow_zone_policies
@@ -255,7 +255,7 @@ def shadow_of(
 def spare_watch_of(
     settings: ControllerSettings, registry: Registry, leadership: Leadership, metrics: SlotMetrics
 ) -> SpareWatch | None:
-    """Who looks whether spare is there; None: settings keep none."""
+    """Return the watch over spare capacity, or None if the settings keep none."""
     if settings.spare is None:
         return None
     return SpareWatch(
@@ -273,7 +273,7 @@ def reservation_decider_of(
     leadership: Leadership,
     start_child: StartChild,
 ) -> ReservationDecider:
-    """Who decides reservations."""
+    """Return the decider of reservations."""
     return ReservationDecider(
         registry,
         lambda: leadership.lease,

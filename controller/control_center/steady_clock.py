@@ -1,9 +1,9 @@
-"""The time by which things end for good: a step ahead of the database's clock waits an hour.
+"""The time by which rows expire for good; a forward step of the database's clock waits an hour.
 
-VMs of requests with a lifetime are deleted, reservations end, and history goes, and no step back
-of the clock brings any of it back. After a step ahead these go on by the old time, while operators
-learn of the step and set the clock right. Otherwise the new time counts after an hour.
-A clock that stepped back and returns to where it was did not step ahead.
+VMs of requests with a lifetime are deleted, reservations end and history is purged. Setting the
+clock back does not undo that. So after a forward step this clock continues from the old time for
+an hour, in which operators can set the clock right. After that hour the new time counts.
+A clock that returns to its time before a backward step did not step forward.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ import structlog
 from registry import Registry
 from registry.admin import HELD
 
-#: A clock that is further ahead of what passed since the last look was set. A look at a database
-#: that answers late takes less.
+#: The largest difference between the clock and the elapsed time that is no step. Reading the
+#: time from a slow database takes less.
 TOLERANCE: Final = timedelta(seconds=60)
 
 log = structlog.get_logger()
 
 
 def since_boot() -> float:
-    """Return the seconds since this machine started, those in which it slept as well."""
+    """Return the seconds since this machine booted, including suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """Follows the database's clock, by what passes on this machine from look to look."""
+    """Follows the database's clock; detects steps by this machine's time since boot."""
 
     def __init__(self, registry: Registry, elapsed: Callable[[], float] = since_boot) -> None:
         self._registry = registry
         self._elapsed = elapsed
         self._lock = threading.Lock()
-        self._at: datetime | None = None  #: the time at the last look that was believed
-        self._elapsed_s = 0.0  #: at that look
-        self._held_since: float | None = None  #: None: the clock did not step ahead
-        #: The time minus `elapsed`, as it was before a step back; None: it did not step back.
+        self._at: datetime | None = None  #: the last time of the database that was accepted
+        self._elapsed_s = 0.0  #: this machine's time since boot at that moment
+        self._held_since: float | None = None  #: None: no forward step is held back
+        #: The time minus `elapsed` before a backward step; None: there was none.
         self._before_back: datetime | None = None
 
     def now(self) -> datetime:
-        """Return the database's time, or the time that it was without its step ahead."""
+        """Return the database's time, without a forward step that is held back."""
         with self._lock:
             now, elapsed_s = self._registry.now(), self._elapsed()
             if self._at is None:
@@ -63,7 +63,7 @@ class SteadyClock:
             return now
 
     def _begin(self, now: datetime, elapsed_s: float) -> None:
-        """Go on where another process, or this one before its restart, held a step."""
+        """Start, and resume a step that an earlier process held back."""
         step = self._registry.clock_steps.ahead()
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.back()
@@ -78,7 +78,7 @@ class SteadyClock:
         self._before_back = max(before, self._before_back or before)
 
     def _is_back(self, now: datetime, elapsed_s: float) -> bool:
-        """Return whether the clock is at most where it was before it stepped back."""
+        """Return whether the clock only returned to its time before a backward step."""
         if self._before_back is None:
             return False
         beyond = now - timedelta(seconds=elapsed_s) - self._before_back
@@ -87,7 +87,7 @@ class SteadyClock:
         return beyond <= TOLERANCE
 
     def _is_over(self, ahead: timedelta, elapsed_s: float) -> bool:
-        """Return whether the step waited long enough; note one that is new."""
+        """Return whether a forward step was held back long enough; record a new step."""
         ahead_s = ahead.total_seconds()
         if self._held_since is None:
             self._registry.clock_steps.note_ahead(ahead_s)

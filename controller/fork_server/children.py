@@ -14,7 +14,7 @@ from controller import debug
 from controller.fork_server.messages import status_of
 from registry.db.child_environ import child_environ
 
-#: What a policy sees of our environment besides what is plain: how numpy and numba are to run.
+#: Environment variables passed to policies besides the harmless ones: settings of numpy and numba.
 _SEEN: Final = (debug.VARIABLE, "FUGA_STATE_DIR", "LD_LIBRARY_PATH", "TMPDIR")
 _SEEN_PREFIXES: Final = (
     *("LC_", "MKL_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_"),
@@ -22,32 +22,32 @@ _SEEN_PREFIXES: Final = (
 
 
 class Child(Protocol):
-    """A process, leader of its own session and group."""
+    """A child process; it leads its own session and process group."""
 
     @property
     def pid(self) -> int:
-        """Its id, which no other process has before `close`."""
+        """The process id; it is not reused before `close`."""
 
     @property
     def stdin(self) -> IO[bytes]:
-        """The end that we write to."""
+        """The parent's end of the child's standard input."""
 
     @property
     def stdout(self) -> IO[bytes]:
-        """The end that we read from."""
+        """The parent's end of the child's standard output."""
 
     def poll(self) -> int | None:
-        """Return its exit status, negative for a signal; None while it runs."""
+        """Return the child's exit status, negative for a signal; None while it runs."""
 
     def kill(self) -> None:
-        """Kill it, and all that it started, from any thread."""
+        """Kill the child and its process group, from any thread."""
 
     def close(self) -> int:
-        """Kill it, wait for its end and return its exit status; twice is once."""
+        """Kill the child, wait for its end and return its exit status. May be called twice."""
 
 
 class StartedChild:
-    """A child that a new interpreter runs."""
+    """A child in a new Python interpreter."""
 
     def __init__(self, module: str) -> None:
         # A session of its own: Ctrl-C is the parent's to handle. It ends
@@ -66,7 +66,7 @@ class StartedChild:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """Return its exit status, negative for a signal; None while it runs."""
+        """Return the child's exit status, negative for a signal; None while it runs."""
         if self._process.returncode is not None:
             return self._process.returncode
         # Not waited for before `close`, so that no other process has its id.
@@ -74,12 +74,12 @@ class StartedChild:
         return None if found is None else status_of(found)
 
     def kill(self) -> None:
-        """Kill it, and all that it started, from any thread."""
+        """Kill the child and its process group, from any thread."""
         if self._process.returncode is None:
             kill_group(self.pid)
 
     def close(self) -> int:
-        """Kill it, wait for its end and return its exit status; twice is once."""
+        """Kill the child, wait for its end and return its exit status. May be called twice."""
         self.kill()
         self.stdin.close()
         self.stdout.close()
@@ -91,19 +91,19 @@ StartChild = Callable[[str, float], Child]
 
 
 def start_interpreter(module: str, deadline: float) -> StartedChild:
-    """Start a module in a new interpreter, which imports everything while it is waited for."""
+    """Start a module in a new interpreter; its imports run while the caller waits for an answer."""
     return StartedChild(module)
 
 
 def environ_of_children() -> dict[str, str]:
-    """Return the environment of processes that run policies: no secret of ours is in it."""
+    """Return the environment of processes that run policies; it holds no secrets."""
     return child_environ(_SEEN, _SEEN_PREFIXES)
 
 
 def make_nice(pid: int, niceness: int) -> None:
-    """Let a process wait for others at least so much; one that does so more stays as it is.
+    """Raise the niceness of a process to at least this value.
 
-    Of a process that was started with `nice` children are as nice, and only root makes one less so.
+    A process started with `nice` may already have a higher one, which only root can lower.
     """
     with contextlib.suppress(ProcessLookupError):
         if os.getpriority(os.PRIO_PROCESS, pid) < niceness:

@@ -1,4 +1,4 @@
-"""Asks a fork server for children; starts it at the first call, and again when it has died."""
+"""The client of a fork server: starts the server when needed and requests children from it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from controller.fork_server.children import environ_of_children, kill_group
 from controller.fork_server.messages import MESSAGE, ChildReport
 
 _SERVER: Final = "controller.fork_server.server"
-#: For a server that has imported everything to fork.
+#: Time limit for a fork by a server whose imports are done.
 _FORK_S: Final = 60.0
-#: For one call of several short ones that it answered none of.
+#: Minimum time limit of one call, even if the server has answered none of several before it.
 _ONE_FORK_S: Final = 2.0
-#: For a server to import everything: one that is killed on a starved machine is started for ever.
+#: Time limit of the imports. A shorter one would restart the server for ever on a slow machine.
 _IMPORT_S: Final = 600.0
-#: A call after so long a pause is not counted with those before, which may have been answered
-#: after its readers have gone.
+#: After such a pause, earlier unanswered calls count no more: the server may have answered
+#: after their callers had gone.
 _CALLED_AGAIN_S: Final = 10.0
-#: For the server to end after the request to.
+#: Time for the server to exit after SIGTERM.
 _GOODBYE_S: Final = 2.0
-#: For a killed child to end: longer if the kernel holds it.
+#: Time to wait for the end of a killed child.
 _REAP_S: Final = 10.0
 
 
 class ForkServerError(OSError):
-    """A fork server forked no child."""
+    """The fork server forked no child."""
 
 
 class ForkServerLateError(ForkServerError):
-    """It forked no child in time; another attempt may succeed."""
+    """The fork server forked no child in time. Another attempt may succeed."""
 
 
 class ForkedChild:
@@ -49,20 +49,20 @@ class ForkedChild:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
         self._line = line
         self._status: int | None = None
-        self._orphaned = False  #: its server has died, and its id may be another process's
-        self._reading = threading.Lock()  #: may be held while its end is waited for
-        self._lock = threading.Lock()  #: never is, so that `kill` returns at once
+        self._orphaned = False  #: its server has died, so another process may have the pid
+        self._reading = threading.Lock()  #: may be held while `close` waits for the child's end
+        self._lock = threading.Lock()  #: held only briefly, so that `kill` returns at once
         self._closed = False
 
     def poll(self) -> int | None:
-        """Return its exit status, negative for a signal; None while it runs."""
+        """Return the child's exit status, negative for a signal; None while it runs."""
         with self._reading:
             if self._status is None:
                 self._read_reports(0.0)
             return self._status
 
     def kill(self) -> None:
-        """Kill it, and all that it started, from any thread."""
+        """Kill the child and its process group, from any thread."""
         if self._reading.acquire(blocking=False):
             try:
                 self._read_reports(0.0)
@@ -71,7 +71,7 @@ class ForkedChild:
         self._kill()
 
     def close(self) -> int:
-        """Kill it, wait for its end and return its exit status; twice is once."""
+        """Kill the child, wait for its end and return its exit status. May be called twice."""
         with self._reading:
             if not self._closed:
                 self._read_reports(0.0)
@@ -82,7 +82,7 @@ class ForkedChild:
                     self._read_reports(_REAP_S)
                 with self._lock:
                     self._closed = True
-                # Its server now lets go of it, and then closes the line as well.
+                # The server now reaps the child, and then closes its end of the socket.
                 with contextlib.suppress(OSError):
                     self._line.shutdown(socket.SHUT_WR)
                     self._line.settimeout(_REAP_S)
@@ -93,11 +93,13 @@ class ForkedChild:
 
     def _kill(self) -> None:
         with self._lock:
-            if not self._closed and not self._orphaned:  # its server leaves its id to it
+            if (
+                not self._closed and not self._orphaned
+            ):  # the server has not reaped it: the pid is still the child's
                 kill_group(self.pid)
 
     def _read_reports(self, patience_s: float) -> None:
-        """Read what its server says of it, and whether that lives."""
+        """Read the server's reports about the child; note if the server has died."""
         while not self._closed and not self._orphaned:
             self._line.settimeout(patience_s)
             try:
@@ -118,12 +120,12 @@ class _ForkServerProcess:
     process: subprocess.Popen[bytes]
     control: socket.socket
     started_at: float
-    forked: bool = False  #: something: it has imported everything
-    silent_since: float | None = None  #: the first of the calls that it has answered none of
-    silent_at: float = 0.0  #: the last of them
+    forked: bool = False  #: at least one child, so its imports are done
+    silent_since: float | None = None  #: time of the first call that it has not answered
+    silent_at: float = 0.0  #: time of the last such call
 
     def hangs_at(self, now: float) -> float:
-        """Return until when a call of now may wait for it."""
+        """Return the time until which a call that begins now may wait for the server."""
         if self.silent_since is None or now - self.silent_at > _CALLED_AGAIN_S:
             self.silent_since = now
         at = max(self.silent_since + _FORK_S, now + _ONE_FORK_S)
@@ -133,15 +135,15 @@ class _ForkServerProcess:
 class ForkServer:
     """A process that imports modules once and forks children. Safe to share between threads.
 
-    Nothing is started before `fork` or `warm_up`. The server is started again when it has died
-    and when a file that it imported, or what is installed, has changed.
+    The server is started by `fork` or `warm_up`. It is started again after it died, and after a
+    file that it imported, or an installed package, changed.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = tuple(modules)
         self._lock = threading.Lock()
         self._server: _ForkServerProcess | None = None
-        self._old: list[subprocess.Popen[bytes]] = []  #: those that end with their last child
+        self._old: list[subprocess.Popen[bytes]] = []  #: servers that exit with their last child
         self._closed = False
 
     @property
@@ -153,7 +155,7 @@ class ForkServer:
         return server.process.pid
 
     def warm_up(self) -> None:
-        """Start the server, which imports everything before its first call, unless closed."""
+        """Start the server, so that its imports are done before the first call, unless closed."""
         with self._lock:
             if not self._closed:
                 self._running_server()
@@ -164,9 +166,9 @@ class ForkServer:
         Raises
         ------
         ForkServerLateError
-            If the server forks none by then.
+            If the server forks no child by then.
         ForkServerError
-            If it cannot, or twice dies before it does.
+            If the server cannot fork, or dies twice before it does.
         """
         for _ in range(2):
             with self._lock:
@@ -208,7 +210,7 @@ class ForkServer:
             self._old.clear()
 
     def _running_server(self) -> _ForkServerProcess:
-        """Return a server that runs, as far as anybody knows."""
+        """Return the current server; start one if there is none or it has died."""
         if self._closed:
             raise ForkServerError("its fork server was closed")
         self._old = [process for process in self._old if process.poll() is None]
@@ -219,7 +221,7 @@ class ForkServer:
         return self._server
 
     def _retire(self, server: _ForkServerProcess) -> None:
-        """Ask no more of a server. It goes on until the last of its children is gone."""
+        """Send no more calls to a server. It exits after its last child."""
         if server is self._server:
             server.control.close()
             self._old.append(server.process)
@@ -243,7 +245,7 @@ def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
 
 
 def _child_forked_by(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
-    """Return a child; None: the server is dead or stale. Raises `TimeoutError`: it is silent."""
+    """Return a child, or None if the server died or is stale; `TimeoutError` if it is silent."""
     with ExitStack() as kept:
         with ExitStack() as given:
             line, its_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -259,7 +261,7 @@ def _child_forked_by(control: socket.socket, module: str, deadline: float) -> Fo
                 socket.send_fds(
                     control, [module.encode()], [its_line.fileno(), its_stdin, its_stdout]
                 )
-            except BlockingIOError:  # as many wait for it as the kernel keeps
+            except BlockingIOError:  # the kernel's queue of calls to the server is full
                 raise TimeoutError from None
             except OSError:
                 return None

@@ -1,4 +1,4 @@
-"""What a fork server and its client say to each other, by sockets that keep messages apart."""
+"""The messages between a fork server and its client, sent over SOCK_SEQPACKET sockets."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import IntEnum
 from typing import Final
 
 MESSAGE: Final = struct.Struct("!ii")
-#: What a client sends with the name of a module: the line on which it hears of the child and whose
-#: end is the child's, standard input, standard output. A server with no room for all of them gets
-#: the first.
+#: Number of descriptors that a client sends with a module's name: the socket for reports about
+#: the child (closing it ends the child), standard input and standard output. A server that can
+#: open no more files receives only the first.
 DESCRIPTORS: Final = 3
 MAX_NAME_BYTES: Final = 256
 
 
 class ChildReport(IntEnum):
-    """What a server says of a child; each comes with a number."""
+    """A server's report about a child; each comes with a number."""
 
-    FORKED = 0  #: its process id
-    ENDED = 1  #: its exit status, negative for a signal
-    STALE = 2  #: 0; what the server imported has changed, and it forks nothing more
-    FAILED = 3  #: the error number for which it was not forked
+    FORKED = 0  #: the number is the child's process id
+    ENDED = 1  #: the number is its exit status, negative for a signal
+    STALE = 2  #: 0; a file that the server imported has changed, and it forks no more
+    FAILED = 3  #: the number is the errno of the failed fork
 
 
 def status_of(ended: os.waitid_result) -> int:

@@ -1,10 +1,10 @@
-"""The process that imports what children need and forks one for each call.
+"""The fork server: imports the modules that children need, and forks a child for each call.
 
-It runs nothing of what it imported, holds no secret and has one thread. It ends when its
-client has closed the control socket and all children are gone. It kills a child when the client
-shuts the line of that; when the client was killed, the child has a few seconds to end by itself,
-as its standard input has ended. At SIGTERM it kills its children and ends, and the kernel kills
-them when this process dies in another way.
+The server calls nothing of what it imported, holds no secrets and has one thread. It exits when
+its client has closed the control socket and all children are gone. It kills a child when the
+client shuts down the child's socket. If the client was killed, the child's standard input has
+ended and the child gets a few seconds to exit by itself. At SIGTERM the server kills its children
+and exits; if it dies in another way, the kernel kills them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from controller.fork_server.messages import (
 )
 
 _PR_SET_PDEATHSIG: Final = 1
-#: For a child whose client was killed to remove its files.
+#: Time for a child to remove its files after its client was killed.
 _OWN_END_S: Final = 5.0
 
 
 def main() -> None:
-    """Import the modules that arguments name, then fork for the client at a descriptor."""
+    """Import the modules of the command line, then serve the client at a descriptor."""
     since = time.time_ns()
     control, *modules = sys.argv[1:]
     client = socket.socket(fileno=int(control))
@@ -57,15 +57,15 @@ def main() -> None:
 @dataclass(slots=True)
 class _ForkedProcess:
     pid: int
-    ended: int  #: descriptor that is readable once it has
+    ended: int  #: pidfd: readable once the child has ended
     line: socket.socket
-    wanted: bool = True  #: until the client closes the line
+    wanted: bool = True  #: False once the client closed its socket
     over: bool = False
-    killed_at: float = math.inf  #: when it has not ended by itself
+    killed_at: float = math.inf  #: time at which the child is killed if it still runs
 
 
 class ForkSession:
-    """Forks for one client."""
+    """Serves one client: forks its children and reports their ends."""
 
     def __init__(self, client: socket.socket, since: int) -> None:
         self._client: socket.socket | None = client
@@ -106,7 +106,7 @@ class ForkSession:
                 self._serve(self._client)
 
     def _poll_timeout_ms(self) -> float | None:
-        """Return how long nothing is to be done, unless something happens."""
+        """Return the time until the next child is due to be killed; None if none is."""
         first = min((child.killed_at for child in self._children), default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
@@ -121,7 +121,7 @@ class ForkSession:
             return
         line = socket.socket(fileno=descriptors[0])
         failed = errno.EMFILE if len(descriptors) < DESCRIPTORS else 0
-        if _is_hung_up(line):  # no client waits for it any more
+        if _is_hung_up(line):  # the client gave up waiting
             line.close()
         elif not failed:
             try:
@@ -196,7 +196,7 @@ class ForkSession:
                 os._exit(status)
 
     def _close_descriptors(self, line: socket.socket, *others: int) -> None:
-        """In a child: close what is the server's, the lines of other children among it."""
+        """Close, in a child, the descriptors of the server and of other children."""
         for descriptor in (*others, *(child.ended for child in self._children)):
             os.close(descriptor)
         for each in (line, self._client, *(child.line for child in self._children)):
@@ -223,7 +223,7 @@ class ForkSession:
             os.killpg(child.pid, signal.SIGKILL)
 
     def _reap(self, child: _ForkedProcess) -> None:
-        self._kill(child)  # what it started
+        self._kill(child)  # its process group
         os.waitpid(child.pid, 0)
         os.close(child.ended)
         child.line.close()
@@ -243,17 +243,17 @@ def _is_hung_up(line: socket.socket) -> bool:
 
 
 def _send_report(line: socket.socket, said: ChildReport, number: int) -> None:
-    with contextlib.suppress(OSError):  # who has gone needs to hear nothing
+    with contextlib.suppress(OSError):  # the client has gone
         line.send(MESSAGE.pack(said, number))
 
 
 def _modification_times() -> dict[str, int]:
-    """Return the time that each file that was imported, and each folder of packages, has."""
+    """Return the mtime of each imported file and of each folder of packages."""
     return {path: found.st_mtime_ns if found else 0 for path, found in _file_stats()}
 
 
 def _change_times() -> dict[str, int]:
-    """Return when each of them was last changed, or put where it is, by the clock."""
+    """Return the ctime of the same files, which also shows a replaced file."""
     return {path: found.st_ctime_ns if found else 0 for path, found in _file_stats()}
 
 

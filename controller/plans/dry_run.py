@@ -1,4 +1,4 @@
-"""Can a roll work at all? Its turns are planned before it begins, and nothing moves."""
+"""Dry run of a roll: plans the moves of each turn before the roll begins, without moving a VM."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from placement.rebalancing.model import MovePlan, RebalanceLimits, RebalanceObst
 from registry import ConflictError
 from registry.moves import RunningView
 
-#: A turn costs as much work as there are hosts and VMs; so much takes a core ten seconds.
+#: Maximum work: turns times hosts and VMs. A core does this much in ten seconds.
 MAX_WORK: Final = 5_000_000
-#: Hosts and VMs together that are planned in the caller's thread: it takes less time than a
-#: process does to start.
+#: Up to this many hosts and VMs together, the dry run is made in the caller's thread: that takes
+#: less time than starting a process.
 MAX_IN_THREAD: Final = 1_000
-#: For the process to start, and to answer: clients wait for 30 s.
+#: Time limit of the process, including its start: clients wait for 30 s.
 TIME_S: Final = 20.0
-#: As of replays: a caller waits.
+#: As for replays: a caller waits.
 NICENESS: Final = 5
-#: In the way of a VM for a moment: once its turn comes, the roll waits for that.
+#: Obstacles that pass by themselves: when the turn comes, the roll waits for their end.
 _PASSING: Final = frozenset({RebalanceObstacle.UNSETTLED, RebalanceObstacle.MOVING})
 _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunInputs:
-    """A roll that is to begin."""
+    """Inputs of the dry run of a roll."""
 
     view: RunningView
     turns: Sequence[Sequence[UUID]]
@@ -41,10 +41,10 @@ class DryRunInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunResult:
-    """What came of it."""
+    """The result of a dry run of a roll."""
 
-    turns: int = 0  #: that were planned
-    refusal: str | None = None  #: why the roll cannot work
+    turns: int = 0  #: number of turns that were planned
+    refusal: str | None = None  #: the reason why the roll cannot work
 
 
 def dry_run_roll(
@@ -54,15 +54,16 @@ def dry_run_roll(
     within_s: float = TIME_S,
     max_in_thread: int = MAX_IN_THREAD,
 ) -> int:
-    """Return how many turns were planned, each after those before it; all, unless there are many.
+    """Return the number of turns that were planned; a roll with too many is planned in part.
 
-    Each turn is planned again when it begins, on what runs then.
+    Each turn is planned on the state after the turns before it. It is planned again when it
+    begins, on the VMs that run then.
 
     Raises
     ------
     ConflictError
-        If VMs of a turn have no place elsewhere, naming some of them and why; or if it took
-        too long, and was ended.
+        If VMs of a turn have no place elsewhere (some are named, with reasons), or if the dry run
+        exceeded its time.
     """
     if len(preview.view.cluster.hosts) + len(preview.view.vms) <= max_in_thread:
         found = plan_turns(preview)
@@ -83,7 +84,7 @@ def dry_run_roll(
 
 
 def plan_turns(preview: DryRunInputs) -> DryRunResult:
-    """Plan the turns until VMs of one have no place."""
+    """Plan the turns in order; stop at the first turn with a VM that has no place elsewhere."""
     running, names = to_running(preview.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
     work = max(1, len(running.receives) + len(running))

@@ -1,8 +1,8 @@
-"""Plans of moves in the control centre: decided on request, carried out in their order.
+"""Carries out plans of moves in the control centre: decides them and requests their moves.
 
-Only the leader does either. Each move is checked anew by the register center, so a
-plan that is old by the time of its approval moves nothing where it may not go: what is refused
-is stored with the move, and the others go on.
+Only the leader does either. The register center checks each move again when it is requested, so a
+plan that is outdated at its approval moves no VM where it may not go. The reason of a refusal is
+stored with the move, and the other moves go on.
 """
 
 from __future__ import annotations
@@ -35,28 +35,30 @@ from registry.rounds import Lease
 
 log = structlog.get_logger()
 ACTOR = "control"
-#: Between two looks while a plan is carried out.
+#: Interval between two checks while a plan is carried out.
 _SOON_S: Final = 0.2
-_IDLE_PART: Final = 4  #: times as long as a look lasts, if that is longer: plans may be large
+_IDLE_PART: Final = 4  #: minimum pause as a multiple of a check's duration: plans may be large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planning:
-    """How plans are decided."""
+    """Settings by which plans are decided and carried out."""
 
     limits: RebalanceLimits
-    rest_s: float  #: a VM that moved is moved again for need alone within so long
+    rest_s: float  #: within this time after a move, a VM is moved again only out of need
     seed: int
     budget_units: int | None
     deadline_s: float
-    room_hold_s: float  #: for which room that moves freed is kept for its request
-    balance: BalanceRule | None = None  #: None: nothing is balanced unasked
-    room: RoomRule | None = None  #: None: operators alone ask for room
-    spare: str | None = None  #: what may fail: rounds keep that free, and plans make no room of it
+    room_hold_s: float  #: time for which the room that moves freed is kept for its request
+    balance: BalanceRule | None = None  #: None: no automatic balance plans
+    room: RoomRule | None = None  #: None: only operators request room plans
+    spare: str | None = (
+        None  #: failure domain for which rounds keep spare capacity; plans leave it free
+    )
 
 
 class PlanExecutor:
-    """Decides and carries out what plans ask for, at an interval, while this centre leads."""
+    """Decides plans and requests their moves at an interval, while this control centre leads."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class PlanExecutor:
         self._room_planner = None if room is None else RoomPlanner(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
-        """Look until stopped; soon again while a plan goes on, so that no host waits for a wave."""
+        """Advance plans until stopped; pause only shortly while one goes on: hosts idle less."""
         pause_s = self._interval_s
         while not stop.wait(pause_s):
             began, goes_on = time.monotonic(), False
@@ -117,10 +119,10 @@ class PlanExecutor:
         return goes_on
 
     def _request_balance(self, lease: Lease) -> None:
-        """Ask for a plan if the standing rule wants one now.
+        """Request a balance plan if the auto-balance rule wants one now.
 
-        The time of the last one is in the register center, and the lease is checked where
-        that is written: a control centre that takes over neither loses nor doubles one.
+        The register center stores the time of the last such plan and checks the lease when it
+        writes it, so a change of leader neither loses a plan nor requests one twice.
         """
         rule, standing = self._planning.balance, self._registry.standing_plans
         if rule is None:
@@ -135,7 +137,7 @@ class PlanExecutor:
             log.info("auto_plan_created", plan=str(plan.id), kind=plan.kind)
 
     def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
-        """Return why the auto-balance policy declines a plan that it requested."""
+        """Return why the auto-balance rule declines a plan that it requested, or None."""
         if plan.requested_by != STANDING_RULE:
             return None
         rule = self._planning.balance
@@ -198,7 +200,7 @@ class PlanExecutor:
         turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
-                return  # it is over once a round has let the request in
+                return  # the plan ends once a round has placed the request
             self._registry.plans.finish(plan.id, actor=ACTOR)
             log.info("plan_done", plan=str(plan.id), moves=plan.moves, failed=plan.failed)
             return
@@ -210,7 +212,7 @@ class PlanExecutor:
             self._on_requested()
 
     def _request_moves(self, plan: Plan, turns: ReadyMoves) -> int:
-        """Ask for moves; return for how many. What is refused before its turn waits for that."""
+        """Request moves; return their number. An early move that is refused waits for its turn."""
         created = 0
         for each in (*turns.due, *turns.early):
             try:
@@ -232,7 +234,10 @@ class PlanExecutor:
         return created
 
     def _cancel_if_hosts_activated(self, plan: Plan) -> bool:
-        """End a plan that empties hosts which were activated since; of some, leave those alone."""
+        """Cancel an evacuation whose hosts were all activated; else drop moves from activated ones.
+
+        Returns whether the plan was cancelled.
+        """
         if plan.kind is not PlanKind.EVACUATE:
             return False
         why = self._registry.plans.keep_vms_of_activated(plan, actor=ACTOR)
@@ -243,7 +248,7 @@ class PlanExecutor:
         return True
 
     def _cancel_if_outside_hours(self, plan: Plan) -> bool:
-        """End a plan of the standing rule of which moves would begin when they may not."""
+        """Cancel an automatic plan if it is outside its hours; return whether it was."""
         if plan.requested_by != STANDING_RULE:
             return False
         rule = self._planning.balance
@@ -255,7 +260,7 @@ class PlanExecutor:
         return True
 
     def _cancel_if_request_served(self, plan: Plan) -> bool:
-        """End a plan of which moves would make room for what is placed or deleted by then."""
+        """Cancel a room plan if no VM of its request waits any more; return whether it was."""
         if plan.kind is not PlanKind.ROOM:
             return False
         request = UUID(plan.arguments["request"])
@@ -300,7 +305,7 @@ def _room_made(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
 def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
     """Return the measures before the first move of a plan (0), or after the last (-1).
 
-    The potential is that of the game which the plan plays, where it plays one: it is what rises.
+    If the plan comes from a game, ``potential`` is the potential of that game, which rises.
     """
     found = asdict(plan.measures[place])
     own = plan.details.get("potential")
@@ -308,13 +313,13 @@ def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
 
 
 def _gain(plan: DecidedPlan) -> float | None:
-    """Return by what a plan that is made for a gain raises the potential; None for the others."""
+    """Return the gain in potential of a plan that is made for a gain; None for other plans."""
     gains = plan.details.get("gains")
     return None if gains is None else float(sum(gains))
 
 
 def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
-    """Return how many VMs a plan that is made for a gain left alone, as they moved lately."""
+    """Return the number of VMs that a plan made for a gain left alone because they moved lately."""
     if _gain(plan) is None:
         return {}
     running = inputs.running

@@ -1,4 +1,4 @@
-"""A plan of moves as a pure function of its stored inputs: what is decided, replayed, checked."""
+"""The stored inputs of a plan of moves, and the plan as a pure function of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from placement.rebalancing.spare_policy import without_spare
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlanInputs:
-    """What decides a plan."""
+    """Inputs from which a plan of moves is computed: the running VMs, the limits and the seed."""
 
     kind: str
     arguments: Mapping[str, Any]  #: as requested
@@ -35,10 +35,10 @@ class PlanInputs:
     limits: RebalanceLimits
     seed: int
     budget_units: int | None = None
-    domain: IntArray | None = None  #: (H,) failure domains that rounds keep spare for
+    domain: IntArray | None = None  #: (H,) failure domains for which rounds keep spare capacity
 
     def encode(self) -> bytes:
-        """Compressed JSON; equal inputs give equal bytes."""
+        """Return the inputs as compressed JSON; equal inputs give equal bytes."""
         snapshot = RoundInputs(
             snapshot=self.running.snapshot,
             names=self.names.snapshot,
@@ -59,7 +59,7 @@ class PlanInputs:
 
 
 def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:
-    """Return how many moves of a plan may go on at once."""
+    """Return the limits on simultaneous moves of a plan."""
     return RebalanceLimits(
         per_source=settings.moves_per_host,
         per_destination=settings.moves_per_host,
@@ -68,7 +68,7 @@ def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:
 
 
 def decode_plan_inputs(data: bytes) -> PlanInputs:
-    """Read back what `PlanInputs.encode` wrote."""
+    """Decode the bytes that `PlanInputs.encode` returned."""
     document = json.loads(zlib.decompress(data))
     inputs = inputs_of(document["inputs"])
     per_source, per_destination, at_once = document["limits"]
@@ -87,12 +87,12 @@ def decode_plan_inputs(data: bytes) -> PlanInputs:
 
 
 def decide_plan(data: bytes) -> dict[str, Any]:
-    """Decide a plan on encoded inputs; its document."""
+    """Compute the plan of encoded inputs, as a JSON document."""
     return plan_of(decode_plan_inputs(data)).document()
 
 
 def plan_of(inputs: PlanInputs) -> MovePlan:
-    """Decide a plan. Raises `PolicyFailedError` for a kind without a planner."""
+    """Compute a plan. Raises `PolicyFailedError` for a kind without a planner."""
     how: dict[str, Any] = {
         "limits": inputs.limits,
         "seed": inputs.seed,
@@ -103,7 +103,7 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             hosts = _indices(inputs, inputs.arguments["hosts"])
             later = _indices(inputs, inputs.arguments.get("later", ()))
             return evacuate_before(inputs.running, hosts, set(later), **how)
-        case "repair" | "mend" as kind:  # the second: of plans from before revision 0066
+        case "repair" | "mend" as kind:  # "mend": plans from before revision 0066
             return replace(repair(inputs.running, **how), policy=kind)
         case "balance":
             bound = {"most_gib": inputs.arguments.get("most_gib")}

@@ -1,8 +1,8 @@
-"""Which moves of a plan are requested now: those whose turn it is, and some that may go early.
+"""Chooses the moves of a plan to request now: those of the current wave, and some early ones.
 
-A wave waits for the room that the waves before it free. Few moves need that, and a host would
-stand idle whenever the last move of a wave takes long; so what waits for nothing is created
-before its turn, in the order of the plan.
+A wave waits for the room that the waves before it free. Few moves need that room, and hosts would
+idle whenever the last move of a wave takes long. So moves that wait for nothing are requested
+before their turn, in the order of the plan.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from uuid import UUID
 from placement.rebalancing.model import RebalanceLimits
 from registry.moves import MoveState, PlanMove
 
-#: Created moves are at most so many times those that may go on at once: when one ends, the
-#: next is at hand. Each holds its room, and its VM's power, from then on.
+#: Maximum of requested moves, as a multiple of the moves that may go on at once: when one ends, the
+#: next can begin. A requested move holds room and blocks power changes of its VM.
 _AT_HAND: Final = 2
 
 
@@ -26,19 +26,19 @@ _AT_HAND: Final = 2
 class ReadyMoves:
     """Moves not requested yet, in the order of their plan."""
 
-    due: tuple[PlanMove, ...]  #: of the first wave that is not over
-    early: tuple[PlanMove, ...]  #: of later waves; one that is refused waits for its turn
-    begins: bool  #: something is to begin yet, created or not
+    due: tuple[PlanMove, ...]  #: moves of the first wave that is not over
+    early: tuple[PlanMove, ...]  #: moves of later waves; a refused one waits for its turn
+    begins: bool  #: whether any move has yet to begin
 
 
 def ready_moves_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
-    """Return which of a plan's moves to request, in their order; None if all are over.
+    """Return the moves of a plan to request now, in their order; None if all are over.
 
     Notes
     -----
-    All moves before one that goes early are created and hold their room. So the
-    move finds its destination as the plan saw it, if nothing leaves that any more; and nothing
-    after it finds less room than the plan has seen.
+    All moves before an early one are already requested and hold their room. So an early move
+    finds its destination as planned if no VM has yet to leave there, and later moves find no
+    less room than planned.
     """
     if all(move.is_over for move in moves):
         return None
@@ -64,7 +64,7 @@ class _MoveRequests:
         self.early: list[PlanMove] = []
 
     def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
-        """Take what may be requested; return whether that completes the wave."""
+        """Add the moves of a wave that may be requested; return whether that completes the wave."""
         is_early, all_created = number > self._first, True
         for move in wave:
             if move.is_over or move.move_id is not None:

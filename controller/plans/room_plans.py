@@ -22,8 +22,10 @@ class RoomRule:
     """When the control centre creates a plan of moves that makes room."""
 
     how: Literal["propose", "carry_out"]
-    patience: int  #: rounds that a request waits before, as policies hold hosts back; at least 1
-    rest_s: float  #: a request is not tried again within so long
+    patience: (
+        int  #: rounds that a request waits first, as before policies hold hosts back; at least 1
+    )
+    rest_s: float  #: time before another plan is made for the same request
 
 
 class RoomPlanner:
@@ -36,7 +38,7 @@ class RoomPlanner:
         self._looked_after: tuple[int, int] | None = None
 
     def create_plan_if_due(self, lease: Lease) -> None:
-        """Create a plan, if a round was committed or a plan ended since the last check.
+        """Create a plan if a request starves and a round or a plan ended since the last check.
 
         A request starves by the rule of the policies that reserve hosts for it.
         """

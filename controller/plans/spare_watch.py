@@ -1,4 +1,4 @@
-"""Check spare capacity at an interval: a host may die while nothing waits for a round."""
+"""Checks spare capacity at an interval: a host may fail while no round runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 class SpareWatch:
-    """Computes, while this control centre leads, whether any one failure domain may fail."""
+    """Computes at an interval, while this control centre leads, which failure domains may fail."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class SpareWatch:
         self._report = report
 
     def run(self, stop: threading.Event) -> None:
-        """Run until stopped."""
+        """Check until stopped."""
         while True:
             try:
                 self.check()
