@@ -139,7 +139,7 @@ class OutboxSite:
             rate = self.rate(seconds)
             first = first or rate
             print(f"{count:>8}{rate:>10.2f}{rate / first:>7.2f}{self._most_messages:>10}")
-        print(f"with {self.queue_lengths()} builds waiting:", flush=True)
+        print(f"with {self.waiting()} builds waiting:", flush=True)
         for what, ask in (
             ("stop", self.stop),
             ("delete", self.delete),
@@ -161,7 +161,7 @@ class OutboxSite:
 
     def wait_for(self, count: int) -> None:
         """Have so many builds wait, in one round."""
-        more = count - self.queue_lengths()
+        more = count - self.waiting()
         request = add_request(self.registry, more)
         parts, versions, left = [], {}, more
         for host in reversed(self._hosts):

@@ -1,4 +1,4 @@
-"""Sends tasks to the workers, by name: a nudge, never the truth (that is the row)."""
+"""Sends tasks to workers by name. A message is only a nudge: the row holds the truth."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ log = structlog.get_logger()
 
 
 class TaskQueue(Protocol):
-    """Takes the id of a row for a worker to look at."""
+    """Sends the ids of rows to workers."""
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Send it; return whether the broker took it. A failure only delays the work."""
+        """Send a row's id; return whether the broker took it. A failure only delays the work."""
         ...
 
 
 class NoWorkers:
-    """The queue where there is no broker: it drops everything."""
+    """The queue without a broker: it drops all messages."""
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Drop it: the caller that waits for an answer times out."""
+        """Drop the message; a caller that waits for an answer times out."""
         return False
 
 
 NO_WORKERS: Final = NoWorkers()
 
 
-#: A console call waits that long; a message that a row repeats stays useful until it is done.
+#: Expiry of messages in seconds: console calls wait this long. Other messages do not expire.
 _OF_USE_S: Final = MappingProxyType({READ_CONSOLE: 20.0, ATTACH_CONSOLE: 20.0})
 
 
 class CeleryQueue:
-    """The tasks of `workers`, reached by name through the broker."""
+    """Sends the tasks of `workers` through the Celery broker."""
 
     def __init__(self, settings: SharedSettings) -> None:
-        # It warns that a filesystem has no host name.
+        # kombu warns that a filesystem broker has no host name.
         logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = Celery("fuga-controller")
         self._app.conf.update(celery_config(settings))
         self._connection: Any = None
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Publish the task, to the queue that it goes by."""
+        """Publish the task to its queue."""
         try:
             self._app.send_task(
                 task,
                 args=[str(row_id)],
                 ignore_result=True,
                 expires=_OF_USE_S.get(task),
-                retry=False,  # it waits for one answer, not for several
+                retry=False,  # one attempt, not several
             )
         except (OperationalError, OSError) as error:
             log.warning("broker_unreachable", task=task, row_id=str(row_id), error=str(error))
@@ -67,14 +67,14 @@ class CeleryQueue:
         return True
 
     def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
-        """Return how many messages no worker has taken yet; None: the broker does not answer."""
+        """Return the waiting messages of each queue; None if the broker does not answer."""
         try:
             if self._connection is None:
                 self._connection = self._app.connection_for_write()
                 self._connection.ensure_connection(max_retries=1, interval_start=0)
             return {queue: self._length(queue) for queue in WorkQueue}
         except self._errors():
-            # What was left of this connection would say nothing of a broker that is back.
+            # The broken connection is useless once the broker is back.
             if self._connection is not None:
                 self._connection.release()
                 self._connection = None

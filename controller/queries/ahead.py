@@ -1,4 +1,4 @@
-"""How long everything that waits may wait: rounds played ahead, in the policies' process."""
+"""Forecasts waiting times by simulating future rounds, in the policies' child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from registry.rounds import ClusterView, ForecastInputs
 
 HORIZON_S: Final = 7 * 86_400.0
 SAMPLES: Final = 40
-#: Policies to which hosts without room do not matter; others see every host.
+#: Policies whose decisions do not depend on hosts without room; other policies see every host.
 _NARROW: Final = frozenset(
     {"fuga", "best_fit_drfh", "best_fit_hdrf", "first_fit_drfh", "first_fit", "best_fit"}
 )
@@ -34,7 +34,7 @@ _NARROW: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQuery:
-    """The input of the policies' process."""
+    """Inputs of a forecast in the policies' child process."""
 
     view: ForecastInputs
     time_s: float  #: for all samples together
@@ -44,18 +44,18 @@ class ForecastQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """What it answers."""
+    """Estimated waiting times, the answer to a `ForecastQuery`."""
 
-    of: Mapping[UUID, Estimate]  #: by request; of none if there were too few samples
+    of: Mapping[UUID, Estimate]  #: by request; empty if there were too few samples
     samples: int
     horizon_s: float
     seconds: float  #: of all samples
 
 
 def estimate_waits(question: ForecastQuery) -> Estimates:
-    """Play rounds ahead from a view, as the policy of its latest round decides them.
+    """Simulate future rounds from a view, decided by the policy of its latest round.
 
-    The same view gives the same samples; time alone says how many.
+    Equal views give equal samples; only their number depends on the time taken.
     """
     view = question.view
     assert view.inputs is not None  # noqa: S101 the caller has checked
@@ -93,7 +93,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
 
 
 def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
-    """Return what a forecast is made of, and the rows of each request that waits."""
+    """Return the state from which a forecast starts, and the rows of each waiting request."""
     cluster = without_spot_requests(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
@@ -122,7 +122,7 @@ def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, 
         ends_in_s=np.concatenate(
             [
                 _until((view.ends.get(each.id) for each in cluster.requests), cluster.now),
-                # How long those live that come is in the lifetimes of those that came.
+                # Lifetimes of future VMs are drawn from those observed.
                 np.full(len(kinds), np.inf),
             ]
         ),
@@ -157,7 +157,7 @@ def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, 
 
 
 def lifetimes_of(view: ForecastInputs) -> Lifetimes:
-    """Return what is known of how long VMs live."""
+    """Return the observed lifetimes of VMs."""
     lives = view.lives
     return Lifetimes(
         ObservedLifetimes(
@@ -171,17 +171,17 @@ def lifetimes_of(view: ForecastInputs) -> Lifetimes:
 
 
 class _Groups:
-    """Numbers for what VMs have in common: tenant and type, type, tenant."""
+    """Numbers the groups of VMs with similar lifetimes: tenant and type, type, tenant."""
 
     def __init__(self, view: ForecastInputs) -> None:
         self._types = {name: at for at, name in enumerate(sorted(set(view.vm_types.values())))}
-        # Also tenants that are gone: their VMs ended.
+        # Includes deleted tenants, whose VMs ended.
         tenants = {each.tenant_id for each in view.lives}
         tenants |= {each.id for each in view.cluster.tenants}
         self._tenants = {tenant: at for at, tenant in enumerate(sorted(tenants))}
 
     def rows(self, of: Sequence[tuple[UUID, str]]) -> IntArray:
-        """Return the groups of VMs by tenant and type, (V, 3), the finest first."""
+        """Return the three groups of each VM, shape (V, 3), the smallest group first."""
         tenant = _ints(self._tenants[tenant] for tenant, _ in of)
         vm_type = _ints(self._types[name] for _, name in of)
         both = tenant * len(self._types) + vm_type
@@ -201,7 +201,7 @@ def _policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
 
 
 class _Policies:
-    """Makes who decides on some of the hosts."""
+    """Makes the policy that decides on a subset of hosts."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Policies:
         zone_of_host: Sequence[str | None],
     ) -> None:
         self._policy, self._zones, self._zone_of_host = policy, zones, zone_of_host
-        self._same: Policy | None = None  # of all hosts, where zones have none of their own
+        self._same: Policy | None = None  # for all hosts, if no zone has a policy
 
     def __call__(self, hosts: IntArray) -> Policy:
         if self._same is not None:
@@ -227,7 +227,7 @@ class _Policies:
 
 
 def _until(times: Iterable[datetime | None], now: datetime) -> FloatArray:
-    """Return in how many seconds each time is, at least 0; inf of None."""
+    """Return the seconds until each time, at least 0; infinity for None."""
     return np.array(
         [np.inf if at is None else max(0.0, (at - now).total_seconds()) for at in times],
         dtype=np.float64,

@@ -21,29 +21,29 @@ MAX_VMS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostClass:
-    """Hosts alike in labels and capacity."""
+    """Hosts with the same labels and capacity."""
 
     labels: tuple[str, ...]
     capacity: Mapping[str, int]  #: of one host
     hosts: int
-    open: int  #: of them, those that would take such a VM if they had room
-    fits: int  #: VMs, on all of them
-    runs_out_first: str | None  #: on most of the open ones; None: a group ends first
+    open: int  #: hosts that would take such a VM if they had room
+    fits: int  #: VMs that fit on all of them together
+    runs_out_first: str | None  #: on most open hosts; None: a VM group limits them first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How many more VMs of a type fit now, and how many once those that wait are placed."""
+    """The number of VMs of a type that fit now, and after the queue ahead of them is served."""
 
     vm_type: str
     demand: Mapping[str, int]  #: of one VM
-    fits: int  #: as if no request waited
+    fits: int  #: if no request waited
     runs_out_first: str | None
     hosts: int
     open: int
-    classes: tuple[HostClass, ...]  #: those that hold most first; for operators only
-    at_least: bool = False  #: the numbers are steps: it may be more, up to the next one
-    #: once those that wait and are owed before are served; None: not reckoned
+    classes: tuple[HostClass, ...]  #: sorted by the number that fits; operators only
+    at_least: bool = False  #: the numbers are rounded down to steps
+    #: after the waiting requests with a smaller share are served; None: not computed
     in_turn: int | None = None
 
 
@@ -55,7 +55,7 @@ def capacity_left(
     named: Sequence[str] | None,
     rules: Rules,
 ) -> Capacity:
-    """Return how many VMs of one request with these rules fit on the hosts as they are."""
+    """Return the number of VMs of one request with these rules that fit on the hosts now."""
     demand = np.array(view.demand, dtype=np.int64)
     hosts = view.hosts
     capacity = _int_rows([host.capacity for host in hosts], len(demand))
@@ -69,7 +69,7 @@ def capacity_left(
     )
     by_room = vms_that_fit(free, demand) * is_open
     fits = _limited_by_groups(by_room, view, rules)
-    # Where a group leaves room unused no resource ends first.
+    # On hosts limited by a VM group no resource runs out first.
     bound_by_room = is_open & (fits == by_room)
     ends_first = _scarcest_resources(free, demand)
     total = _total_in_zones(fits, hosts, rules, requires, named)
@@ -104,9 +104,9 @@ def capacity_left(
 
 
 def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
-    """Return a tenant's view: no exact number, and nothing about single hosts.
+    """Return a tenant's view of a capacity: numbers in steps, and nothing about single hosts.
 
-    Of hosts that the question names, only whether there is room at all.
+    If the query names hosts, the tenant learns only whether there is any room on them.
     """
 
     def step(number: int) -> int:
@@ -125,7 +125,7 @@ def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
 
 
 def _limited_by_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntArray:
-    """Return the VMs that fit on each host, given its VMs of the hard groups."""
+    """Return the number of VMs that fit on each host within the hard VM groups."""
     fits = fits.copy()
     places = {host.id: index for index, host in enumerate(view.hosts)}
     if rules.anti_affinity is not None and not rules.anti_affinity.soft:
@@ -148,7 +148,7 @@ def _total_in_zones(
     requires: Sequence[str],
     named: Sequence[str] | None,
 ) -> int:
-    """Return how many VMs fit in all: of a spread request no zone more than its part."""
+    """Return the total number of VMs that fit, with even parts per zone for a spread request."""
     if rules.spread is None:
         return int(fits.sum())
     in_zone: Counter[str] = Counter()
@@ -162,17 +162,17 @@ def _total_in_zones(
     for part in range(1, min(max(in_zone.values(), default=0), MAX_VMS) + 1):
         found = min(sum(min(count, part) for count in in_zone.values()), part * len(in_zone))
         if found <= (part - 1) * len(in_zone):
-            break  # so few VMs would be divided into smaller parts
+            break  # so few VMs would have smaller parts
         most = found
     return most
 
 
 def _scarcest_resources(free: IntArray, demand: IntArray) -> IntArray:
-    """Return the resource that ends first on each host, shape (H,)."""
+    """Return the index of the resource that runs out first on each host, shape (H,)."""
     demanded = np.flatnonzero(demand)
     if not len(demanded):
         return np.full(len(free), -1, dtype=np.int64)
-    # In parts of a VM, so that of two that hold as many VMs the one with less left ends first.
+    # In fractions of a VM: of two resources for equally many VMs, the one with less left counts.
     return np.asarray(
         demanded[(free[:, demanded] / demand[demanded]).argmin(axis=1)], dtype=np.int64
     )

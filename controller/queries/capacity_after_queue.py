@@ -1,6 +1,6 @@
-"""How many VMs of a type there is room for once those that wait and are owed before are served.
+"""Capacity left for a VM type after the queue ahead of it is served.
 
-On a large site this takes a second of processor, so a process of its own computes it.
+On a large site this takes a second of CPU time, so a child process computes it.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from registry.rounds import CapacityView, RequestView
 
 log = structlog.get_logger()
 
-#: Serves by shares and host by host, as the fallback of rounds does; no round waits for it.
+#: The policy that serves the queue: the same as the fallback of rounds.
 POLICY: Final = "best_fit_drfh"
-#: Hosts and VMs to be placed together that are computed in the caller's thread: it takes less
-#: time than a process does to start.
+#: Up to this many hosts and VMs together, the caller's thread computes it: that takes less time
+#: than starting a process.
 MAX_IN_THREAD: Final = 1_000
-#: For the process to start, and to answer: clients wait for 30 s.
+#: Time limit of the process, including its start: clients wait for 30 s.
 TIME_S: Final = 10.0
-#: As of replays: a caller waits.
+#: As for replays: a caller waits.
 NICENESS: Final = 5
 _NO_REQUEST_YET: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityInputs:
-    """The question, and the answer without the queue."""
+    """Inputs of the computation, with the capacity before the queue is served."""
 
-    view: CapacityView  #: without its cluster what was found is returned as it is
+    view: CapacityView  #: without a cluster, `found` is returned unchanged
     found: Capacity  #: by `capacity_left`, with this view and these rules
-    #: who asks: it is served when its share comes, so before those that hold more. None, or a
-    #: tenant that there is not: after all that wait
+    #: the tenant that would request the VMs: it is served before tenants with larger shares.
+    #: None or an unknown tenant: after the whole queue
     tenant: str | None
     requires: Sequence[str]
     named: Sequence[str] | None
@@ -57,9 +57,9 @@ def capacity_in_turn(
     within_s: float = TIME_S,
     max_in_thread: int = MAX_IN_THREAD,
 ) -> Capacity:
-    """Return the answer with what fits once a round has placed what waits.
+    """Return the capacity with ``in_turn``, the VMs that fit after a round has served the queue.
 
-    A process that takes longer than ``within_s`` is killed, and ``in_turn`` stays None.
+    The process is killed after ``within_s``; then ``in_turn`` stays None.
     """
     found, cluster = question.found, question.view.cluster
     if cluster is None:
@@ -81,7 +81,7 @@ def capacity_in_turn(
 
 
 def capacity_after_round(question: CapacityInputs) -> int:
-    """Compute how many VMs fit once a round has placed what waits."""
+    """Simulate a round on the queue; return how many VMs fit after it."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster
     assert cluster is not None  # noqa: S101 no child is started without it
@@ -105,7 +105,7 @@ def capacity_after_round(question: CapacityInputs) -> int:
                 rules=Rules(forbids=rules.forbids, zone=rules.zone),
             ),
         )
-    cluster = without_spot_requests(cluster)  # requested spot VMs take nothing from others
+    cluster = without_spot_requests(cluster)  # requested spot VMs take no room from others
     snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *requests)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))

@@ -1,8 +1,8 @@
-"""Numbers in steps: 0, 1, 2, 5, 10, 20, 50 and so on; shares in whole percent.
+"""Rounding of numbers for tenants: steps of 0, 1, 2, 5, 10, 20, 50 and so on; whole percents.
 
-Tenants see numbers of hosts and free amounts in steps: an exact number, read
-before and after, would reveal each VM of others. An exact share would reveal, with
-what is held, the total of the cluster.
+Tenants see numbers of hosts and free amounts in steps, because the difference of two exact
+numbers would reveal each VM of others. An exact share and the tenant's own VMs would together
+reveal the size of the cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FIRST: Final = (1, 2, 5)
 
 
 def step_below(number: int) -> int:
-    """Return the largest step that is not above a number: "at least so many"."""
+    """Round down to a step, for "at least N"."""
     if number < 1:
         return 0
     power = int(10 ** (len(str(number)) - 1))
@@ -21,7 +21,7 @@ def step_below(number: int) -> int:
 
 
 def step_above(number: int) -> int:
-    """Return the smallest step that is not below a number: "at most so many"."""
+    """Round up to a step, for "at most N"."""
     below = step_below(number)
     if number <= below:
         return below
@@ -30,5 +30,5 @@ def step_above(number: int) -> int:
 
 
 def to_the_percent(share: float) -> float:
-    """Return a share of the cluster to the nearest whole percent."""
+    """Round a share of the cluster to whole percents."""
     return round(share, 2)

@@ -13,7 +13,7 @@ from registry import ConsoleState, Registry
 from registry.consoles import ConsoleAnswer, ConsoleOutput
 from registry.tasks import ATTACH_CONSOLE, READ_CONSOLE
 
-WAIT_S: Final = 20.0  #: longer than a worker looks at a host that hangs
+WAIT_S: Final = 20.0  #: longer than a worker waits for a host that hangs
 _RESEND_AFTER_S: Final = 5.0  #: a broker may lose a message
 _POLL_S: Final = 0.05
 _HEARD_EVERY_S: Final = 2.0
@@ -30,14 +30,14 @@ def read_console(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ConsoleAnswer:
-    """Return the last bytes that a VM wrote on its serial console, of those after ``after``.
+    """Return the last bytes of a VM's serial console that come after byte ``after``.
 
     Raises
     ------
     ConflictError
         If the VM is on no host.
     ConsoleUnreadError
-        If no worker answered in time, or its host did not.
+        If no worker or host answered in time.
     """
     key = registry.console_reads.request(vm_id, max_bytes=max_bytes, after=after)
     started = clock()
@@ -70,10 +70,10 @@ def next_output(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ConsoleOutput:
-    """Return what a guest wrote in a session, once there is something, or after a while.
+    """Return the output of a guest in a console session; wait for it up to ``wait_s``.
 
-    Also returns when the session's state changes. Its caller counts as heard of, and while no
-    worker holds the console one is sent a message.
+    Also returns when the session's state changes. The call counts as a heartbeat of the session.
+    While no worker is attached to the console, a worker is sent a message.
     """
     sessions = registry.console_sessions
     ends = clock() + wait_s

@@ -1,10 +1,10 @@
-"""Destinations for a VM that is to move, if none is named: all hosts, the best first.
+"""Chooses destinations of a move that names no host: all possible hosts, the best first.
 
-The policy is Best-Fit DRFH of the catalogue. For a single VM no share decides anything, so what
-is left of it is its choice of the host whose free capacity has the shape of the VM: the same
-that places what the game of FUGA leaves, and that decides rounds whose policy failed. It keeps
-every rule of the VM's request, as each policy of the catalogue does. Hosts where room is kept
-for requests that wait are passed over: a VM moves there only if the call names the host.
+The policy is Best-Fit DRFH of the catalogue. For a single VM shares decide nothing, so it chooses
+the host whose free capacity best matches the VM's demand. The same policy places the remainder
+after a game of FUGA and decides rounds whose policy failed. It keeps every rule of the VM's
+request. Hosts with room kept for waiting requests are left out: a VM moves there only if the call
+names the host.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from registry.moves import MoveObstacle
 from registry.rounds import ClusterView
 
 POLICY: Final = "best_fit_drfh"
-#: The row of requests for which room is kept: not that of the VM, the only one there is.
+#: The row that stands for all requests with kept room: row 0 is the VM's own.
 _OF_OTHERS: Final = -1
 
 
 def destinations(view: ClusterView, vm: str) -> Iterator[str]:
-    """Yield hosts that a VM may move to, by name, the one that suits it best first.
+    """Yield the names of hosts that a VM may move to, the best first.
 
     Parameters
     ----------
     view : ClusterView
-        With one request, for the VM that is to move (`registry.moves.moves.Moves.as_one_more`).
+        Contains one request, for the VM to move (`registry.moves.moves.Moves.as_one_more`).
     vm : str
         The name of the VM, for errors.
 
     Raises
     ------
     MoveRefusedError
-        If no host takes it: with what stands in its way, before the first host is given.
+        If no host takes the VM; raised before the first host, with the obstacles.
     """
     policy = policy_by_name(POLICY, {})
     kept = hosts_with_kept_room(view)
-    view = replace(view, spot=None)  # it has its place already, spot VM or not
+    view = replace(view, spot=None)  # the VM has a place already, spot VM or not
     [waiting] = view.requests
     request = replace(waiting, avoid=tuple(sorted({*waiting.avoid, *kept})))
     given = 0
@@ -67,14 +67,14 @@ def destinations(view: ClusterView, vm: str) -> Iterator[str]:
 
 
 def hosts_with_kept_room(view: ClusterView) -> frozenset[UUID]:
-    """Return the hosts where room is made, or kept, for requests that wait."""
+    """Return the hosts with room that is made or kept for waiting requests."""
     made = {host for plan in view.freed for host in plan.hosts}
     kept = () if view.spot is None else view.spot.kept
     return frozenset(made | {room.host_id for room in kept})
 
 
 def _no_destination_reason(view: ClusterView, kept: Set[UUID]) -> str:
-    """Explain what would have to be free or allowed on other hosts, as for a waiting request."""
+    """Return the reason why no host takes the VM, and what would have to change."""
     [request] = view.requests
     network = request.network.without if request.network is not None else frozenset()
     left_out = {*request.avoid} - {*request.failed_on, *network}

@@ -1,4 +1,4 @@
-"""What an explanation of a request or a VM says: values, as REST and CLI show them."""
+"""Explanations of requests and VMs, as the API and the CLI show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ShortageExplanation:
     resource: str
     hosts_short: int  #: hosts with too little of it free
     hosts: int  #: hosts that the request may use
-    nearest_host: str | None  #: the one that lacked least; for operators only
+    nearest_host: str | None  #: the host that lacked least; operators only
     missing: int  #: what that host lacked, in the resource's unit
 
 
@@ -29,23 +29,23 @@ class ObstacleExplanation:
 
     kind: str
     what: str | None  #: the label, zone, group, resource, network or quota
-    hosts: int  #: hosts that it speaks of, of all
-    only: int  #: of them, those that have no other reason
-    #: of a resource: what the nearest of them lacks; of a quota or addresses: what is wanting
+    hosts: int  #: hosts to which it applies
+    only: int  #: hosts without any other reason
+    #: amount that the nearest host lacks, or that the quota or the addresses lack
     missing: int | None
-    only_hosts: tuple[str, ...]  #: some of them; for operators only
-    until: str | None = None  #: of hosts held back after failed builds: tried again then
+    only_hosts: tuple[str, ...]  #: some of the hosts in ``only``; operators only
+    until: str | None = None  #: for hosts held back after failed builds: the next attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaExplanation:
     """One quota that stood in the way of more VMs."""
 
-    tenant: str  #: whose quota: the tenant's own, or that of a group above it
+    tenant: str  #: the owner of the quota: the tenant or a group above it
     resource: str  #: "vms" is the number of VMs
     limit: int
     used: int  #: held after the round
-    needed: int  #: by what would be placed next: a VM, or a gang
+    needed: int  #: by the next VM or gang to be placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +83,15 @@ class WaitingExplanation:
     slot_start_at: str | None
     shortages: tuple[ShortageExplanation, ...]
     needed: int | None = None  #: VMs of a gang that must fit at once
-    fit: int | None = None  #: VMs of a gang that did; to tenants a step
-    held_back: int = 0  #: VMs that would have fitted where room is kept for others; the same
+    fit: int | None = None  #: VMs of a gang that fitted; for tenants in steps
+    held_back: int = 0  #: VMs that fit only where room is kept for others; in steps, too
     held_hosts: int = 0  #: hosts on which room is kept for it
     held_host_names: tuple[str, ...] | None = None  #: for operators only
-    #: the plan whose moves make room for it, and where; for operators only
+    #: the plan whose moves make room for the request, and the hosts; operators only
     plan: str | None = None
     freed_host_names: tuple[str, ...] | None = None
     moves_make_room: bool = False
-    network: str | None = None  #: that has no address left, or that hosts do not have
+    network: str | None = None  #: the network without free addresses, or missing on hosts
     gave_way_to: tuple[str, ...] = ()  #: requests of its tenant with a higher priority
     obstacles: tuple[ObstacleExplanation, ...] = ()
     would_help: tuple[str, ...] = ()  #: what would have to change for one more VM
@@ -111,10 +111,10 @@ class PlacedVm:
     observed: str
     round: int | None
     waits_for_image: ImageWait | None  #: None: its image is on its host, or it has none
-    unknown_since: datetime | None = None  #: since when its host is not heard; None: it is
-    paused_since: datetime | None = None  #: since when its host has its guest paused
-    ends_at: datetime | None = None  #: of a spot VM whose room is needed
-    ending_for: str | None = None  #: TENANT/NAME of the request; to tenants of their own alone
+    unknown_since: datetime | None = None  #: None: its host answers
+    paused_since: datetime | None = None  #: time since which the guest is paused on its host
+    ends_at: datetime | None = None  #: announced end of a spot VM
+    ending_for: str | None = None  #: TENANT/NAME of the request that gets the room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +129,11 @@ class RequestExplanation:
     placed: int
     running: int  #: on hosts that answer
     waiting: WaitingExplanation | None
-    order: int | None  #: its place among the tenant's (for operators: among all) waiting requests
+    order: int | None  #: position in the tenant's queue (for operators: in the whole queue)
     vms: tuple[PlacedVm, ...]
     unknown: int = 0  #: VMs on hosts that do not answer any more
-    estimate: WaitingTime | None = None  #: how long it may wait yet; None: nothing of it waits
-    unbuilt: str | None = None  #: why what is placed is not built; None: nothing is in the way
+    estimate: WaitingTime | None = None  #: estimated waiting time; None: no VM of it waits
+    unbuilt: str | None = None  #: the reason why placed VMs are not built; None: there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,5 +161,5 @@ class VmExplanation:
     utilities: tuple[WeighedCombination, ...]
     message: str
     waits_for_image: ImageWait | None = None  #: None: its image is on its host, or it has none
-    last_move: Move | None = None  #: the latest, whatever became of it; None: it never moved
-    moved_here: Move | None = None  #: that brought it to its host; None: the round placed it there
+    last_move: Move | None = None  #: the latest move, even if it failed; None: it never moved
+    moved_here: Move | None = None  #: the move to its present host; None: the round placed it there

@@ -1,7 +1,7 @@
-"""If a host, a zone or the hosts of a label fail: do their VMs find room on the others?
+"""Tests whether the VMs of any failure domain would find room on other hosts if it failed.
 
-An operator who asks has it reckoned in a process of its own, below everything else: other
-the API answers other calls, and a child that takes too long is ended.
+For an operator's call it runs in a child process of low priority, so that the API continues to
+answer other calls. A child that takes too long is killed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from placement.rebalancing.spare import Spare, spare
 from registry import ConflictError, Registry
 from registry.moves import RunningView
 
-#: Hosts weighed for VMs. Domains beyond that are reported as not known.
+#: Maximum number of hosts weighed for VMs. Domains beyond it are reported as not known.
 BUDGET_UNITS: Final = 2_000_000
-#: For the process to start, and to answer.
+#: Time limit of the process, including its start.
 TIME_S: Final = 120.0
-#: As of estimates (`controller.queries.wait_estimates`).
+#: As for estimates (`controller.queries.wait_estimates`).
 NICENESS: Final = 10
 _MAX_DOMAINS_SHOWN: Final = 50
 _MAX_VMS_SHOWN: Final = 20
@@ -36,9 +36,9 @@ class LackingVm:
     """A VM that finds no room elsewhere."""
 
     vm: str
-    why: str  #: as plans of moves say it
-    nearest_host: str | None  #: the host that lacks least; None: room would not help
-    missing: Mapping[str, int]  #: what would have to be free there, by resource
+    why: str  #: in the words of plans of moves
+    nearest_host: str | None  #: the host that lacks least; None: more room would not help
+    missing: Mapping[str, int]  #: additional room needed there, by resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,26 +46,26 @@ class LackingDomain:
     """A failure domain whose VMs do not all find room on other hosts."""
 
     name: str
-    known: bool  #: False: the search was cut before it was found out
+    known: bool  #: False: the search was cut before its result was known
     vms_lacking: int
     vms: tuple[LackingVm, ...]  #: the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survival:
-    """What would become of VMs if one failure domain failed, whichever it is."""
+    """How many failure domains may fail, each alone, without VMs that lack room elsewhere."""
 
     domain: str  #: host, zone or label:KEY
     domains: int
-    hold: int  #: those whose VMs all find room elsewhere
-    not_known: int  #: those of which it was not found out
-    immovable: int  #: VMs that cannot be elsewhere: nothing is kept for them
-    lacking: tuple[LackingDomain, ...]  #: the first of the others
+    hold: int  #: domains whose VMs all find room elsewhere
+    not_known: int  #: domains beyond the search budget
+    immovable: int  #: VMs that cannot run elsewhere: no room is kept for them
+    lacking: tuple[LackingDomain, ...]  #: the first domains whose VMs lack room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivalInputs:
-    """The input of the child process."""
+    """Inputs of the child process that tests whether the cluster survives a failure."""
 
     view: RunningView
     domain: str
@@ -75,9 +75,9 @@ class SurvivalInputs:
 def survival(registry: Registry, domain: str, *, max_domains: int = _MAX_DOMAINS_SHOWN) -> Survival:
     """Return whether the cluster as it is survives the failure of any one domain.
 
-    ``domain`` is ``host``, ``zone`` or ``label:KEY``; of the first ``max_domains`` that do not
-    hold, the answer lists what they lack, which takes longest. VMs that are stopped count like
-    those that run; requests that wait do not.
+    ``domain`` is ``host``, ``zone`` or ``label:KEY``. For the first ``max_domains`` domains that
+    may not fail, the answer lists what their VMs lack; this takes most of the time. Stopped VMs
+    count like running ones; waiting requests do not count.
     """
     return survival_of(
         SurvivalInputs(
@@ -93,12 +93,12 @@ def survival_in_child(
     process: PolicyProcess | None = None,
     within_s: float = TIME_S,
 ) -> Survival:
-    """Return the same, computed in a child process.
+    """Return the same as `survival`, computed in a child process.
 
     Raises
     ------
     ConflictError
-        If it took too long, and was ended, or failed.
+        If the child took too long and was killed, or failed.
     """
     inputs = SurvivalInputs(
         view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=_MAX_DOMAINS_SHOWN
@@ -114,7 +114,7 @@ def survival_in_child(
 
 
 def survival_of(inputs: SurvivalInputs) -> Survival:
-    """Reckon whether any one domain may fail."""
+    """Compute which failure domains may fail, from rows that were read."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
     found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains)

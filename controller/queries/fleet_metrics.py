@@ -1,4 +1,4 @@
-"""The state in the database as metrics: tenants, hosts, tasks, the leader.
+"""Prometheus metrics of the state in the database: tenants, hosts, tasks, the leader.
 
 The API and the control centre both serve it. However often they are scraped, each reads
 the database at most once in an interval.
@@ -35,7 +35,7 @@ _HELD_STATES: Final = (*_TASK_STATES, AssignmentState.ACTIVE, AssignmentState.AR
 _OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED, RequestState.PLACED)
 _ENDED_MOVES: Final = tuple(state for state in MoveState if state not in OPEN_MOVES)
 _FENCE_STATES: Final = tuple(state for state in FenceState if state != FenceState.IDLE)
-#: name: what it says, and its labels
+#: By name of the metric: its help text and labels.
 _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "register_reachable": ("1 if the last read of the database succeeded.", ()),
     "vms_waiting": (
@@ -159,7 +159,7 @@ class FleetCollector(Collector):
     def _read(self) -> tuple[FleetCounts, Liveness] | None:
         try:
             return self._registry.fleet(), self._registry.liveness()
-        except Exception as error:  # the database is away: that is published, and so is the rest
+        except Exception as error:  # the database is away: publish that
             log.warning("fleet_not_read", error=type(error).__name__)
             return None
 
@@ -216,7 +216,7 @@ def _add_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> Non
 def _add_tenants(
     found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int
 ) -> None:
-    """Add the tenants that hold most: a series for each of thousands would swamp Prometheus."""
+    """Add the tenants with the largest shares; thousands of series would swamp Prometheus."""
     largest = sorted(tenant_shares(fleet.accounts), key=lambda each: -each.share)[:max_series]
     for each in largest:
         labels = (each.name, "group" if each.is_group else "tenant")

@@ -13,14 +13,14 @@ from registry import SlotLoopState
 from registry.admin import LATE_S, HeardProcess, Liveness, is_late
 
 Work = Literal["decide", "build", "poll"]
-#: Which kind of process does what.
+#: The work of each kind of process.
 _WORK_OF_PROCESSES: Final[tuple[tuple[str, Work], ...]] = (
     ("control", "decide"),
     ("worker", "build"),
     ("monitor", "poll"),
 )
 _PROCESS_NAMES: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
-#: How a sentence about the disk of the database begins (see `service.disks`).
+#: Beginning of a sentence about the database's disk (see `service.disks`).
 _DATABASES_DISK: Final = "the disk of the database "
 _NOTHING_OF: Final[Mapping[Work, str]] = {
     "decide": "nothing of a control centre",
@@ -43,10 +43,10 @@ class OverdueWork:
 
 
 def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
-    """Judge heartbeats and the last slot, by the database's clock.
+    """Return the work that is overdue by heartbeats and the last slot, on the database's clock.
 
-    ``disks`` are sentences about disks without room. Where the database's is among them, processes
-    that live cannot write that they do: the disk is named, and no process is called silent.
+    ``disks`` are sentences about disks without room. If the database's disk is full, live processes
+    cannot write heartbeats; then the messages name the disk instead of silent processes.
     """
     full = next((each for each in disks if each.startswith(_DATABASES_DISK)), None)
     found: list[OverdueWork] = []
@@ -65,7 +65,7 @@ def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
 
 
 def unattended_work(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
-    """Return the lateness of a task that no process does; None if one does."""
+    """Return the overdue work of a kind that no process does, or None."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 
@@ -74,7 +74,7 @@ def _overdue_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Ov
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
     if kind == "control" and not known:
-        return  # judged by its lease: a control centre of an earlier release writes nothing else
+        return  # judged by its lease: a control centre of an earlier release writes no heartbeats
     if len(silent) == len(known):
         last = max((each.heartbeat_at for each in known), default=None)
         named = f": {', '.join(each.name for each in known)}" if known else ""
@@ -119,19 +119,19 @@ def _overdue_slots(liveness: Liveness) -> Iterator[OverdueWork]:
 
 
 def _overdue_leader(liveness: Liveness) -> Iterator[OverdueWork]:
-    """Look at a control centre that leads and decides nothing, or starts again and again."""
+    """Yield a leader that decides no slots, because it hangs or restarts again and again."""
     lease, loop = liveness.lease, liveness.slot_loop
     assert lease is not None  # noqa: S101 - called only then
     resumed_at = loop.changed_at
     length = timedelta(seconds=loop.slot_length_s or 0.0)
     began = [each for each in (loop.last_slot_at, resumed_at) if each is not None]
     if loop.last_slot_at is None and lease.epoch == 1 and lease.held_since is not None:
-        began.append(lease.held_since)  # the first leader of all; it has yet to see a slot start
+        began.append(lease.held_since)  # the first leader ever, before its first slot
         length = timedelta(seconds=60)
     since = max(began, default=None)
     known = any(each.kind == "control" for each in liveness.processes)
     if since is None and not known:
-        return  # of a release before, which did not note its slots
+        return  # an earlier release, which did not record its slots
     if since is None or liveness.now - since > 2 * length + _LATE:
         yield OverdueWork(
             work="decide",

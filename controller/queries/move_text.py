@@ -1,4 +1,4 @@
-"""What a move is to its reader: a record without others' names, and a sentence."""
+"""Moves as their readers may see them: redacted records, and sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def redact_move(move: Move, reader: Viewer) -> Move:
 
 
 def move_sentence(move: Move) -> str:
-    """Return when a VM moved, why, from where to where, and how long its guest stood still."""
+    """Return a sentence about a move: hosts, reason, time, and the downtime of the guest."""
     way = f"from {move.from_host} to {move.to_host} ({move.reason})"
     if move.ended_at is None:
         return f"it is moving {way}"

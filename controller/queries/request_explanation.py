@@ -1,7 +1,7 @@
-"""Why a request waits: every reason, with what would help.
+"""Explains why a request waits: every reason, with what would help.
 
-Nothing is computed anew: the round that decided wrote down why, so an explanation can be
-checked against the stored snapshot.
+The reasons were recorded by the round that decided. They are not computed again, so an explanation
+can be checked against the stored snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from registry.rounds import SlotLoopStatus
 _WAITS = (RequestState.PENDING, RequestState.PARTLY_PLACED)
 _PAGE = 500
 
-#: What a tenant reads of why its request waits: as it is written, and in steps.
+#: Keys of the recorded detail that tenants see unchanged, and those that they see in steps.
 _SHOWN_AS_IS: Final = frozenset(
     {"slot_start_at", "network", "image", "gave_way_to", "quota", "dropped"}
 )
@@ -76,9 +76,9 @@ _REASONS: Mapping[str, str] = {
 def explain_request(
     registry: Registry, request_id: UUID, reader: Viewer, times: WaitingTimes | None = None
 ) -> RequestExplanation:
-    """Explain to a reader the state of a request and why the rest of it waits, and how long.
+    """Return a request's state for a reader, with the reasons and the estimate of its wait.
 
-    A tenant sees no host by name but those of its VMs, and numbers of hosts in steps.
+    A tenant sees the names of its own VMs' hosts only, and numbers of hosts in steps.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def explain_request(
 def _with_reservation(
     waiting: WaitingExplanation, registry: Registry, request: Request
 ) -> WaitingExplanation:
-    """Explain to a request that draws on a reservation what is left of it."""
+    """Add what is left of the reservation on which the request draws."""
     if request.reservation is None:
         return waiting
     found = registry.reservations.get(request.reservation)
@@ -216,9 +216,9 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
 
 
 def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why something waits as a tenant sees it: no host by name, numbers in steps.
+    """Return the recorded detail as a tenant may see it: no host names, numbers in steps.
 
-    A key that is not known here is left out: what it says of others is not known either.
+    Unknown keys are left out, because they might reveal something about others.
     """
     shown = {key: value for key, value in detail.items() if key in _SHOWN_AS_IS or key in _IN_STEPS}
     if "shortages" in shown:
@@ -240,7 +240,7 @@ def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
         shown["freed"] = {"plan": None, "hosts": []}
     if "share" in shown:
         shown["share"] = {name: to_the_percent(share) for name, share in shown["share"].items()}
-    # How many of its own VMs would fit is how much room others leave.
+    # The number of its own VMs that would fit reveals the room that others leave.
     if "gang" in shown:
         shown["gang"] = {**shown["gang"], "fit": step_below(shown["gang"]["fit"])}
     for key in ("held_back", "addresses_left"):
@@ -365,9 +365,9 @@ def _shortage_text(shortage: ShortageExplanation, *, exact: bool) -> str:
 
 
 def _queue_position(registry: Registry, request: Request, reader: Viewer) -> int:
-    """Return its place among its tenant's requests that wait, for operators among all.
+    """Return a request's position in its tenant's queue; for operators, in the whole queue.
 
-    Those of a tenant go by priority and creation, those of several by creation alone.
+    A tenant's queue is ordered by priority and creation, the whole queue by creation.
     """
     tenant = None if reader.is_operator else request.tenant
     return 1 + registry.requests.waiting_before(request, tenant)

@@ -1,4 +1,4 @@
-"""Whether a reservation can be accepted, decided in the policies' process, which can be killed."""
+"""Decides whether a reservation can be accepted, in a child process that can be killed."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from registry.requests import NO_RULES
 from registry.reservations import Reservation, ReservationDecision
 from registry.rounds import ClusterView, ForecastInputs, HostView, RequestView
 
-#: For all samples together.
+#: Time for all samples together.
 TIME_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationQuery:
-    """The input of the policies' process."""
+    """Inputs of the child process that judges a reservation."""
 
     view: ForecastInputs
     reservation: Reservation
-    before: tuple[tuple[Reservation, int], ...]  #: that overlap, and the VMs without kept room
-    demand: tuple[
-        tuple[int, ...], ...
-    ]  #: of one VM of each of these, and at last of ``reservation``
+    before: tuple[tuple[Reservation, int], ...]  #: overlapping ones, VMs without room
+    demand: tuple[tuple[int, ...], ...]  #: of one VM of each in ``before``, then of ``reservation``
     time_s: float = TIME_S
 
 
 def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
-    """Judge one reservation on samples of what has ended when its room is to be kept."""
+    """Judge a reservation on samples of the VMs that will have ended when it needs its room."""
     view, wanted = question.view, question.reservation
     present, _ = current_state_of(view)
     hosts = view.cluster.hosts
@@ -63,10 +61,10 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
 def query_of(
     view: ForecastInputs, wanted: Reservation, standing: Sequence[Reservation]
 ) -> ReservationQuery:
-    """Return the question about one reservation, given those that stand.
+    """Return the inputs for judging a reservation, given the open reservations.
 
-    What is kept for these is taken in the view already; room of those that are over when it begins
-    is free again.
+    The view already contains the room that is kept for open reservations. Room of those that end
+    before the new one begins is given back.
     """
     overlap = [
         (each, max(0, each.count - each.used - each.held))
@@ -75,7 +73,7 @@ def query_of(
     ]
     vm_types = {name: view.demand[key] for key, name in view.vm_types.items()}
     names = [*(each.vm_type for each, _ in overlap), wanted.vm_type]
-    # Of what happened before nothing else is needed than lives.
+    # Of the past only the lifetimes are needed.
     over = {each.id for each in standing if each.ends_at <= wanted.starts_at}
     bare = dataclasses.replace(view, cluster=_without_kept_room(view.cluster, over), inputs=None)
     return ReservationQuery(
@@ -87,7 +85,7 @@ def query_of(
 
 
 def _without_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
-    """Return the cluster without the room that is kept for some reservations."""
+    """Return the cluster with the room kept for some reservations free."""
     kept = () if cluster.reserved is None else cluster.reserved.reservations
     less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))
     for each in kept:
@@ -106,7 +104,7 @@ def _without_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterV
 
 
 def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
-    """Return the reported form of a verdict."""
+    """Return the decision to store for a verdict."""
     if judged.samples:
         found = f"{judged.samples_with_room} of {judged.samples}"
         by = f"in {found} samples of which VMs will have ended"
@@ -122,7 +120,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
             samples=judged.samples,
             carried=judged.samples_with_room,
         )
-    # In steps, for tenants read it: exact numbers would show each VM that others start.
+    # In steps, because tenants read it: exact numbers would reveal each VM of others.
     fits = step_below(judged.fits)
     rest = f"at least {fits} would be accepted" if fits else "not one VM would"
     return ReservationDecision(

@@ -1,7 +1,7 @@
 """Shares and entitlements of tenants and groups.
 
-The shares before and after a change of the tree are computed by the code that
-rounds use, from what a round would see before and after it.
+The shares before and after a change of the tree are computed by the code of rounds, on the rows
+that a round would read before and after the change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Effect:
 
 
 def tenant_shares(accounts: Accounts) -> tuple[TenantShare, ...]:
-    """Return where everybody stands, groups before their members, siblings in order."""
+    """Return the share and entitlement of every tenant and group, groups before their members."""
     held = np.array([tenant.held for tenant in accounts.tenants], dtype=np.int64)
     held = held.reshape(len(accounts.tenants), len(accounts.resources))
     holdings = fractions_of_pool(held, np.array(accounts.pool, dtype=np.int64))
@@ -66,7 +66,7 @@ def tenant_shares(accounts: Accounts) -> tuple[TenantShare, ...]:
 
 
 def effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]:
-    """Return what a change does to everybody's entitlement and fair target."""
+    """Return the effect of a change on the entitlement and fair target of each tenant and group."""
     old, new = _positions(before), _positions(after)
     return tuple(
         Effect(
@@ -114,7 +114,7 @@ def _positions(view: ClusterView) -> Mapping[str, _Position]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tree:
-    """The tree with what its nodes stand for; groups without tenants hang at no node."""
+    """The tenant tree with the names of its nodes; groups without tenants have no node."""
 
     tree: TenantTree
     node_of: Mapping[str, int]
@@ -139,15 +139,15 @@ class _Tree:
         return None if each.parent_id is None else self.names[each.parent_id]
 
     def shares(self, holdings: FloatArray) -> FloatArray:
-        """Return the dominant share of every node, and 0 behind the last: of no node."""
+        """Return the dominant share of every node, followed by 0 for index -1 (no node)."""
         return np.append(shares_in_tree(self.tree, holdings), 0.0)
 
     def entitlements(self) -> FloatArray:
-        """Return the entitlement of every node, and 0 behind the last."""
+        """Return the entitlement of every node, followed by 0 for index -1 (no node)."""
         return np.append(self.tree.entitlements(), 0.0)
 
     def in_order(self) -> list[tuple[TenantView | GroupView, int]]:
-        """Return everybody with its node, groups before their members; -1 for no node."""
+        """Return tenants and groups with their nodes, groups before their members; -1: no node."""
         found: list[tuple[TenantView | GroupView, int]] = []
         stack = list(reversed(self.members.get(None, ())))
         while stack:

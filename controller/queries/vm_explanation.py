@@ -1,4 +1,4 @@
-"""Why a VM is where it is: the round that placed it, and what its host weighed then."""
+"""Explains why a VM is on its host: the round that placed it, and the host's combinations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSED: Final = (
 )
 
 
-#: What was placed before the policy's own decision, by rows of (request, host) in its details.
+#: Phases before the policy's own decision, and the details that list their (request, host) rows.
 _EARLIER: Final = (("priority", ("took",)), ("held", ("holding", "freed")), ("gang", ("gangs",)))
 _WHY: Final = {
     "reservation": "round {round} placed it on {host}, where room was kept for the reservation "
@@ -45,11 +45,10 @@ _WHY: Final = {
 def explain_vm(
     registry: Registry, vm_id: UUID, reader: Viewer, *, on_failure: OnFailure = OnFailure.WAIT
 ) -> VmExplanation:
-    """Explain to a reader which round placed a VM, and its host's combinations.
+    """Return the explanation of a VM's host for a reader.
 
-    The combinations that a host weighed contain VMs of all tenants: a tenant sees its own in the
-    chosen one. VMs of hosts that fail without a label wait or start elsewhere as
-    ``on_failure`` says.
+    A host's combinations contain VMs of all tenants: a tenant sees only its own VMs of the chosen
+    one. ``on_failure`` is the site's default for VMs of a failed host.
 
     Raises
     ------
@@ -105,7 +104,7 @@ def explain_vm(
 
 
 def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
-    """Say what becomes of a VM whose host does not answer, and what its reader can do."""
+    """Yield sentences about a VM whose host does not answer: its future, and what to do."""
     yield failure_outlook(host.labels, host.shared_pool, by_default=on_failure)
     wanted = failure_policy_of(host.labels, by_default=on_failure)
     if is_replaced(wanted, host.shared_pool):
@@ -125,7 +124,7 @@ def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -
 
 
 def _without_round(vm: Vm, message: str) -> VmExplanation:
-    """Return the explanation of a VM that no round has placed where it is."""
+    """Return the explanation of a VM that is on no host."""
     return VmExplanation(
         vm=vm.id,
         name=vm.name,
@@ -225,7 +224,7 @@ def _explanation_of(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -
 def _tenants_vms_in_game(
     details: Mapping[str, Any], inputs: RoundInputs, tenant: str, host: int
 ) -> dict[str, int]:
-    """Return a tenant's VMs that a host took in the game, by type."""
+    """Return the number of a tenant's VMs that a host took in the game, by VM type."""
     owners = inputs.snapshot.tenant
     of_tenants = inputs.names.tenants
     own = {

@@ -1,8 +1,8 @@
-"""Estimates of when a request will be placed, made on demand and cached for a while.
+"""Estimates of waiting times of requests, made on demand and cached for a while.
 
-One estimate is made at a time, of all that waits, in a process of the lowest priority. Calls
-that come while it runs get the last estimate, or learn that one is being made. Nothing is
-written, and no round waits for it (ADR 0063).
+One forecast at a time is made for all waiting requests, in a child process of low priority. Calls
+during a forecast get the previous estimate, or learn that one is being made. A forecast writes
+nothing, and no round waits for it (ADR 0063).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from registry.rounds import ForecastInputs
 
 log = structlog.get_logger()
 
-#: For the samples of one estimate.
+#: Time for the samples of one forecast.
 TIME_S: Final = 20.0
-#: Besides, for a process to start, and for what is read to become arrays.
+#: Additional time for the process to start and to turn rows into arrays.
 _MORE_S: Final = 60.0
-#: How long an estimate is served; one that took long is served this many times longer.
+#: Time for which a forecast is served, at least; and as a multiple of the time that it took.
 FRESH_S: Final = 60.0
 _TIMES_LONGER: Final = 10.0
-#: How long the first who asks waits for the answer.
+#: Time for which a call waits for a forecast.
 PATIENCE_S: Final = 3.0
 _MAX_WAITING_CALLS: Final = 4
-#: Below rounds, API and monitor, where these want the processor.
+#: Rounds, API and monitor get the processor first.
 NICENESS: Final = 10
 
 WhyUnavailable = Literal[
@@ -61,7 +61,7 @@ _WHY: Final[dict[WhyUnavailable, str]] = {
     "spot": "spot VMs wait until no other VM needs the room: no estimate is made for them",
     "not_deciding": "nothing is decided now, so its waiting time is not known",
 }
-#: Durations are given in these steps, rounded up: seconds, minutes, hours, days.
+#: Durations are rounded up to these steps: seconds, minutes, hours, days.
 _STEPS_S: Final = (
     *(5, 10, 15, 20, 30, 45),
     *(60 * each for each in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)),
@@ -72,32 +72,32 @@ _STEPS_S: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTime:
-    """How long a request may wait, from ``made_at`` on, for the last of its VMs."""
+    """The estimated time from `made_at` on until the last VM of a request is placed."""
 
     message: str
     unavailable: WhyUnavailable | None  #: None: there is an estimate
     made_at: datetime | None = None
-    median_s: float | None = None  #: half of such requests had their place by then; None: later
-    p90_s: float | None = None  #: nine in ten; None: later than the horizon, or never
-    #: nine in ten took between these; None: that one lies beyond the horizon
+    median_s: float | None = None  #: half of the samples placed it within this; None: later
+    p90_s: float | None = None  #: nine in ten samples; None: later than the horizon, or never
+    #: nine in ten samples lie between these; None: beyond the horizon
     from_s: float | None = None
     to_s: float | None = None
-    horizon_s: float | None = None  #: as far as was looked ahead
+    horizon_s: float | None = None  #: length of the simulated future
     samples: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CachedEstimate:
-    """An estimate of everything that waited at a time, or why there is none."""
+    """A forecast for all requests that waited at a time, or the reason why there is none."""
 
     at: datetime | None
-    until: float  #: it is served until then, by the monotonic clock
+    until: float  #: end of its use, by the monotonic clock
     estimates: Estimates | None = None
     unavailable: WhyUnavailable | None = None
 
 
 class WaitingTimes:
-    """Makes estimates and keeps the last. Safe to share between threads."""
+    """Makes forecasts and caches the last one. Safe to share between threads."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class WaitingTimes:
         self._lock = threading.Lock()
         self._made: _CachedEstimate | None = None
         self._making: threading.Event | None = None
-        #: threads that other calls want, too: a call beyond these is answered at once
+        #: limits the calls that wait, as they occupy threads: others are answered at once
         self._waiting = threading.Semaphore(_MAX_WAITING_CALLS)
 
     def waiting_time(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
-        """Return what is known of a request that waits; makes a new estimate if that is old."""
+        """Return the estimate of a waiting request; start a new forecast if the last is old."""
         with self._lock:
             made = self._made
             making = self._making
@@ -143,7 +143,7 @@ class WaitingTimes:
                 if why is None:
                     estimates = self._estimate(view)
                     why = None if estimates.of else "too_large"
-            else:  # of a large site that view is a second's work
+            else:  # on a large site, reading that view takes a second
                 at, why = self._registry.now(), "not_decided"
         except (PolicyFailedError, RegistryError) as error:
             log.warning("no_estimate_of_waiting_times", error=str(error))
@@ -170,7 +170,7 @@ class WaitingTimes:
 
 
 def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
-    """Return why nothing can be said, whatever is played ahead."""
+    """Return the reason why no forecast can be made, or None."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
     if sum(life.ended for life in view.lives) < LEAST_ENDS:
@@ -179,7 +179,7 @@ def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
 
 
 def no_estimate(why: WhyUnavailable, at: datetime | None = None) -> WaitingTime:
-    """Return why there is no estimate."""
+    """Return an answer without an estimate, with the reason."""
     return WaitingTime(message=_WHY[why], unavailable=why, made_at=at)
 
 
@@ -193,7 +193,7 @@ def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
 
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
-    """Return an estimate rounded to steps, which hides what other tenants' VMs do."""
+    """Return an estimate rounded to steps, which hides the VMs of other tenants."""
     median_s, p90_s = duration_in_steps(estimate.half_s), duration_in_steps(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_message(median_s, p90_s, horizon_s),
@@ -209,7 +209,7 @@ def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> W
 
 
 def duration_in_steps(seconds: float | None, *, up: bool = True) -> float | None:
-    """Return a duration in the next step, which is longer if ``up``, else shorter."""
+    """Round a duration up to a step, or down if not ``up``."""
     if seconds is None:
         return None
     if up:

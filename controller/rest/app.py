@@ -1,4 +1,4 @@
-"""The REST API as one FastAPI application, made of what it is given."""
+"""The REST API as one FastAPI application, built from its dependencies."""
 
 from __future__ import annotations
 
@@ -117,45 +117,45 @@ def create_app(
     queue : TaskQueue
         Reaches the workers, who read consoles for callers.
     console_wait_s : float
-        How long a caller waits for one.
+        Time for which a call waits for a console's output.
     uri_policy : UriPolicy
         Which libvirt URIs hosts may have.
     image_store : ImageStore, optional
-        Where images lie; without one none can be added.
+        The image store; without it no image can be added.
     image_urls : collection of str
-        Beginnings of URLs that images may be fetched from.
+        Prefixes of URLs from which images may be fetched.
     default_image : str, optional
         Image of requests that name none.
     operator_token_ttl_s : int, optional
-        Life of operators' tokens that say no other; None: for ever.
+        Default lifetime of operators' tokens; None: unlimited.
     login_life_s : int
-        Life of tokens that a login gives.
+        Lifetime of tokens that a login creates.
     provider : Provider, optional
-        Of identities, for those who log in by OpenID Connect.
+        The OpenID Connect provider for logins.
     over_quota : OverQuota
-        What becomes of requests above a quota where no tenant or group says otherwise.
+        Default handling of requests above a quota.
     host_naming : HostNaming
-        By which names tenants know hosts.
+        Whether tenants see aliases or real names of hosts.
     shutdown_timeout_s : int
-        What a guest is given to shut down if the caller does not say.
+        Default time for a guest to shut down.
     host_reserved : Mapping[str, int]
-        By resource, what new hosts keep for themselves where nothing else is said.
+        Default amounts reserved on new hosts, by resource.
     default_quota : Mapping[str, int]
-        By resource, what new tenants may have at most.
+        Default limits of new tenants, by resource.
     metrics : ProcessMetrics, optional
         Published at /metrics, with the figures of the calls.
     limits : Limits, optional
-        How often callers may call; without them as often as they like.
+        Rate limits of callers; without them calls are unlimited.
     move_limits : RebalanceLimits, optional
-        How many moves go on at once, for plans that are made here.
+        Limits on simultaneous moves, for plans made by this process.
     settings : sequence of SettingInForce
         The settings of this process, for operators.
     disks : callable
         Returns sentences about disks of this process without room.
     event_streams : int
-        How many streams of events are open at once.
+        Maximum number of open event streams.
     what_ifs : WhatIfExecutor, optional
-        Carries out what-ifs; the caller closes it.
+        Runs what-ifs; the caller closes it.
     start_child : StartChild
         Starts the processes in which policies run.
     """
@@ -165,7 +165,7 @@ def create_app(
     watch_streams(metrics, streams)
     app = FastAPI(
         title=TITLE,
-        openapi_url=None,  # FastAPI writes the document anew for every call; ours is made once
+        openapi_url=None,  # FastAPI generates the document for every call; ours is cached
         docs_url=None,  # FastAPI's page loads scripts from the network; ours does not
         redoc_url=None,
         redirect_slashes=False,
@@ -223,7 +223,7 @@ def create_app(
 def what_ifs_of(
     registry: Registry, settings: ControllerSettings, start_child: StartChild = start_interpreter
 ) -> WhatIfExecutor:
-    """Return what carries what-ifs within the bounds of the settings."""
+    """Return the executor of what-ifs, with the bounds of the settings."""
     bounds = WhatIfBounds(
         time_s=settings.what_if_time_s,
         memory_mib=settings.what_if_memory_mib,
@@ -234,9 +234,9 @@ def what_ifs_of(
 
 @cache
 def _routes() -> Sequence[BaseRoute]:
-    """Return the routes of the API, which know nothing of an application, so one set serves all.
+    """Return the routes of the API. They do not refer to an application, so all share one set.
 
-    FastAPI takes each of them apart at an application's first call: 0.2 s of processor.
+    FastAPI analyses all routes at an application's first call: 0.2 s of CPU time.
     """
     made = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for module in (
@@ -284,18 +284,21 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 def _openapi_document(app: FastAPI) -> dict[str, Any]:
-    """Return the document, and note that it is made: later refusals need no thread for it."""
+    """Build the OpenAPI document and store it on the app.
+
+    Later error answers read the stored document and need no thread.
+    """
     app.openapi_schema = _document()
     return app.openapi_schema
 
 
-#: Held while the document is made: `cache` alone makes it for each thread that calls during that
-#: time, and strangers whose calls are refused would keep all of them busy.
+#: Held while the document is built. With `cache` alone, every thread that calls meanwhile would
+#: build its own, and unauthenticated callers could keep all threads busy.
 _DESCRIBING: Final = threading.Lock()
 
 
 def _document() -> dict[str, Any]:
-    """Return the OpenAPI document of the routes: 0.4 s of processor, at the first refusal."""
+    """Return the OpenAPI document of the routes. The first call takes 0.4 s of CPU time."""
     with _DESCRIBING:
         return _described_routes()
 
@@ -306,7 +309,7 @@ def _described_routes() -> dict[str, Any]:
 
 
 def _pages() -> Mapping[str, StaticPage]:
-    """Return what is the same for every caller, by its path: the API shown to people."""
+    """Return the static pages by path: documentation, web console, meanings of problems."""
     nothing_else = {"Content-Security-Policy": "default-src 'none'"}
     return {
         "/openapi.json": StaticPage(lambda: json.dumps(_document()), "application/json"),

@@ -32,11 +32,11 @@ from service.settings_in_force import SettingInForce
 
 LOGIN_LIFE_S: Final = 12 * 3600
 _ON_FAILURE: Final = "FUGA_ON_FAILURE"  #: the setting
-#: Previews and replays of plans, and reckonings of room: seconds each.
+#: Simultaneous previews and replays of plans and survival checks; each takes seconds.
 MAX_REPLAYS: Final = 2
-#: Rounds that are computed again: each may take as long as its round did.
+#: Rounds that are computed again at once; each may take as long as its round did.
 MAX_GAMES: Final = 2
-#: Capacity left after the queue is served: one calculation for each tenant.
+#: Simultaneous computations of the capacity after the queue; one per tenant.
 MAX_TURNS: Final = 4
 MAX_CONSOLE_READS: Final = 8
 MAX_CONSOLE_WAITS: Final = 16
@@ -44,14 +44,14 @@ MAX_CONSOLE_WAITS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Passed to `create_app`, kept in the app's state, never in a module."""
+    """The dependencies of endpoints. They are kept in the app's state, never in a module."""
 
     registry: Registry
     request_batches: CallBatcher[
         CreateRequestCommand, Request | RegistryError | None
-    ]  #: what becomes of those who ask
+    ]  #: creates requests in batches
     readiness: CallBatcher[None, Readiness]
-    #: answers about all rows at once, shared by all calls that wait for them
+    #: answers about all rows, computed once for simultaneous calls
     host_map: CallBatcher[None, bytes]
     counts: CallBatcher[str | None, bytes]
     shares: CallBatcher[str | None, bytes]
@@ -67,35 +67,35 @@ class Services:
     feed: EventFeed
     streams: StreamPlaces
     what_ifs: WhatIfExecutor
-    start_child: StartChild  #: in which policies run
+    start_child: StartChild  #: starts the processes in which policies run
     images: ImageStore | None = None
     image_urls: Collection[str] = ()
     default_image: str | None = None
-    operator_token_ttl_s: int | None = None  #: of those that say no other; None: for ever
+    operator_token_ttl_s: int | None = None  #: default lifetime; None: unlimited
     login_life_s: int = LOGIN_LIFE_S
-    provider: Provider | None = None  #: of identities, where people log in by one
+    provider: Provider | None = None  #: the OpenID Connect provider, if people log in by one
     host_reserved: Mapping[str, int] = field(default_factory=dict)
     default_quota: Mapping[str, int] = field(default_factory=dict)
-    settings: tuple[SettingInForce, ...] = ()  #: of this process, as operators may read them
-    disks: Callable[[], Sequence[str]] = tuple  #: sentences about those without room
+    settings: tuple[SettingInForce, ...] = ()  #: settings of this process, for operators
+    disks: Callable[[], Sequence[str]] = tuple  #: returns sentences about disks without room
     replays: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_REPLAYS))
-    #: those have a process each, and places of their own: no plan waits for them
+    #: limits recomputed rounds; apart from ``replays``, so that no plan waits for them
     games: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_GAMES))
-    #: answers about what fits after the queue are shorter while these are computed for
+    #: limits computations of the capacity after the queue; beyond it answers omit that
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_TURNS, of_a_name=1))
-    #: each waits for a worker, in a thread that other calls want too
+    #: limits console reads, each of which occupies a thread
     console_reads: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_READS))
-    #: the same of those who type; beyond it they are answered at once, and ask again
+    #: limits calls that wait for console output; others are answered at once
     console_waits: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_WAITS))
 
     @property
     def on_failure(self) -> OnFailure:
-        """What happens to VMs of a host that fails without a label that says so."""
+        """The site's default for VMs of a host that fails."""
         found = (each.value for each in self.settings if each.name == _ON_FAILURE)
         return OnFailure(next((each for each in found if each), OnFailure.WAIT))
 
     def image_store(self) -> ImageStore:
-        """Return the folder of images, or raise `ImageStoreError` if this API has none."""
+        """Return the image store, or raise `ImageStoreError` if this API has none."""
         if self.images is None:
             raise ImageStoreError("(none)", "this API has none")
         return self.images
@@ -107,7 +107,7 @@ def services_of(request: HttpRequest) -> Services:
 
 
 def registry_of(request: HttpRequest) -> Registry:
-    """Return the register center for this call: it knows whose the writes are."""
+    """Return the register center for this call; its writes are audited as this caller's."""
     state = request.scope.setdefault("state", {})
     found: Registry | None = state.get("registry")
     if found is None:
@@ -119,7 +119,7 @@ def registry_of(request: HttpRequest) -> Registry:
     return found
 
 
-# Coroutines: what waits for nothing needs no thread.
+# Coroutines, because they wait for nothing and so need no thread.
 async def _services(request: HttpRequest) -> Services:
     services, registry = services_of(request), registry_of(request)
     return services if registry is services.registry else replace(services, registry=registry)
@@ -130,7 +130,7 @@ async def _registry(request: HttpRequest) -> Registry:
 
 
 def reader_of(request: HttpRequest) -> Viewer:
-    """Return the reader of a call's answer."""
+    """Return the reader of the answer: the caller, with its names of hosts."""
     return Viewer(caller_of(request).tenant, services_of(request).host_names)
 
 

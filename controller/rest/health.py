@@ -27,10 +27,10 @@ def process_lives() -> Liveness:
 
 @router.get("/readyz")
 async def ready_to_serve(services: ServicesDep) -> Readiness:
-    """Answer 200 when the database does too, with the tables that this version needs.
+    """Answer 200 if the database answers and has the tables that this version needs.
 
-    It has the last round and its age, work that no process does, and disks without
-    room. These do not make this process less ready, so a load balancer keeps sending calls.
+    The answer names the last round and its age, work that no process does, and disks without room.
+    These do not make this process unready, so a load balancer keeps sending calls.
     """
     return await services.readiness.result(None)
 
@@ -38,19 +38,19 @@ async def ready_to_serve(services: ServicesDep) -> Readiness:
 def readiness_batches(
     registry: Registry, disks: Callable[[], Sequence[str]] = tuple
 ) -> CallBatcher[None, Readiness]:
-    """Return what reads the database once for all who ask at the same time: anybody may."""
+    """Return the batcher of readiness checks: simultaneous calls share one read of the database."""
     return CallBatcher(
         lambda askers: [_readiness(registry, disks())] * len(askers), max_members=MAX_PER_READ
     )
 
 
 def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
-    """Return a sentence about each disk without room, the database's among them."""
+    """Return a sentence about each disk without room, including the database's."""
     return [*disks, *[FULL] * registry.is_full]
 
 
 def _without_amounts(sentence: str) -> str:
-    """Leave out how much is free: anybody may read this."""
+    """Remove the free amount from a sentence about a disk, because anybody may read it."""
     disk, has, _ = sentence.partition(" has ")
     return f"{disk} has no room" if has else disk
 

@@ -17,7 +17,7 @@ from controller.rest.streams import StreamPlaces
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE
 
-#: Of a call that no route serves, whatever its path: paths are the callers' to invent.
+#: Label of calls that no route serves: their paths are arbitrary.
 NO_ROUTE: Final = "none"
 METHODS: Final = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
 _BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -44,16 +44,16 @@ class HttpMetrics:
         )
 
     def count(self, scope: Scope, status: int | None, seconds: float) -> None:
-        """Count one call; no status: it ended without an answer."""
+        """Count one call; its status is None if it ended without an answer."""
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         route = _route(scope)
         self._calls.labels(method, route, "none" if status is None else str(status)).inc()
-        if END_STREAM not in scope.get("state", {}):  # a stream is as long as its caller likes
+        if END_STREAM not in scope.get("state", {}):  # callers choose how long streams last
             self._seconds.labels(method, route).observe(seconds)
 
 
 def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
-    """Count refused connections; return the counter to call with the reason."""
+    """Register the counter of refused connections; return the function that counts a reason."""
     counter = Counter(
         "fuga_http_connections_refused",
         "Connections refused because there were too many.",
@@ -64,13 +64,13 @@ def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
 
 
 def watch_streams(metrics: ProcessMetrics, places: StreamPlaces) -> None:
-    """Show how many streams of events are open."""
+    """Register the gauge of open event streams."""
     gauge = Gauge("fuga_event_streams", "Open streams of events.", registry=metrics.registry)
     gauge.set_function(lambda: places.taken)
 
 
 def _route(scope: Scope) -> str:
-    """Return the template of the path that served a call; a router does not know its prefix."""
+    """Return the path template of the route that served a call, with the router's prefix."""
     found = str(getattr(scope.get("route"), "path", NO_ROUTE))
     inside = scope["path"].startswith("/v1/") and found != NO_ROUTE
     return f"/v1{found}" if inside and not found.startswith("/v1/") else found

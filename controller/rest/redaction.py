@@ -1,8 +1,8 @@
-"""The parts of records that tenants may see: their own, and nothing that identifies hosts.
+"""Redaction of records for tenants: only their own data, and nothing that identifies hosts.
 
-Hosts go by the tenant's own names for them, texts about failures without what says which
-machine it was, and numbers that others' VMs are counted in only in steps. An operator is
-shown everything. Records are stored as they are: this happens when they are read.
+Hosts get the tenant's aliases, error texts lose everything that identifies a machine, and numbers
+that include other tenants' VMs are shown in steps. Operators see everything. Records are stored in
+full and redacted when they are read.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
 
-#: Of what a round records of a tenant, the parts that are shares of the cluster.
+#: Keys of a round's row about a tenant that hold shares of the cluster.
 _SHARES: Final = ("before", "after", "target")
 
 
 def redact_page(page: Page[T], render: Callable[[T, R], S], reader: R) -> Page[S]:
-    """Return a page as its reader may see it."""
+    """Redact the items of a page for its reader."""
     return Page(tuple(render(item, reader) for item in page.items), page.next)
 
 
 def redact_request(request: Request, reader: Viewer) -> Request:
-    """Name its hosts as the reader does; leave out those that came nearest or are held back."""
+    """Replace host names by the reader's aliases; hide near misses and reserved hosts."""
     if (request.hosts is None and request.waiting is None) or reader.is_operator:
         return request
     hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
@@ -51,7 +51,7 @@ def redact_request(request: Request, reader: Viewer) -> Request:
 
 
 def redact_image(image: Image, caller: Caller) -> Image:
-    """Hide its origin and its errors."""
+    """Hide the image's origin and errors from tenants."""
     if caller.is_operator:
         return image
     held = None if image.held_reason is None else "hosts stopped answering while they received it"
@@ -59,7 +59,7 @@ def redact_image(image: Image, caller: Caller) -> Image:
 
 
 def redact_vm(vm: Vm, reader: Viewer) -> Vm:
-    """Use the reader's name for its host; hide the place of errors and the operator."""
+    """Replace host names by the reader's aliases; hide machines in errors, and operators."""
     if reader.is_operator:
         return vm
     power = vm.power
@@ -80,7 +80,7 @@ def redact_vm(vm: Vm, reader: Viewer) -> Vm:
 
 
 def redact_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
-    """Name its hosts as the reader does, in the order of those names."""
+    """Replace host names by the reader's aliases, sorted by alias."""
     if reader.is_operator:
         return group
     hosts = sorted((reader.host(host), vms) for host, vms in group.hosts.items())
@@ -88,7 +88,7 @@ def redact_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
 
 
 def redact_network(network: Network, caller: Caller) -> Network:
-    """Hide its names on hosts, its other users, and their number of addresses."""
+    """Hide the network's names on hosts, its other users, and their number of addresses."""
     if caller.is_operator:
         return network
     return dataclasses.replace(
@@ -102,12 +102,12 @@ def redact_network(network: Network, caller: Caller) -> Network:
 
 
 def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
-    """Say why it is over, but not where."""
+    """Hide machines in the reason of a session's end."""
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
 def redact_shares(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
-    """Return a tenant's own shares in percent: an exact share would reveal the cluster's size."""
+    """Return the tenant's own shares in percent; exact ones would reveal the cluster's size."""
     return [
         dataclasses.replace(
             each, share=to_the_percent(each.share), entitlement=to_the_percent(each.entitlement)
@@ -118,7 +118,7 @@ def redact_shares(standings: Sequence[TenantShare], tenant: str) -> Sequence[Ten
 
 
 def redact_event(event: Event, reader: Viewer) -> Event:
-    """Hide the place of an event, and which operator or process caused it."""
+    """Replace host names by the reader's aliases; hide operators and processes."""
     if reader.is_operator:
         return event
     data = dict(event.data)
@@ -139,7 +139,7 @@ def redact_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
 
 
 def redact_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
-    """Leave out the same, and what names everybody's requests, VMs and reservations."""
+    """Redact a round as `redact_round` does; hide the outcome, which names other tenants' VMs."""
     if reader.is_operator:
         return detail
     hidden: dict[str, Any] = {

@@ -52,42 +52,42 @@ from service.supervision import supervised
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()
-#: Calls of one address to paths without a token: pages, health, paths that are none.
+#: Rate limit of an address for calls without a token: pages, health, unknown paths.
 STRANGERS: Final = Rate(per_s=20, burst=100)
-#: A caller that calls too often gets its refusal after this long: its next call waits.
+#: Delay of refusals for callers that exceed their rate, so that their next call waits.
 REFUSED_AFTER_S: Final = 1.0
-#: An API that lives on imports what policies need while it has nothing better to do.
+#: After this time the API preloads the modules of policies in the fork server.
 PRELOAD_AFTER_S: Final = 30.0
 BACKLOG: Final = 2048
-#: A thread that computes lets the event loop run after this long, not after Python's 5 ms: each
-#: call of others passes the loop some twenty times.
+#: Switch interval of threads, instead of Python's 5 ms: each call needs some twenty turns of the
+#: event loop, which a computing thread would delay.
 SWITCH_S: Final = 0.0005
 
 log = structlog.get_logger(__name__)
 
 
 class WatchedServer(uvicorn.Server):
-    """A server that notes when its event loop last turned."""
+    """A server that records when its event loop last ran."""
 
     _turned_at = 0.0
 
     def last_turn_at(self) -> float:
-        """Return when the loop last turned, by `time.monotonic`."""
+        """Return the time of the loop's last turn, by `time.monotonic`."""
         return self._turned_at
 
     def check(self) -> Check:
-        """Return whether it takes calls."""
+        """Return whether the server accepts calls."""
         message = "calls are answered" if self.started else "it has not begun"
         return Check("server", self.started, message)
 
     async def on_tick(self, counter: int) -> bool:
-        """Note a turn; uvicorn does this ten times a second."""
+        """Record a turn; uvicorn calls this ten times a second."""
         self._turned_at = time.monotonic()
         return await super().on_tick(counter)
 
 
 def main() -> int:
-    """Serve by the settings found; return the exit status, 1 if it could not start."""
+    """Serve with the settings of the environment; return the exit status, 1 if it cannot start."""
     settings = ControllerSettings()
     metrics = ProcessMetrics("api")
     begin_log(settings, metrics)
@@ -106,13 +106,13 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     Raises
     ------
     CertificateError
-        If the files of the certificate are not what they have to be.
+        If the certificate's files are not valid.
     ListenError
-        If the address is in use or not ours.
+        If the address is in use or not available.
     ListenerError
-        If that of the metrics is.
+        If the address of the metrics is in use or not available.
     SchemaOutdatedError
-        If the database wants `fuga db upgrade`.
+        If the database needs `fuga db upgrade`.
     """
     files = raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
@@ -166,13 +166,13 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
 
 
 def listen_on(listen: str) -> LimitedListener:
-    """Return a socket that listens at ``host:port``; `ListenError` if it cannot."""
+    """Return a socket that listens on ``host:port``; raise `ListenError` if it cannot."""
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise ListenError(listen, "it is not host:port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Where no protocol is said, asyncio leaves Nagle's algorithm on: 40 ms for each answer.
+    # Without a named protocol asyncio leaves Nagle's algorithm on: 40 ms for each answer.
     listener = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -185,7 +185,7 @@ def listen_on(listen: str) -> LimitedListener:
 
 
 def limits_of(settings: ControllerSettings) -> RateLimits:
-    """Return how often callers may call one process of several."""
+    """Return the rate limits of this process, a share of the site's."""
     tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     failures = Rate(per_s=settings.auth_failures_per_s, burst=settings.auth_failures_burst)
     return RateLimits(
@@ -198,7 +198,7 @@ def limits_of(settings: ControllerSettings) -> RateLimits:
 
 
 def provider_of(settings: ControllerSettings) -> Provider | None:
-    """Return the provider of identities that the settings name, if any."""
+    """Return the client of the OpenID Connect provider in the settings, or None."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
     secret = settings.oidc_client_secret
@@ -220,19 +220,19 @@ def provider_of(settings: ControllerSettings) -> Provider | None:
 
 
 def certificate_of(settings: ControllerSettings) -> ServerCertificate | None:
-    """Return the certificate that the settings name, if any."""
+    """Return the TLS certificate in the settings, or None."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return ServerCertificate(settings.tls_cert, settings.tls_key)
 
 
 def _is_local(listener: socket.socket) -> bool:
-    """Return whether only this machine can connect."""
+    """Return whether a socket listens on a loopback address only."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def _remove_leftover_images(registry: Registry, store: ImageStore) -> None:
-    """Delete the files that an API left which was killed while it removed an image."""
+    """Delete files of removed images that a killed API process left."""
     try:
         for removed in remove_files_of_removed(registry.images, store):
             log.info("image_file_removed", reason=removed.message)
@@ -280,9 +280,9 @@ def bounded_server(
     deadlines: Deadlines = DEADLINES,
     limits: RateLimits | None = None,
 ) -> WatchedServer:
-    """Return what serves an application to callers who may be slow, many, or no callers at all.
+    """Return a server that is bounded against slow, numerous or malicious clients.
 
-    ``limits`` are those of the application: what is no HTTP counts like a call without a token.
+    ``limits`` are those of the application: invalid HTTP counts like a call without a token.
     """
     throttle_library_logs()
     protocol = partial(BoundedProtocol, deadlines=deadlines, limits=limits or RateLimits())

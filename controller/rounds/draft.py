@@ -1,4 +1,4 @@
-"""A round in the making: each stage of `run_round` fills its part, the commit takes all of it."""
+"""The draft of a round: each stage of `run_round` fills its fields, and the commit uses all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from registry.rounds import ClusterView, Lease, SpotCommit
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class RoundDraft:
-    """What a round has read, decided and found out so far, in the order of its stages.
+    """The results of a round's stages so far, in their order.
 
-    A stage reads the fields above its own and fills its own. To read a field that no stage has
-    filled yet raises `AttributeError`.
+    A stage reads the fields above its own and fills its own. Reading a field that is not filled yet
+    raises `AttributeError`.
     """
 
     slot: Slot
@@ -38,27 +38,27 @@ class RoundDraft:
     # the rows
     view: ClusterView = field(init=False)
     running: RunningView | None = field(default=None, init=False)  #: None: no spare is kept
-    # the same as arrays, less what reservations and the margin of spot VMs take
+    # the rows as arrays, without the room of reservations and the margin of spot VMs
     snapshot: Snapshot = field(init=False)
     names: SnapshotNames = field(init=False)
     freed: tuple[tuple[int, int], ...] = field(init=False)
     spare: SpareInputs | None = field(default=None, init=False)
     reserved: SettledReservations | None = field(default=None, init=False)
-    # who is to decide, and the digest of all that the decision depends on
+    # the policies, and the digest of the inputs
     who: RoundPolicies = field(init=False)
     digest: str = field(init=False)
-    # who decided in the end, on what, and how
+    # the inputs and the result of the decision
     inputs: RoundInputs = field(init=False)
     data: bytes = field(init=False)  #: the inputs, encoded
     outcome: dict[str, Any] = field(init=False)  #: the allocation, as it is stored
     allocation: Allocation = field(init=False)
     fallback_reason: str | None = field(default=None, init=False)
-    # what the record shows next to the decision
-    ideal: Ideal | None = field(default=None, init=False)  #: None: it could not be had
+    # measures of the decision
+    ideal: Ideal | None = field(default=None, init=False)  #: None: it could not be computed
     shares: tuple[dict[str, Any], ...] = field(init=False)
     group_shares: tuple[dict[str, Any], ...] = field(init=False)
     fair_distance: float | None = field(init=False)
-    # what follows for spot VMs that run, and for requests that wait
+    # consequences for running spot VMs and waiting requests
     spot: SpotCommit = field(init=False)
     waiting: dict[UUID, WaitingStatus] = field(init=False)
 

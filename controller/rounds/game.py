@@ -1,4 +1,4 @@
-"""A stored round move by move: who played in which order, what each weighed and took.
+"""A stored round step by step: the order of play, and the combinations that each host weighed.
 
 The policy's process computes the round again from its stored bytes (`game_view`), with the steps
 that the policy records (`placement.fuga.steps`) and what they did to the tenants' shares.
@@ -21,7 +21,7 @@ from placement.model.spot import without_spot
 
 #: The policy that reports its steps.
 POLICY_WITH_STEPS: Final = "fuga"
-#: Of those that no step names so many, and rows of all steps: an answer of a few MB.
+#: Limits of an answer, a few MB: objects beyond those that steps name, and rows of all steps.
 MAX_HOSTS, MAX_REQUESTS, MAX_TENANTS, MAX_ROWS = 300, 500, 100, 4_000
 _COPIED_KEYS: Final = (
     *("kind", "game", "how", "players", "vms", "moves"),
@@ -30,7 +30,7 @@ _COPIED_KEYS: Final = (
 
 
 def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
-    """Decide encoded inputs again, telling so many moves at most.
+    """Decide encoded inputs again and record the steps, up to a maximum.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
 
 
 def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details that the same policy reports without steps."""
+    """Return a policy's details without its steps."""
     view = {key: value for key, value in details.items() if key != "steps"}
     if "zones" in view:
         view["zones"] = {name: without_steps(each) for name, each in view["zones"].items()}
@@ -73,8 +73,8 @@ def game_view(
 ) -> dict[str, Any]:
     """Return a round's steps with hosts, requests and tenants by name, as the API shows them.
 
-    A last step of kind ``rest`` has what is left out, and what rules outside the game changed,
-    so that all rows together are always what the round placed.
+    The last step, of kind ``rest``, holds the steps that are not listed, and changes by rules
+    outside the game. So all rows together always equal the round's placements.
     """
     snapshot, names = inputs.snapshot, inputs.names
     shown = list(steps[:max_steps])
@@ -112,7 +112,7 @@ def game_view(
 
 
 class _StepView:
-    """What the steps of one answer speak of, and shares as they change."""
+    """Converts steps into views, and follows the tenants' shares from step to step."""
 
     def __init__(self, inputs: RoundInputs, steps: Sequence[Mapping[str, Any]]) -> None:
         self._inputs, self._snapshot = inputs, inputs.snapshot
@@ -144,7 +144,7 @@ class _StepView:
         self._tenant_at = {index: place for place, index in enumerate(self.tenants)}
 
     def _rows(self) -> list[list[list[int]]]:
-        """Return the rows of each step that are shown."""
+        """Return the shown rows of each step."""
         left, found = MAX_ROWS, []
         for step in self._shown:
             found.append(step["rows"][:left])
@@ -186,7 +186,7 @@ class _StepView:
         ]
 
     def steps(self) -> list[dict[str, Any]]:
-        """Return the steps, each with the shares that it changes and the distance after it."""
+        """Return the steps, each with its changed shares and the fair distance after it."""
         shares = self._before.copy()
         return [
             self._step(step, rows, shares)
@@ -247,7 +247,7 @@ def _amounts(inputs: RoundInputs, row: Any) -> dict[str, int]:
 
 
 def _with_other_hosts(hosts_listed: Iterable[int], hosts: int, max_hosts: int) -> list[int]:
-    """Return all hosts that steps name and, up to ``most``, others."""
+    """Return the hosts that steps name, and others up to ``max_hosts``."""
     found = list(dict.fromkeys(hosts_listed))
     known = set(found)
     others = (index for index in range(hosts) if index not in known)

@@ -1,4 +1,4 @@
-"""How the games of a round were solved, in numbers and in words."""
+"""Summaries of the games of a round: how each was solved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def solved_games(details: Mapping[str, Any]) -> tuple[GameView, ...]:
 
 
 def solution_sentence(game: GameView) -> str:
-    """Say how a game was solved: a plain sentence first, the game's terms after it."""
+    """Return a sentence about how a game was solved, in plain words and then in game theory's."""
     if game.solved == "exact":
         plainly, term = "every host foresaw how those after it would answer", "subgame-perfect"
     else:

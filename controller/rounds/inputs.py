@@ -1,12 +1,12 @@
-"""All that a round's decision depends on, as bytes: what is decided on, stored and replayed.
+"""The inputs of a round as bytes: the policy's process gets them, and replays use the stored ones.
 
-The policy's process is sent these bytes and the register center keeps the same
-ones, so a replay cannot see anything else than the round saw.
+The policy's process and the register center get the same bytes, so a replay sees exactly what the
+round saw.
 
-Nearly all of it says which hosts there are and what they offer, and between two rounds little
-of that changes. Each long value is a piece of its own, whose text and compressed form are kept
-until another value takes its place. The bytes do not depend on what was kept: a piece is compressed
-by itself, and pieces are joined as parts of one zlib stream.
+Most of the inputs describe hosts, and little of that changes between two rounds. So each long
+value is a piece whose text and compressed form are cached until the value changes. The bytes do
+not depend on the cache: each piece is compressed separately, and all are joined into one zlib
+stream.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from placement.rebalancing.model import RunningState
 from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, with_placed
 from registry.rounds import RoundRecord
 
-#: Fields of a snapshot that are no arrays; limits are policies' own and never stored.
+#: Fields of a snapshot that are not arrays. `limits` belongs to policies and is never stored.
 _NOT_ARRAYS = ("tree", "constraints", "allowances", "limits", "priority", "spot")
-#: Keys on which readers of a game between hosts rely.
+#: Keys that every record of a game between hosts has.
 _GAME_KEYS: Final = {"players", "vms", "equilibrium", "sweeps"}
 _DTYPES = {"eligible": np.bool_, "weight": np.float64}  # every other array is int64
 
 
-#: Long values, by where they stand in the document of `RoundInputs`.
+#: Keys of long values in the document of `RoundInputs`.
 LONG_VALUES: Final = frozenset(
     {
         ("names", "hosts"),
@@ -64,24 +64,24 @@ LONG_VALUES: Final = frozenset(
         ("snapshot", "weight"),
     }
 )
-#: What is free changes in every round: level 6 takes three times as long for a tenth less.
+#: Compression level: level 6 takes three times as long for a tenth less.
 _LEVEL: Final = 4
-#: The beginning of a zlib stream of such a level, and an empty block that ends one.
+#: The header of a zlib stream of this level, and an empty final block.
 _BEGIN: Final = b"\x78\x5e"
 _END: Final = b"\x03\x00"
 
 
 @dataclass(slots=True, eq=False)
 class InputPiece:
-    """A part of the text."""
+    """A part of the canonical text of inputs."""
 
-    value: Any  #: what it says; None: nothing that is kept
+    value: Any  #: the value that the text encodes; None: not cached
     text: bytes
     _compressed: bytes | None = field(default=None, init=False)
 
     @property
     def compressed(self) -> bytes:
-        """The text in blocks of raw deflate that end at a byte and refer to nothing before."""
+        """The text as raw deflate blocks that end at a byte boundary, without back references."""
         if self._compressed is None:
             made = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
             self._compressed = made.compress(self.text) + made.flush(zlib.Z_FULL_FLUSH)
@@ -89,7 +89,7 @@ class InputPiece:
 
 
 class PieceCache:
-    """The latest piece of each long value."""
+    """Caches the latest piece of each long value."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, str], InputPiece] = {}
@@ -97,7 +97,7 @@ class PieceCache:
     def pieces_of(self, document: Mapping[str, Any]) -> Iterator[InputPiece]:
         """Yield the canonical text of a document of a round's inputs, piece by piece.
 
-        Arrays may stand in it as they are; see `RoundInputs.document`.
+        The document may contain arrays; see `RoundInputs.document`.
         """
         short: list[str] = []
         for part in self._text_and_pieces(document):
@@ -138,7 +138,7 @@ class PieceCache:
 
 
 def zlib_stream(pieces: Iterator[InputPiece]) -> bytes:
-    """Return pieces as one zlib stream."""
+    """Join pieces into one zlib stream."""
     parts, check = [_BEGIN], zlib.adler32(b"")
     for piece in pieces:
         parts.append(piece.compressed)
@@ -147,7 +147,7 @@ def zlib_stream(pieces: Iterator[InputPiece]) -> bytes:
 
 
 def canonical(value: Any) -> str:
-    """Return JSON values, or an array, in the one form in which they are digested and stored."""
+    """Return the canonical JSON text of values or an array, which is digested and stored."""
     plain = value.tolist() if isinstance(value, np.ndarray) else value
     return json.dumps(
         plain, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_json_default
@@ -170,9 +170,9 @@ def _json_default(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundCache:
-    """What a decider keeps from one round to the next; outcomes do not depend on it.
+    """Caches from one round to the next; outcomes do not depend on them.
 
-    The arrays of hosts, and the pieces of the stored inputs.
+    They hold the arrays of hosts, and the pieces of the stored inputs.
     """
 
     arrays: KnownArrays = field(default_factory=KnownArrays)
@@ -185,18 +185,18 @@ def _json_value(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SpareInputs:
-    """What a round keeps spare for: what runs on the hosts of its snapshot, and what may fail."""
+    """Inputs of a round with spare capacity: the running VMs, and the failure domains."""
 
     running: RunningState
     domain: IntArray  #: (H,) the failure domain of each host, -1 for none
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return JSON values that `of_document` converts back."""
         return {"running": self.running.document(), "domain": self.domain.tolist()}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
-        """Read back what `document` returned."""
+        """Convert the JSON values of `document` back."""
         return cls(
             running=RunningState.of_document(document["running"], snapshot),
             domain=np.array(document["domain"], dtype=np.int64),
@@ -205,22 +205,22 @@ class SpareInputs:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReservedInputs:
-    """What is reserved, and where the round has its room before its policy decides."""
+    """Reservations of a round, and the room that they get before the policy decides."""
 
     reserved: Reservations
     drawn: Rows
     kept: Rows
-    rooms: tuple[int, ...] = ()  #: of the allowances, before anything was drawn or kept
+    rooms: tuple[int, ...] = ()  #: room of each allowance before reservations took any
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return JSON values that `of_document` converts back."""
         listed = {"drawn": list(map(list, self.drawn)), "kept": list(map(list, self.kept))}
         rooms = list(self.rooms)
         return {"reserved": self.reserved.document(), "rooms": rooms, **listed}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
-        """Read back what `document` returned."""
+        """Convert the JSON values of `document` back."""
         return cls(
             reserved=Reservations.of_document(document["reserved"], snapshot),
             drawn=rows_of(document["drawn"]),
@@ -229,7 +229,7 @@ class ReservedInputs:
         )
 
     def restore(self, rest: Snapshot) -> ReservationPlacement:
-        """Return what is drawn and kept, found again from what is left to decide, and checked."""
+        """Recompute the placement of reservations from the remaining snapshot, and check it."""
         before = restore_settled(rest, self.reserved, self.drawn, self.kept, self.rooms)
         check_reserved(before, self.reserved, self.drawn, self.kept)
         return place_reservations(before, self.reserved)
@@ -237,7 +237,7 @@ class ReservedInputs:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RoundInputs:
-    """What decides a round: the snapshot, the policy, its parameters and budget."""
+    """All inputs of a round's decision: the snapshot, the policy, its parameters and budget."""
 
     snapshot: Snapshot
     names: SnapshotNames
@@ -247,12 +247,12 @@ class RoundInputs:
     budget_units: int | None
     zones: tuple[ZoneInputs, ...] = ()  #: none: the policy decides on all hosts
     freed: tuple[tuple[int, int], ...] = ()  #: see `placement.rebalancing.freed_hosts`
-    spare: SpareInputs | None = None  #: None: nothing is kept
-    #: None: nothing is reserved; else the snapshot is what it leaves to decide
+    spare: SpareInputs | None = None  #: None: no spare capacity is kept
+    #: None: no reservations; else the snapshot is without their room
     reserved: ReservedInputs | None = None
 
     def decide_with(self, who: RoundPolicies) -> Allocation:
-        """Return what is decided, within all that these inputs ask of any policy."""
+        """Run a policy on the inputs, within the rules that apply to any policy."""
         policy = who.make_policy()
         left = () if self.snapshot.spot is None else self.snapshot.spot.kept
         if self.freed or left:
@@ -277,23 +277,23 @@ class RoundInputs:
         return dataclasses.replace(allocation, details={**allocation.details, "reserved": result})
 
     def _kept_spare(self, placed: IntArray) -> IntArray:
-        """Return what is to stay free on each host, (H, R), for the VMs of hosts that may fail."""
+        """Return the amounts to keep free on each host, (H, R), for the VMs of a failed domain."""
         assert self.spare is not None  # noqa: S101 - who asks looked
         after = with_placed(self.spare.running, self.snapshot, placed)
         return kept_spare(after, self.spare.domain)
 
     def encode(self, pieces: PieceCache | None = None) -> bytes:
-        """Compressed JSON; equal inputs give equal bytes, whatever ``pieces`` were kept."""
+        """Return the inputs as compressed JSON; equal inputs give equal bytes for any cache."""
         return zlib_stream(
             (pieces or PieceCache()).pieces_of(self.document(plain=lambda value: value))
         )
 
     def digest(self, pieces: PieceCache | None = None) -> str:
-        """Return whether anything but time has changed since another round.
+        """Return the digest of the inputs without the time: equal digests mean equal decisions.
 
-        The seed and the slot are left out: with the rest unchanged, a round that
-        placed nothing would place nothing again. Of the ages of requests there
-        is what changes decisions: whether hosts may be held back for them.
+        The seed and the slot are left out: with the rest unchanged, a round that placed nothing
+        would place nothing again. Ages of requests count only as far as they change decisions,
+        that is, whether hosts may be held back for them.
         """
         document = self.document(plain=lambda value: value)
         document["snapshot"]["age"] = self._waiting_levels()
@@ -304,7 +304,7 @@ class RoundInputs:
         return digest.hexdigest()
 
     def _waiting_levels(self) -> list[list[int]]:
-        """Return what of the ages of requests changes decisions, by any of the patiences."""
+        """Return the waiting levels of requests, as far as any patience distinguishes them."""
         if not self.snapshot.age.any():  # a tenant's first request starts without a level
             return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
@@ -315,16 +315,16 @@ class RoundInputs:
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
     def document(self, plain: Callable[[Any], Any] = _json_value) -> dict[str, Any]:
-        """Return JSON values, from which `inputs_of` makes the same again.
+        """Return JSON values that `inputs_of` converts back.
 
-        ``plain`` makes lists of arrays, for callers that need JSON values.
+        ``plain`` converts arrays; by default to lists.
         """
         snapshot = {
             field.name: plain(getattr(self.snapshot, field.name))
             for field in dataclasses.fields(Snapshot)
             if field.init and field.name not in _NOT_ARRAYS
         }
-        if self.snapshot.tree is not None:  # rounds without a tree keep their bytes
+        if self.snapshot.tree is not None:  # the bytes of rounds without a tree stay as before
             snapshot["tree"] = self.snapshot.tree.document()
         if self.snapshot.constraints:  # nor do those without change theirs
             snapshot["constraints"] = self.snapshot.constraints.document()
@@ -355,24 +355,24 @@ class RoundInputs:
 
 
 def compressed_json(document: Any) -> bytes:
-    """Return a document as compressed JSON, as it is stored; equal ones give equal bytes."""
+    """Return a document as compressed canonical JSON; equal documents give equal bytes."""
     return zlib.compress(canonical(document).encode(), level=6)
 
 
 def decode_inputs(data: bytes) -> RoundInputs:
-    """Read back what `RoundInputs.encode` wrote."""
+    """Decode the bytes that `RoundInputs.encode` returned."""
     return inputs_of(json.loads(zlib.decompress(data)))
 
 
 def inputs_of_round(record: RoundRecord) -> RoundInputs:
-    """Return what a stored round was decided on.
+    """Return the inputs of a stored round.
 
     Raises
     ------
     RoundPurgedError
-        If that is no longer kept.
+        If the inputs are no longer kept.
     RoundDamagedError
-        If it, or the outcome, cannot be read.
+        If the inputs or the outcome cannot be read.
     """
     stored = record.decision()
     with reporting_damage(record.number):
@@ -381,7 +381,7 @@ def inputs_of_round(record: RoundRecord) -> RoundInputs:
 
 
 def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
-    """Read back what `RoundInputs.document` made."""
+    """Convert the JSON values of `RoundInputs.document` back."""
     stored = document["snapshot"]
     resources = tuple(stored["resources"])
     hosts, requests = len(stored["host_class"]), len(stored["count"])
@@ -437,7 +437,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
 
 
 def allocation_document(allocation: Allocation) -> dict[str, Any]:
-    """An allocation as JSON values, in one canonical form."""
+    """Return an allocation as JSON values in canonical form."""
     document: dict[str, Any] = json.loads(
         canonical(
             {
@@ -455,7 +455,7 @@ def allocation_document(allocation: Allocation) -> dict[str, Any]:
 
 
 def allocation_of(document: Mapping[str, Any]) -> Allocation:
-    """Read back what `allocation_document` made."""
+    """Convert the JSON values of `allocation_document` back."""
     return Allocation(
         placed=np.array(document["placed"], dtype=np.int64).reshape(-1, 3),
         left_out=tuple(
@@ -471,7 +471,7 @@ def allocation_of(document: Mapping[str, Any]) -> Allocation:
 def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the games between hosts in an allocation's details.
 
-    Policies from elsewhere may call something else by that name, which is passed over.
+    Plugin policies may use the key ``games`` for something else, which is ignored.
     """
     games = details.get("games", ())
     listed = games if isinstance(games, Sequence) else ()

@@ -13,7 +13,7 @@ from placement.catalog.zone_policies import NamedPolicy
 from registry.moves import RunningView
 from registry.rounds import ClusterView, CommittedRound, Lease, RoundCommit
 
-#: The fallback's own time, whatever the policy was given: late is better than nothing.
+#: Time limit of the fallback policy, independent of the policy's: late is better than nothing.
 FALLBACK_TIME_S: Final = 30.0
 
 
@@ -34,35 +34,35 @@ class PolicyChoice:
     budget_units: int | None
     decision_time_s: float
     seed: int | None = None  #: None: the start of the slot, in whole seconds
-    zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: policies of their own
-    spare: str | None = None  #: what may fail, as `domains_of` reads it; None: nothing is kept
+    zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: by zone with its own
+    spare: str | None = None  #: failure domain to keep spare for (see `domains_of`)
     spot_grace_s: int = 120  #: from the announcement of a spot VM's end to the end
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
-    room_hold_s: float = 600  #: so much longer rounds keep its room for whom it ends
+    room_hold_s: float = 600  #: time after it ended for which its room is kept for the request
 
     @property
     def max_time_s(self) -> float:
-        """What deciding a round may take: by the policy, by the fallback, and for the bound."""
+        """Maximum time of a round's decision: by the policy, by the fallback, and for the bound."""
         return 2 * self.decision_time_s + FALLBACK_TIME_S
 
 
 class RoundStore(Protocol):
-    """What a round needs of the register center."""
+    """Reads and writes of the register center that a round needs."""
 
     def read_cluster(self, lease: Lease) -> ClusterView:
-        """One consistent read."""
+        """Read the cluster consistently."""
         ...
 
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
-        """Decision and record in one transaction."""
+        """Write decision and record in one transaction."""
         ...
 
 
 class RunningStore(Protocol):
-    """What a round that keeps spare needs besides."""
+    """Reads of the register center that a round with spare also needs."""
 
     def read_running(self, lease: Lease) -> RunningView:
-        """One consistent read of the cluster and of what runs on it."""
+        """Read the cluster and its running VMs consistently."""
         ...
 
 
@@ -70,17 +70,17 @@ class RoundDecider(Protocol):
     """Runs a policy on encoded inputs within a time; see `PolicyProcess`."""
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
-        """Raises `PolicyFailedError` when it does not decide in time."""
+        """Return the decision; raise `PolicyFailedError` if the policy fails or takes too long."""
         ...
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        """What could be placed of one resource at most, and what is fair."""
+        """Return the bound on one resource, and the fair shares."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """One summary of a round, for the log line."""
+    """The summary of a round for logs and metrics."""
 
     number: int
     decided_by: str

@@ -1,7 +1,7 @@
-"""What keeps a waiting request off each host: every reason, counted over all hosts.
+"""Obstacles of waiting requests: every reason why hosts take no VM, counted over all hosts.
 
-A host may have several reasons against it. ``only`` counts those that have no other:
-what would take a VM if that one thing changed.
+A host may have several obstacles. ``only`` counts the hosts with a single one: they would take a VM
+if that obstacle were removed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from placement.model.reasons import still_needed
 from registry.requests import ZONE_LABEL, zone_of
 from registry.rounds import ClusterView, RequestView, VmGroupView
 
-#: Kinds of request that are looked at in one round: each looks at every host.
+#: Maximum number of different requests explained in a round: each examines every host.
 MAX_REQUEST_KINDS: Final = 1_000
-#: The kind of hosts that get no VMs for a while, and the reason of who waits for them alone.
+#: The obstacle of hosts in backoff after failed builds; also the reason of requests waiting for it.
 FAILED_BUILDS: Final = "failed_builds"
-#: Kinds that report what the request lacks, not what a host lacks.
+#: Obstacles that belong to the request, not to hosts.
 REQUEST_OBSTACLES: Final = frozenset({"quota"})
-#: Names of hosts that an operator sees of one obstacle.
+#: Number of host names shown to operators for an obstacle.
 _HOSTS_NAMED: Final = 5
 
 
@@ -38,12 +38,12 @@ class PlacementObstacle:
 
     kind: str  #: a resource, or closed, label, forbidden_label, zone, ... (`Obstacles.of`)
     what: str | None  #: the label, zone, group, resource, network or quota
-    hosts: int  #: that it keeps the request from
-    only: int  #: of them, those that nothing else keeps it from
-    #: of a resource, what the nearest of them lacks; of a quota or addresses, what is wanting
+    hosts: int  #: hosts to which it applies
+    only: int  #: hosts without any other obstacle
+    #: amount that the nearest host lacks, or that the quota or the addresses lack
     missing: int | None = None
-    only_hosts: tuple[str, ...] = field(default=())  #: some of them by name, for operators
-    until: datetime | None = None  #: of ``failed_builds``, when the first of them is tried again
+    only_hosts: tuple[str, ...] = field(default=())  #: some hosts of ``only``, for operators
+    until: datetime | None = None  #: for ``failed_builds``: the time of the first retry
 
     def document(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -60,7 +60,7 @@ class PlacementObstacle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostObstacle:
-    """One reason, with the hosts, shape (H,), that it speaks of."""
+    """An obstacle and the mask of hosts, shape (H,), to which it applies."""
 
     kind: str
     what: str | None
@@ -69,9 +69,9 @@ class _HostObstacle:
 
 
 class Obstacles:
-    """Looks at the hosts of a round as it left them.
+    """Finds what keeps a request's VMs off each host, on the hosts as the round left them.
 
-    Requests that ask alike share one look.
+    Equal requests share one computation.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Obstacles:
         self._seen: dict[object, tuple[PlacementObstacle, ...]] = {}
 
     def obstacles_of(self, row: int) -> tuple[PlacementObstacle, ...]:
-        """Return what keeps one more VM of a request from hosts, in a fixed order.
+        """Return the obstacles of one more VM of a request, in a fixed order.
 
         Kinds: ``closed`` (takes no VMs now), ``failed_builds`` (takes none for a while,
         since builds failed there), ``label`` and ``forbidden_label``,
@@ -149,7 +149,7 @@ class Obstacles:
         return self._seen[key]
 
     def has_only_failed_builds(self, row: int) -> bool:
-        """Return whether hosts would take a VM of a request had no builds failed there lately."""
+        """Return whether failed builds are the only obstacle on some hosts."""
         return any(each.kind == FAILED_BUILDS and each.only for each in self.obstacles_of(row))
 
     def _find_obstacles(
@@ -179,12 +179,12 @@ class Obstacles:
         )
 
     def _cluster_obstacles(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
-        """Yield what keeps one more VM, or a gang, from every host, and how much is wanting."""
+        """Yield obstacles that apply to all hosts (addresses, quotas), with the lacking amount."""
         left_out = self._left_out[row]
         needed = still_needed(self._snapshot, row, left_out) if left_out else 1
         short, network = request.short, request.network
         if short is not None and network is not None and network.left is not None:
-            # Those with an address go first: the next lacks one once they are placed.
+            # VMs with an address are placed first; then addresses lack for the next one.
             left = network.left if request.shut_out else 0
             if (request.shut_out or not left_out) and left < needed:
                 yield "no_address", network.network, needed - left
@@ -192,7 +192,7 @@ class Obstacles:
             owner, name, limit, held = self._names.quotas[each]
             resource = self._snapshot.allowances[each].resource
             amount = 1 if resource is None else request.demand[resource]
-            # Where a limit was lowered more is used than it allows.
+            # If a limit was lowered, more than the limit is in use.
             used = held + self._snapshot.allowances[each].room - self._rooms.left[each]
             need = needed * amount
             used = quota_in_use(
@@ -224,12 +224,12 @@ class Obstacles:
         )
 
     def _first_retry_at(self, hosts: BoolArray) -> datetime:
-        """Return when the first of hosts that are held back after failed builds is open again."""
+        """Return the earliest end of the backoff of hosts after failed builds."""
         times = (self._view.hosts[index].backoff_until for index in np.flatnonzero(hosts))
         return min(time for time in times if time is not None)
 
     def _rule_obstacles(self, request: RequestView) -> Iterator[_HostObstacle]:
-        """Yield what its own words keep it from, and hosts that are closed to all."""
+        """Yield obstacles by the request's rules, and hosts that are closed to all requests."""
         rules = request.rules
         yield _HostObstacle("closed", None, ~self._accepts & ~self._failing)
         yield _HostObstacle(FAILED_BUILDS, None, self._failing)
@@ -253,7 +253,7 @@ class Obstacles:
     def _state_obstacles(
         self, row: int, request: RequestView, groups: list[VmGroupView]
     ) -> Iterator[_HostObstacle]:
-        """Yield what hosts do not have, or have too much of."""
+        """Yield obstacles by the state of hosts: failed builds, networks, groups, lack of room."""
         if request.failed_on:
             there = self._host_mask(request.failed_on) & ~self._failing
             yield _HostObstacle("closed_to_it", None, there)
@@ -284,7 +284,7 @@ class Obstacles:
             yield _HostObstacle("resource", name, short[:, resource])
 
     def _hosts_where(self, condition: Callable[[tuple[str, ...]], bool]) -> BoolArray:
-        """Return the hosts whose labels meet a condition; each set of labels is tested once."""
+        """Return the mask of hosts whose labels meet a condition, tested once per set of labels."""
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         for labels, hosts in self._labels.items():
             if condition(labels):
@@ -333,9 +333,9 @@ _SENTENCES: Final[Mapping[str, str]] = {
 
 
 def remedy_text(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
-    """Say of an obstacle what would have to change; None if that would not suffice.
+    """Return the change that would remove an obstacle; None if it would not suffice alone.
 
-    Where the numbers are steps, that is said with them.
+    Unless ``exact``, the numbers are steps and the text says so.
     """
     if not obstacle["only"]:
         return None

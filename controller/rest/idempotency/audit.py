@@ -1,4 +1,4 @@
-"""Every call that may change something leaves a row in the audit, refused or not."""
+"""Records every call that may change something in the audit, including refused calls."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from registry.audit import AuditedCall
 MAX_PATH: Final = 500
 MAX_SUBJECT: Final = 64
 _REFUSED_FROM: Final = 400
-#: Each key that is pressed at a console, and each look of a roll's driver. That the console was
-#: opened and the roll begun is in the audit, what becomes of hosts in the events.
+#: Calls that are repeated many times and not recorded: each key pressed at a console, and each step
+#: of a roll's driver. The audit has the opening of the console and the beginning of the roll.
 REPEATED: Final = re.compile(
     r"/v1/vms/[^/]+/console/sessions/[^/]+/input/[^/]+|/v1/rolls/[^/]+/drivers/[^/]+"
 )
-#: How they end while they go on: typed, or the console does not take more now.
+#: Statuses with which these calls are not recorded: done, or the console takes no more now.
 GOES_ON: Final = frozenset({200, 409})
 
 log = structlog.get_logger(__name__)
 
 
 class AuditTrail:
-    """The outermost layer: an answered call is in the audit."""
+    """Outermost ASGI middleware: stores the audit record of a changing call before its answer."""
 
     def __init__(self, app: ASGIApp, registry: Registry, refusals: Refusals) -> None:
         self.app = app
@@ -78,20 +78,20 @@ class AuditTrail:
         try:
             await self.app(scope, receive, send_when_recorded)
         finally:
-            if not finished:  # the caller went away, and whatever was done stays done
+            if not finished:  # the caller went away; changes are not undone
                 await finish(None)
 
     def _finish(self, call: AuditedCall, status: int | None) -> None:
         try:
             self.registry.audit.finish(call, status)
-        except Exception as error:  # of the outermost layer: the call has its answer
-            # What was changed has its row; of what was not, this line is all that is left.
+        except Exception as error:  # must not prevent the answer
+            # A change was recorded with its transaction; of other calls only this line is left.
             values = {key: str(value) for key, value in call.values().items()}
             log.error("audit_failed", **(values | {"status": status, "error": str(error)}))
 
 
 def _path(scope: Scope) -> str:
-    """Return what was called as it was sent: printable, whatever it means."""
+    """Return the path and query as sent, quoted so that they are printable."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
     query: bytes = scope.get("query_string", b"")
     shown_path = b"?".join(filter(None, (raw.partition(b"?")[0], query)))
@@ -99,7 +99,7 @@ def _path(scope: Scope) -> str:
 
 
 def note_route(scope: Scope) -> None:
-    """Record which endpoint serves a call, as soon as it is known."""
+    """Store the route of a call in its audit record, as soon as it is known."""
     call = scope.get("state", {}).get("audited")
     route = getattr(scope.get("route"), "path", None)
     if call is not None and route is not None:
@@ -107,7 +107,7 @@ def note_route(scope: Scope) -> None:
 
 
 def _complete(call: AuditedCall, scope: Scope) -> None:
-    """Add what the router found."""
+    """Add the route and the subject to an audit record."""
     note_route(scope)
     named = list((scope.get("path_params") or {}).values())
     if named:

@@ -1,4 +1,4 @@
-"""Work that is done once for all who wait for it at the same time.
+"""Batching of simultaneous calls, so that one piece of work serves all of them.
 
 The first call is served at once. Calls that arrive while it runs wait for its end and are then
 served as one batch. No call waits for others to arrive.
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from starlette.concurrency import run_in_threadpool
 
-#: Of answers that are the same for all: all who wait get it, a third of the time at most.
+#: For answers that are equal for all callers: batch size, and pauses of two thirds of the time.
 MAX_CALLERS: Final = 1_000
 PAUSE_FACTOR: Final = 2.0
 
@@ -27,22 +27,22 @@ R = TypeVar("R")
 @dataclass(slots=True)
 class _Batch(Generic[M, R]):
     members: list[tuple[M, asyncio.Future[R]]] = field(default_factory=list)
-    worker: asyncio.Task[None] | None = None  #: while there is work
+    worker: asyncio.Task[None] | None = None  #: the task that serves batches, while there is work
 
 
 class CallBatcher(Generic[M, R]):
-    """Gathers calls into batches.
+    """Serves simultaneous calls in batches.
 
     Parameters
     ----------
     run_batch : callable
-        Returns the results of some members in their places. It runs in a thread and in
-        a context of its own; all of them get an error that it raises.
+        Returns the results of the members, in their order. It runs in a thread and in an
+        empty context. If it raises, all members get the error.
     most : int
-        Members that are served at once.
+        Maximum number of members in a batch.
     rests : float
-        So many times what serving took it rests before it serves the next: what costs much
-        takes no more of the processor, however many ask.
+        Pause between batches, as a multiple of the time that the batch took. It bounds the
+        share of the processor, however many calls come.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class CallBatcher(Generic[M, R]):
         self._together = run_batch
         self._max_members = max_members
         self._pause_factor = pause_factor
-        # An application may be served by several loops, each in a thread of its own.
+        # Several event loops, each in its own thread, may serve one application.
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Batch[M, R]] = (
             WeakKeyDictionary()
         )
 
     async def result(self, member: M) -> R:
-        """Return what becomes of one member."""
+        """Return the result of one member, served in a batch with others."""
         loop = asyncio.get_running_loop()
         waiting = self._of_loops.setdefault(loop, _Batch())
         future: asyncio.Future[R] = loop.create_future()
         waiting.members.append((member, future))
         if waiting.worker is None:
-            # What is set for one call is not for the others.
+            # Context variables of one call must not apply to the others.
             empty = contextvars.Context()
             waiting.worker = loop.create_task(self._serve(waiting), context=empty)
         return await future
@@ -75,7 +75,7 @@ class CallBatcher(Generic[M, R]):
     async def _serve(self, waiting: _Batch[M, R]) -> None:
         try:
             while waiting.members:
-                await asyncio.sleep(0)  # who is here already comes along
+                await asyncio.sleep(0)  # calls that have arrived already join the batch
                 some = waiting.members[: self._max_members]
                 del waiting.members[: self._max_members]
                 began = time.monotonic()
@@ -90,7 +90,7 @@ class CallBatcher(Generic[M, R]):
     async def _serve_some(self, some: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
         try:
             results = await run_in_threadpool(self._together, [member for member, _ in some])
-        except Exception as error:  # whatever it is, each of them has to know
+        except Exception as error:  # each member gets the error
             for _, future in some:
                 if not future.done():
                     future.set_exception(error)

@@ -1,8 +1,9 @@
-"""Creating POSTs that may be sent twice: the header Idempotency-Key.
+"""The header Idempotency-Key: makes POSTs that create something safe to repeat.
 
-A client that saw no answer repeats the call with the same key. What the first call made is kept
-with the key for 24 hours, in the transaction that made it (`registry.db.idempotency_keys`), and is
-answered again. Refusals are not kept: nothing was made, so the call may be tried again.
+A client that got no answer repeats the call with the same key. The record that the first call
+created is stored with the key for 24 hours, in the same transaction
+(`registry.db.idempotency_keys`), and is returned again. Refusals are not stored: nothing was
+created, so the call may be tried again.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KeyHeader = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """One creating POST; does its work once per key."""
+    """A POST that creates something at most once per key."""
 
     registry: Registry
     caller: Caller
@@ -63,18 +64,18 @@ class Creation:
         shown: Callable[[T], bytes] | None = None,
         of_caller: bool = False,
     ) -> Response:
-        """Create and answer, or answer with what the first call with this key made.
+        """Create a record and answer with it; for a repeated key, answer with the first record.
 
         Parameters
         ----------
         create : callable
-            Makes a record in one transaction of the register center that it is given.
+            Creates a record in one transaction of the given register center.
         adapter : TypeAdapter
-            Of such records.
+            The type of the records, for JSON.
         shown : callable, optional
-            Returns the answer that a record is shown by; by default the record itself.
+            Returns the answer's body for a record; by default the record as JSON.
         of_caller : bool
-            Only the caller's own token repeats the call, not another of its tenant.
+            Bind the key to the caller's token, not to its tenant.
         """
         show = adapter.dump_json if shown is None else shown
         key = self.key_of(body, status, of_caller=of_caller)
@@ -86,7 +87,7 @@ class Creation:
         keys = self.registry.idempotency
         keys.forget_old()
         try:
-            # First: what was made already may be why it cannot be made.
+            # First, because the earlier creation may be the reason why this one would fail.
             keys.check_unused(key)
             try:
                 made = create(registry)
@@ -108,7 +109,7 @@ class Creation:
         adapter: TypeAdapter[T],
         shown: Callable[[T], bytes],
     ) -> Response:
-        """Do the same for what is made together with what others ask for."""
+        """Do the same as `answer` for a creation that is batched with others."""
         key = self.key_of(body, status)
         if key is not None and self.registry.idempotency.may_forget():
             await run_in_threadpool(self.registry.idempotency.forget_old)
@@ -120,23 +121,23 @@ class Creation:
     def key_of(
         self, body: BaseModel, status: int, *, of_caller: bool = False
     ) -> IdempotencyKey | None:
-        """Return the caller's key, bound to its scope and to what this body means."""
+        """Return the caller's key, bound to its scope and to a digest of the body."""
         if self.key is None:
             return None
-        # Spaces, order and spelt-out defaults aside: what means the same is the same.
+        # Bodies that differ only in spaces, order or explicit defaults have the same digest.
         meaning = f"{self.path}\n{body.model_dump_json()}"
         scope = f"{self.caller.scope}:{self.caller.token_id}" if of_caller else self.caller.scope
         fingerprint = hashlib.sha256(meaning.encode()).hexdigest()
         return IdempotencyKey(scope=scope, key=self.key, fingerprint=fingerprint, status=status)
 
     def derivation(self, salt: str | None = None) -> Derivation:
-        """Return how a secret is made for the caller; with its salt: made again."""
+        """Return the derivation of a new secret, or of an earlier one by its salt."""
         if salt is None:
             return Derivation.random(self.credential)
         return Derivation(self.credential, salt)
 
 
-# It asks for what it needs by itself: each dependency costs every call that creates something.
+# It takes the request alone: each FastAPI dependency costs every creating call.
 async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())

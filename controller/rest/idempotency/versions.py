@@ -1,9 +1,8 @@
-"""`ETag` and `If-Match`: changing a thing only while it still is what was read.
+"""`ETag` and `If-Match`: changing a resource only if it is unchanged since it was read.
 
-A version is of the fields that clients set, which the records mark
-(`registry.records.fields`). What the site does with a thing is left out: no version would
-outlive the next poll. One table has the things with versions; the rest of the API knows
-nothing of versions.
+A version covers the fields that clients set, which the records mark (`registry.records.fields`).
+Observed fields are left out, because they change with each poll. One table lists the resources
+with versions; the rest of the API does not know of versions.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ from registry.db import settable_fields
 T = TypeVar("T")
 
 UPDATES: Final = frozenset({"PATCH", "PUT", "DELETE"})
-#: a thing of a collection, and perhaps something below it
+#: a resource of a collection, and perhaps a part of it
 _PATH: Final = re.compile(r"/v1/([a-z-]+)/([^/]+)(/.*)?")
-# Weak as well: a proxy that compresses weakens tags, and ours are of meanings, not of bytes.
+# Weak tags as well: a compressing proxy weakens tags, and ours identify contents, not bytes.
 _TAG: Final = re.compile(r'\s*(?:W/)?("[!#-~]*")\s*')
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedResource:
-    """How one kind of thing is read, and which path it has."""
+    """A kind of resource with versions: how to read it, and its key in paths."""
 
     kind: str
     read: Callable[[Registry, Any], Any]
     key_of: Callable[[str], Any] = str
 
 
-#: By path without the key. What PATCH, PUT or DELETE change belongs here.
+#: By path without the key: the resources that PATCH, PUT or DELETE change.
 VERSIONED: Final[Mapping[str, VersionedResource]] = MappingProxyType(
     {
         "hosts": VersionedResource("host", lambda registry, name: registry.hosts.get(name)),
@@ -63,8 +62,8 @@ VERSIONED: Final[Mapping[str, VersionedResource]] = MappingProxyType(
     }
 )
 
-#: Collections whose things are only made and ended, or set whole whatever they were. Of a move
-#: nothing can be changed: who wants another one cancels it.
+#: Collections whose members are only created and ended, or always replaced as a whole. A move
+#: cannot be changed, only cancelled.
 UNVERSIONED: Final = frozenset(
     {
         "images",
@@ -83,19 +82,19 @@ UNVERSIONED: Final = frozenset(
 
 
 def versioned_resource_at(collection: str, below: str = "") -> VersionedResource | None:
-    """Return what has a version at ``/v1/COLLECTION/KEY`` and what follows; None: nothing."""
+    """Return the versioned resource at ``/v1/COLLECTION/KEY`` + ``below``, or None."""
     return VERSIONED.get(collection + below)
 
 
 class ETagResponse:
-    """What a call shows of the one thing that it reads; its version goes with the answer."""
+    """Adds the version of the resource that a call returns to its answer, as `ETag`."""
 
     def __init__(self, names: HostNames, answer: Response) -> None:
         self._names = names
         self._answer = answer
 
     def __call__(self, record: T) -> T:
-        """Return the record as it is; its version is the answer's `ETag`."""
+        """Return the record unchanged; set the answer's `ETag` to its version."""
         self._answer.headers["ETag"] = version_of(record, secret=self._names.secret)
         return record
 
@@ -104,17 +103,17 @@ async def _shown(request: HttpRequest, response: Response) -> ETagResponse:
     return ETagResponse(services_of(request).host_names, response)
 
 
-#: For endpoints that answer with one thing of a collection in `VERSIONED`.
+#: For endpoints that answer with one resource of a collection in `VERSIONED`.
 ETagDep = Annotated[ETagResponse, Depends(_shown)]
 
 
 def note_condition(request: HttpRequest, given: str) -> None:
-    """Let what a call changes rest on the versions that its `If-Match` gives.
+    """Make a call's change conditional on the versions of its `If-Match`.
 
     Raises
     ------
     HeaderError
-        If it is not well-formed, or what the call changes has no version.
+        If the header is malformed, or the resource has no version.
     """
     found = _PATH.fullmatch(request.scope["path"])
     wanted = entity_tags(given)
@@ -136,8 +135,8 @@ def note_condition(request: HttpRequest, given: str) -> None:
 def version_of(record: Any, *, secret: bytes) -> str:
     """Return the version of a record, as an entity tag.
 
-    The id counts: a thing that has the name of an earlier one is another thing. With a
-    secret: a reader could guess hidden values from a plain hash.
+    The id counts, because a resource may have the name of a deleted one. The digest is keyed with
+    a secret, so that no reader can guess hidden values from it.
     """
     counted = {"id": getattr(record, "id", None), "set": _set_by_clients(record)}
     text = json.dumps(counted, sort_keys=True, default=str)
@@ -145,12 +144,12 @@ def version_of(record: Any, *, secret: bytes) -> str:
 
 
 def entity_tags(header: str) -> Sequence[str]:
-    """Read an `If-Match`; empty: any version will do.
+    """Parse an `If-Match` header into entity tags; empty: any version will do.
 
     Raises
     ------
     HeaderError
-        If it is neither ``*`` nor a list of entity tags.
+        If the header is neither ``*`` nor a list of entity tags.
     """
     if header.strip() == "*":
         return ()

@@ -1,7 +1,7 @@
-"""ID tokens of OpenID Connect: whose they are, once all that could be wrong was looked at.
+"""Verification of OpenID Connect ID tokens.
 
-The signature is PyJWT's part. Ours is what may be signed with which key: the algorithms are
-a list of ours, all of them with public keys, and the key's kind has to be the algorithm's.
+PyJWT verifies the signature. This module restricts algorithms and keys: only listed public-key
+algorithms are allowed, and the type of the key must be that of the algorithm.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import jwt
 
 from controller.rest.problems.errors import LoginRefusedError
 
-#: By the kind of key that signs by it. No `none`, and no HS256: a public key is no secret.
+#: Allowed algorithms, with their type of key. No `none`, and no HS256: a public key is no secret.
 ALGORITHMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-#: How far the clocks of provider and API may be apart.
+#: Allowed difference between the clocks of provider and API.
 SKEW_S: Final = 60
-#: An ID token is used at once; an old one is not the one that was requested.
+#: Maximum age of an ID token: it is used at once, so an old one belongs to another login.
 MAX_AGE_S: Final = 600
 MAX_CHARACTERS: Final = 64 * 1024
 _MIN_RSA_BITS: Final = 2048
@@ -37,13 +37,13 @@ _REQUIRED: Final = ["iss", "sub", "aud", "exp", "iat", "nonce"]
 
 
 class UnknownKeyError(LoginRefusedError):
-    """No key that is known signed it: the provider may have new ones."""
+    """No cached key signed the token; the provider may have new keys."""
 
 
 def nonce_of(verifier: str) -> str:
-    """Return the nonce that goes with a verifier of PKCE.
+    """Return the nonce derived from a PKCE verifier.
 
-    So a caller that presents a code must know the verifier even where a provider ignores PKCE.
+    The nonce proves that the caller knows the verifier, even if the provider ignores PKCE.
     """
     digest = hashlib.sha256(f"nonce.{verifier}".encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
@@ -52,21 +52,21 @@ def nonce_of(verifier: str) -> str:
 def claims_of(
     id_token: str, keys: Sequence[Mapping[str, Any]], *, issuer: str, client_id: str, nonce: str
 ) -> Mapping[str, Any]:
-    """Return the claims of a token that was issued by this issuer, for us, for this login, now.
+    """Return the claims of an ID token after verifying its issuer, audience, nonce and times.
 
     Parameters
     ----------
     id_token : str
-        What the provider gave.
+        The token from the provider.
     keys : sequence of mappings
         The provider's public keys, as JWKs.
 
     Raises
     ------
     UnknownKeyError
-        If none of the keys is the one that it names.
+        If none of the keys is the one that the token names.
     LoginRefusedError
-        With what is wrong.
+        If the token is not valid; the message says why.
     """
     if len(id_token) > MAX_CHARACTERS:
         raise _refusal("it is too long")
@@ -98,7 +98,7 @@ def claims_of(
 
 
 def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the one key that a token says it is signed with, if it is of its algorithm."""
+    """Return the key that a token names, if its type is that of the algorithm."""
     kid = header.get("kid")
     fitting = [
         each
@@ -121,7 +121,7 @@ def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, 
 
 
 def _check_times(claims: Mapping[str, Any]) -> None:
-    """Refuse times that are no numbers: PyJWT takes text and booleans for some."""
+    """Refuse times that are not numbers: PyJWT accepts text and booleans for some."""
     for name in ("exp", "iat", "nbf"):
         found = claims.get(name, 0)
         if isinstance(found, bool) or not isinstance(found, int | float):
@@ -131,7 +131,7 @@ def _check_times(claims: Mapping[str, Any]) -> None:
 
 
 def _check_party(claims: Mapping[str, Any], client_id: str) -> None:
-    """Refuse what was issued for another who only may show it to us."""
+    """Refuse a token that was issued for another client."""
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     if claims.get("azp", None if several else client_id) != client_id:
         raise _refusal("it is for another application")

@@ -1,8 +1,8 @@
-"""The provider of identities, by OpenID Connect: what it says of itself, and codes for ID tokens.
+"""Client of the OpenID Connect provider: reads its metadata, and exchanges codes for ID tokens.
 
-It is another party: it may hang, drip, answer anything, or be an impostor. Each call has one
-deadline over all of it, from the name's lookup to the last byte; answers are bounded and never
-unpacked; no redirect is followed, and no proxy used.
+The provider is not trusted: it may hang, answer slowly, answer anything, or be an impostor. Each
+call has one deadline from the name's lookup to the last byte. Answers are bounded and never
+decompressed. No redirect is followed, and no proxy is used.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from registry.tenancy import Admission
 
 DEADLINE_S: Final = 10.0
 MAX_BYTES: Final = 256 * 1024
-#: How long what a provider said of itself is believed, its keys as well.
+#: Time for which the provider's metadata and keys are cached.
 KEPT_S: Final = 3600.0
-#: After a failure, or keys that were not enough, it is not called again for so long.
+#: Minimum time between calls after a failure, or after an unknown key.
 REFETCH_AFTER_S: Final = 10.0
-#: Logins that wait for the provider in one process.
+#: Maximum number of logins that wait for the provider in one process.
 MAX_AT_ONCE: Final = 32
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
 
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSettings:
-    """Which provider, who we are there, and whom it may let in."""
+    """Settings of the provider: its address, our client there, and the rules for users."""
 
     issuer: str
     client_id: str
@@ -55,18 +55,18 @@ class ProviderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderMetadata:
-    """What a provider says of itself, as far as it matters here."""
+    """The metadata of an OpenID Connect provider, as far as it is used here."""
 
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
-    in_fragment: bool  #: it can bring codes back where no server and no log sees them
+    in_fragment: bool  #: codes may be returned in the URL's fragment, which no server logs
     secret_in_body: bool
 
 
 @dataclass(slots=True)
 class _CachedDocument:
-    """A document fetched from the provider, or why it could not be."""
+    """A cached document of the provider, or the error of the last fetch."""
 
     until: float = 0.0
     value: Any = None
@@ -75,7 +75,7 @@ class _CachedDocument:
 
 
 class Provider:
-    """One provider; for one event loop at a time."""
+    """The provider's client, for one event loop at a time."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Provider:
         self._under_way = 0
 
     async def metadata(self) -> ProviderMetadata:
-        """Return what it says of itself; raises `ProviderError`."""
+        """Return the provider's metadata, cached; raises `ProviderError`."""
         found: ProviderMetadata = await self._cached(self._described, self._fetch_metadata)
         return found
 
     async def metadata_at_once(self) -> ProviderMetadata:
-        """Return the same; raises `ProviderError` while another call waits for its answer.
+        """Return the metadata; raise `ProviderError` at once while another call fetches it.
 
-        Anybody may ask that: all of them waiting would leave no room for calls of others.
+        Anybody may call this without a token, so waiting calls could crowd out others.
         """
         if self._described.lock.locked():
             raise ProviderError("it is being called; try again")
@@ -110,16 +110,16 @@ class Provider:
     async def admit(
         self, code: str, verifier: str, redirect_uri: str, *, tenant: str | None = None
     ) -> Admission:
-        """Return the identity of a user who presents a code of the provider.
+        """Exchange a code of the provider for the identity of its user.
 
         Raises
         ------
         LoginRefusedError
-            If the code or what it brings is not good, or no rule lets this user in.
+            If the code or the ID token is not valid, or no rule admits the user.
         OverloadedError
             If too many logins wait for the provider.
         ProviderError
-            If it does not answer as it has to.
+            If the provider does not answer correctly.
         """
         async with self._slot():
             id_token = await self._exchange(code, verifier, redirect_uri)
@@ -159,13 +159,13 @@ class Provider:
         if secret is not None and described.secret_in_body:
             form["client_secret"] = secret
         elif secret is not None:
-            # Both are form-encoded first (RFC 6749, 2.3.1).
+            # Name and secret are form-encoded first (RFC 6749, 2.3.1).
             auth = (quote(self.settings.client_id, safe=""), quote(secret, safe=""))
         status, answer = await self._call("POST", described.token_endpoint, data=form, auth=auth)
         if status in (400, 401):
             error = answer.get("error")
             reason = error if isinstance(error, str) and _ERROR.fullmatch(error) else "no reason"
-            if reason != "invalid_grant":  # then it is the site's settings
+            if reason != "invalid_grant":  # then the site's settings are wrong
                 log.warning("oidc_exchange_refused", error=reason)
             raise LoginRefusedError(f"the provider refused the login ({reason}); begin again")
         id_token = answer.get("id_token")
@@ -174,7 +174,7 @@ class Provider:
         return id_token
 
     async def _claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
-        """Check an ID token; fetch the keys again if none of those cached signed it."""
+        """Verify an ID token; fetch the keys again if no cached key signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
         known = await self._cached(self._keys, self._read_keys)
@@ -222,7 +222,7 @@ class Provider:
         )
 
     def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
-        """Return an endpoint that it names, if the connection there is private."""
+        """Return an endpoint of the metadata, if the connection to it is private."""
         address = said.get(name)
         if not isinstance(address, str) or not is_private_address(address, local=self._local):
             raise ProviderError(f"its {name} is no https address")
@@ -237,7 +237,7 @@ class Provider:
         return tuple(each for each in keys if isinstance(each, dict))
 
     async def _call(self, method: str, address: str, **request: Any) -> tuple[int, dict[str, Any]]:
-        """Return status and JSON object of an answer, before the deadline and not too long."""
+        """Call the provider; return the status and the JSON object of its answer."""
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         try:
             async with (

@@ -1,4 +1,4 @@
-"""/v1/login: a token for a code, a link's or the provider's. /v1/login/links: links."""
+"""/v1/login: exchanges a code of a link or of the provider for a token. /v1/login/links: links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.rest.schemas.values import Input, Name
 from registry import InvalidError, NotFoundError, Registry
 from registry.tenancy import LINK_TTL_S, SaltedLink
 
-#: For those who have no token.
+#: Routes for callers without a token.
 entrance = APIRouter(prefix="/login", tags=["tokens"], route_class=BoundedRoute)
 links = APIRouter(
     prefix="/login/links",
@@ -30,7 +30,7 @@ links = APIRouter(
     dependencies=[Security(bearer)],
     route_class=BoundedRoute,
 )
-#: One answer for all codes that are none, whatever they were.
+#: One message for all invalid codes, so that it reveals nothing about them.
 _NO_SUCH_LINK: Final = (
     "this link was used, is over, or never was one: it logs in once, within"
     f" {LINK_TTL_S // 60} minutes; `fuga login --link` makes another"
@@ -146,7 +146,10 @@ async def log_in(body: LoginInput, services: ServicesDep) -> TokenCreated:
 
 @links.post("", status_code=201, response_model=LinkCreated, responses=problems(409))
 def make_login_link(body: LinkInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
-    """Make a link that logs in once, for the caller: its rights, and no longer than its token."""
+    """Create a single-use login link for the caller.
+
+    The session has the caller's rights and ends no later than the caller's token.
+    """
 
     def create(registry: Registry) -> SaltedLink:
         derivation = creation.derivation()

@@ -1,8 +1,7 @@
-"""Where a token is needed, bearer tokens, and their scopes.
+"""Bearer tokens: which paths need one, whom they authenticate, and what they allow.
 
-A tenant sees and touches what is its own; what belongs to another does not exist for
-it (404), so that ids cannot be probed. An operator sees all. A token of either that only
-reads changes nothing.
+A tenant sees and changes its own resources. Those of other tenants do not exist for it (404), so
+that ids cannot be probed. An operator sees all. A read-only token changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from registry.tenancy import Token
 
 PROTECTED_PREFIX: Final = "/v1"
 METRICS_PATH: Final = "/metrics"
-#: Below the prefix, and yet for those who have no token: it gives one.
+#: The one path below the prefix that needs no token: it issues tokens.
 LOGIN_PATH: Final = "/v1/login"
 #: Declares the scheme in the OpenAPI document; `Authenticator` authenticates, before any endpoint.
 bearer: Final = HTTPBearer(
@@ -34,12 +33,11 @@ bearer: Final = HTTPBearer(
 
 #: Methods that change nothing.
 SAFE_METHODS: Final[Collection[str]] = frozenset({"GET", "HEAD", "OPTIONS"})
-#: What a read-only token may do besides reading: get another that reads only, and end one of a
-#: login.
+#: Writes that a read-only token may make: create a read-only login link, and log out.
 READ_ONLY_WRITES: Final[Collection[tuple[str, str]]] = frozenset(
     {("POST", f"{LOGIN_PATH}/links"), ("DELETE", "/v1/token")}
 )
-#: Tokens that are read with one statement.
+#: Maximum number of tokens read with one statement.
 MAX_TOKENS_PER_READ: Final = 100
 CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
@@ -50,7 +48,7 @@ def is_protected(path: str) -> bool:
 
 
 def is_of_api(path: str) -> bool:
-    """Return whether a path is an operation's, and not a page."""
+    """Return whether a path belongs to an operation of the API, and not to a page."""
     return path == PROTECTED_PREFIX or path.startswith(PROTECTED_PREFIX + "/")
 
 
@@ -62,11 +60,11 @@ class Caller:
     tenant: str | None  #: None for operators
     token_id: UUID
     read_only: bool = False
-    ends: bool = False  #: its token does, as that of each login
+    ends: bool = False  #: whether its token expires, as tokens of logins do
 
     @classmethod
     def of(cls, token: Token) -> Caller:
-        """Return the caller that a token stands for."""
+        """Return the caller that a token authenticates."""
         tenant = token.tenant if token.role == "tenant" else None
         ends = token.expires_at is not None
         return cls(token.name, tenant, token.id, token.read_only, ends=ends)
@@ -83,7 +81,7 @@ class Caller:
 
     @property
     def scope_text(self) -> str:
-        """The scope of the token, for messages."""
+        """The scope of the caller's token in words, for messages."""
         return scope_name(self.tenant, read_only=self.read_only)
 
     @property
@@ -96,14 +94,14 @@ class Caller:
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
     def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
-        """Return the tenant whose things a list may hold; None: of all.
+        """Return the tenant to which a list is restricted; None: no restriction.
 
         Raises
         ------
         ForbiddenError
-            If a tenant names another one.
+            If a tenant names another tenant.
         UnknownNameError
-            If an operator names none that is, or was, there.
+            If an operator names a tenant that never existed.
         """
         if self.is_operator:
             if name is not None:
@@ -114,7 +112,7 @@ class Caller:
         return self.tenant
 
     def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
-        """Return why a tenant may not do what is another's (None: an operator's)."""
+        """Return the error for a call that needs another tenant's token (None: an operator's)."""
         needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
         return ForbiddenError(
             f"tenant {self.tenant} {message}", needed=needed, given=self.scope_text

@@ -1,7 +1,7 @@
-"""Bodies: read after the caller and the route are checked, bounded, and strict JSON.
+"""Reads request bodies: after caller and route are checked, with bounds, as strict JSON.
 
-An unknown path, an unknown caller, a caller without the right, a version that does not
-exist, an unsupported type or length: each is answered before the body is read.
+Unknown paths, unknown callers, missing rights, unknown versions, and unsupported types or lengths
+are answered before the body is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_DEPTH: Final = 16
 #: The largest useful bodies name a thousand hosts, or a few thousand VMs.
 MAX_CONTAINERS: Final = 2_000
 MAX_VALUES: Final = 20_000
-#: Longer ones are parsed in a thread, so that the loop serves other calls.
+#: Longer bodies are parsed in a thread, so that the event loop serves other calls.
 MAX_PARSED_IN_LOOP_BYTES: Final = 8 * 1024
 JSON_TYPE: Final = re.compile(r"application/json(;\s*charset=\"?utf-8\"?)?", re.IGNORECASE)
 #: Possessive: a string without an end is scanned once, not once from each of its quotes.
@@ -97,7 +97,7 @@ def _depends_on(dependant: Dependant, call: Callable[..., Any]) -> bool:
 
 
 def _check_announced(headers: Headers) -> None:
-    """Refuse by the headers alone a type or a length that is not accepted."""
+    """Refuse an unsupported type or length by the headers alone."""
     length = headers.get("content-length", "0")
     if length == "0" and "transfer-encoding" not in headers:
         return
@@ -126,8 +126,8 @@ async def _read(receive: Receive) -> bytes:
 def parse_json(body: bytes) -> Any:
     """Parse JSON that has exactly one meaning, or raise `MalformedBodyError`.
 
-    Python's parser accepts NaN, the last of two equal names, and any depth and number of
-    values. This function does not. The models refuse lone surrogates, and name their place.
+    Unlike Python's parser, this one refuses NaN, repeated names, and too many or too deeply nested
+    values. The models refuse lone surrogates, and name their place.
     """
     try:
         text = body.decode("utf-8")

@@ -1,4 +1,4 @@
-"""Work in a process of its own, cancelled when its caller hangs up."""
+"""Runs work for a call in a child process, and kills it when the caller disconnects."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from controller.fork_server.children import StartChild, start_interpreter
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 
-#: Below the API and rounds, above estimates and what-ifs: a caller waits.
+#: Lower priority than API and rounds, higher than estimates and what-ifs: a caller waits.
 NICENESS: Final = 5
-#: How long a call waits for a place.
+#: Time for which a call waits for a free place.
 WAIT_S: Final = 5.0
 _CHECK_EVERY_S: Final = 0.5
 
@@ -33,12 +33,12 @@ async def run_until_disconnect(
     start: StartChild = start_interpreter,
     wait_s: float = WAIT_S,
 ) -> T:
-    """Return what work in a thread comes to; its process is killed when the caller goes away.
+    """Run work in a thread and return its result; kill its process if the caller disconnects.
 
     Raises
     ------
     BusyError
-        If there is no place for it within ``wait_s``.
+        If no place becomes free within ``wait_s``.
     """
     await _acquire_place(request, places, wait_s)
     try:
@@ -46,7 +46,7 @@ async def run_until_disconnect(
         done = asyncio.ensure_future(run_in_threadpool(partial(_run_and_close, process, work)))
         while not (await asyncio.wait({done}, timeout=_CHECK_EVERY_S))[0]:
             if await request.is_disconnected():
-                # Again and again: it may be about to start its child.
+                # Repeatedly, because the child may be just starting.
                 while not (await asyncio.wait({done}, timeout=0.1))[0]:
                     process.kill()
         return done.result()

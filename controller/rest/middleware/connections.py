@@ -1,11 +1,10 @@
 """Limits on connections, per address and in total.
 
-When all are taken, or all but those kept for addresses without one, a newcomer takes the place
-of a connection that waits for its caller, of the address that has most.
+Some places are kept for addresses without a connection. When the others are taken, a new
+connection replaces an idle one of the address that holds most.
 
-Connections are counted where they are accepted, before TLS and before a byte of HTTP: what
-is half done counts as what is whole. Asyncio accepts by calling `accept` of the listening
-socket, so that is where one is refused.
+Connections are counted when they are accepted, before TLS and HTTP, so half-open ones count, too.
+Asyncio accepts by calling `accept` of the listening socket, so that method refuses connections.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ import structlog
 
 from controller.rest.middleware.rate_limits import Buckets, Rate, as_ipv4, network_of, site_of
 
-#: Files that a process opens besides its callers' connections: database, images, logs.
+#: File descriptors kept for other uses than callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
-#: More than any caller needs; where the hard limit is a billion, that is nothing to set.
+#: Upper bound of the file limit: some systems have a hard limit of a billion.
 MAX_FILES: Final = 65_536
 HANDSHAKE_S: Final = 10.0
-#: To end TLS, including the rest of an answer. `protocol` watches the progress of the answer.
+#: Time for the end of TLS, including the rest of an answer, whose progress `protocol` checks.
 GOODBYE_S: Final = 600.0
 LOG_EVERY_S: Final = 60.0
-#: Connections accepted in one turn of the event loop. Calls under way need turns, too.
+#: Connections accepted in one turn of the event loop; calls under way need turns, too.
 _MAX_ACCEPTED_PER_TURN: Final = 16
-#: Refusing takes as long in one turn as all else took since the turn before, within these bounds.
+#: Time per turn for refusing: as long as all else took since the last turn, within these bounds.
 _MIN_REFUSING_S: Final = 0.0005
 _MAX_REFUSING_S: Final = 0.003
 #: Asyncio accepts again after a second; until then there is nothing to accept.
 _RETRY_S: Final = 0.9
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-#: Close with a reset: neither this process nor the kernel keeps anything of a refused connection.
+#: SO_LINGER value for closing with a reset: nothing of a refused connection is kept.
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger(__name__)
 
 
 class LogThrottle:
-    """Logs a repeated event once a minute, with its count."""
+    """Limits the log lines of a repeated event to one a minute, with its count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -73,7 +72,7 @@ class LogThrottle:
 
 
 class ThrottlingFilter(logging.Filter):
-    """Passes log lines of other libraries that unknown callers can cause, once a minute."""
+    """Limits log lines of libraries that unknown callers can cause to one a minute."""
 
     _PROVOKED: Final = ("Invalid HTTP request received.", "socket.accept() out of system resource")
 
@@ -82,7 +81,7 @@ class ThrottlingFilter(logging.Filter):
         self._counters = {text: LogThrottle() for text in self._PROVOKED}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a line; add to it how many were not logged."""
+        """Return whether to log a line; add the number of suppressed ones to it."""
         text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
         if text is None:
             return True
@@ -93,7 +92,7 @@ class ThrottlingFilter(logging.Filter):
 
 
 def throttle_library_logs() -> None:
-    """Limit what unknown callers can make asyncio and uvicorn log."""
+    """Limit the log lines of asyncio and uvicorn that unknown callers can cause."""
     for name in ("asyncio", "uvicorn.error"):
         logger = logging.getLogger(name)
         if not any(isinstance(each, ThrottlingFilter) for each in logger.filters):
@@ -102,7 +101,7 @@ def throttle_library_logs() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How many connections one process holds."""
+    """Limits on the connections of one process."""
 
     in_all: int
     per_address: int
@@ -114,7 +113,7 @@ class Bounds:
 _OF_ONE_SITE: Final = 0.75
 #: Share of all connections that is kept for addresses without one.
 _FOR_NEW_ADDRESSES: Final = 0.05
-#: Networks with most connections that are searched for one that waits for its caller.
+#: Number of networks with most connections that are searched for an idle one.
 _SEARCHED: Final = 8
 UNBOUNDED: Final = Bounds(in_all=sys.maxsize, per_address=sys.maxsize)
 
@@ -133,13 +132,13 @@ class LimitedListener(socket.socket):
         self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
         self._sparing = LogThrottle()
         self._failed_at = float("-inf")
-        self._turn = 0  #: connections accepted in this turn of the event loop
-        self._turn_ends_at = 0.0  #: when refusing gives way to calls
+        self._turn = 0  #: number of connections accepted in this turn of the event loop
+        self._turn_ends_at = 0.0  #: time at which refusing stops in this turn
         self._turn_ended_at = float("-inf")
         self._arrivals = Buckets(Rate(per_s=sys.maxsize, burst=sys.maxsize))
 
     def set_bounds(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
-        """Hold no more connections than ``bounds``; report why one is refused."""
+        """Set the limits, and the function that is called with the reason of each refusal."""
         self._bounds = bounds
         self._refused = refused or self._refused
         # A caller that connects and closes at once counts as one that stays.
@@ -147,7 +146,7 @@ class LimitedListener(socket.socket):
         self._arrivals = Buckets(rate)
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection that may stay, as asyncio wants it."""
+        """Return the next connection that is within the limits; refuse others."""
         if not self._turn:
             now = self._clock()
             others_s = max(_MIN_REFUSING_S, now - self._turn_ended_at)
@@ -206,14 +205,14 @@ class LimitedListener(socket.socket):
         return "too many in all"
 
     def _has_room(self, held: int) -> bool:
-        """Return whether an address that holds so many connections may take a free place."""
+        """Return whether a place is free for an address that holds this many connections."""
         kept = int(self._bounds.in_all * _FOR_NEW_ADDRESSES) if held else 0
         return self._open < self._bounds.in_all - kept
 
     def _make_room(self, keys: tuple[str, ...]) -> bool:
-        """Close the connection that has waited longest for its caller, of the largest holder.
+        """Close the longest idle connection of the address that holds most.
 
-        Return False if no holder has more than the newcomer would have then.
+        Return False if no address holds more than the new one would then hold.
         """
         for network in heapq.nlargest(_SEARCHED, self._connections, self._connection_counts):
             waiting = [
@@ -232,7 +231,7 @@ class LimitedListener(socket.socket):
         return False
 
     def _connection_counts(self, network: str) -> tuple[int, int]:
-        """Return how many connections a network's site has, and how many it has itself."""
+        """Return the connections of a network's site, and those of the network."""
         some = next(iter(self._connections[network]), None)
         keys = (network,) if some is None else some.keys
         return self._of_addresses[keys[-1]], self._of_addresses[network]
@@ -257,11 +256,11 @@ class LimitedListener(socket.socket):
         counted.keys = (network,) if site is None else (network, site)
         self._open += 1
         self._of_addresses.update(counted.keys)
-        if not self._is_unbounded(address):  # else it does not give way
+        if not self._is_unbounded(address):  # those of proxies are never closed for others
             self._connections.setdefault(network, weakref.WeakSet()).add(counted)
             counted.mark_idle()
             counted.is_crowded = lambda: self.is_crowded
-        # Asyncio closes it in any case, or drops it if closing fails.
+        # Called when asyncio drops the socket, even if closing it failed.
         counted.forget = weakref.finalize(counted, self._uncount, counted.keys)
         return counted
 
@@ -291,41 +290,41 @@ class CountedConnection(socket.socket):
 
     forget: Callable[[], object] = staticmethod(lambda: None)
     is_crowded: Callable[[], bool] = staticmethod(lambda: False)
-    keys: tuple[str, ...] = ()  #: its network and, of IPv6, its site
-    waiting_since: float | None = None  #: when it began to wait for its caller
+    keys: tuple[str, ...] = ()  #: its network, and for IPv6 its site
+    waiting_since: float | None = None  #: since when it is idle; None while a call is served
 
     def getpeername(self) -> Any:
-        """Return the address of the other end, as limits and the audit write it."""
+        """Return the peer's address; IPv4-mapped IPv6 addresses as IPv4."""
         address = super().getpeername()
         return (as_ipv4(str(address[0])), *address[1:])
 
     def mark_idle(self) -> None:
-        """Note that it waits for its caller: it may give way."""
+        """Mark the connection as idle: it may be closed for another."""
         if self.waiting_since is None:
             self.waiting_since = time.monotonic()
 
     def mark_busy(self) -> None:
-        """Note that its caller waits for an answer."""
+        """Mark the connection as busy: its caller waits for an answer."""
         self.waiting_since = None
 
     def give_way(self) -> None:
-        """End it in both directions, and count it no more; asyncio closes it then."""
+        """Shut the connection down and count it no more; asyncio then closes it."""
         self.mark_busy()
         with suppress(OSError):  # the other end has gone
             self.shutdown(socket.SHUT_RDWR)
         self.forget()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection and count it no more."""
         super().close()
         self.forget()
 
 
 class ServingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose servers limit the time that TLS takes to begin and to end."""
+    """An event loop whose servers limit the time of TLS handshakes and shutdowns."""
 
     async def create_server(self, *given: Any, ssl: Any = None, **more: Any) -> asyncio.Server:
-        """Return a server."""
+        """Create a server with time limits for TLS."""
         if ssl is not None:
             more |= {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": GOODBYE_S}
         return await super().create_server(*given, ssl=ssl, **more)

@@ -1,7 +1,7 @@
 """h11's parser of HTTP/1.1, with limits on header fields and on chunks.
 
-h11 makes an event of each header field's line and of each chunk, in the event loop. So their
-numbers are limited, and chunks are parsed only when the application reads the body.
+h11 does work in the event loop for each header line and each chunk. So their numbers are limited,
+and chunks are parsed only when the application reads the body.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from h11._receivebuffer import ReceiveBuffer, blank_line_regex
 
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_HEAD_LINES: Final = 100
-#: Chunks of any length in one body. Beyond them each needs `CHUNK_BYTES` on average.
+#: Number of short chunks allowed in a body. Further chunks need `CHUNK_BYTES` on average.
 MAX_SHORT_CHUNKS: Final = 256
 CHUNK_BYTES: Final = 1024
 #: The API ignores chunk extensions and trailers.
 MAX_CHUNK_LINE_BYTES: Final = 256
 MAX_TRAILER_BYTES: Final = 1024
-#: Parsed before the application reads: the whole of a short body, so that its connection stays.
+#: Chunks parsed before the application reads: a short body is read whole and its connection stays.
 _UNREQUESTED: Final = 8
-#: Parsed in one turn of the event loop.
+#: Chunks parsed in one turn of the event loop.
 _A_TURN: Final = 64
-#: A proxy may see another end of such a body, and take the rest for another caller's next call.
+#: A call with both headers is refused: a proxy may see another end of its body (request smuggling).
 _ENDS_TWICE: Final = frozenset({b"content-length", b"transfer-encoding"})
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
 
 
 class BoundedConnection(h11.Connection):
-    """The parser of one connection, as the server."""
+    """The server's HTTP parser of one connection."""
 
     refusal: HTTPStatus = HTTPStatus.BAD_REQUEST
     refusal_detail: str | None = None
@@ -58,7 +58,7 @@ class BoundedConnection(h11.Connection):
             if not self._granted:
                 return h11.NEED_DATA
             self._granted -= 1
-        reader = self._reader  # an error takes it away
+        reader = self._reader  # h11 replaces it on an error
         try:
             event = super().next_event()
         except h11.RemoteProtocolError as error:
@@ -78,8 +78,8 @@ class BoundedConnection(h11.Connection):
     def send(self, event: Any) -> Any:
         """Return the bytes of an event; an answer before the last chunk closes the connection.
 
-        The header is added here, for h11 would have the connection closed at once. The caller
-        could lose the answer then, as a reset overtakes it.
+        The header is added here, because h11 would close the connection at once. A reset could then
+        overtake the answer, and the caller would lose it.
         """
         sent = super().send(event)
         if not isinstance(event, h11.Response) or not self.in_chunks or sent is None:
@@ -89,9 +89,9 @@ class BoundedConnection(h11.Connection):
         return sent[:-2] + b"connection: close\r\n\r\n"
 
     def _check_head(self, buffer: ReceiveBuffer) -> None:
-        """Refuse a head that is too long, complete or not: h11 limits incomplete ones alone.
+        """Refuse a header section that is too long; h11 limits only incomplete ones.
 
-        Many come byte by byte: nothing is copied, and no byte is searched twice for the end.
+        Slow senders cause many calls, so nothing is copied and no byte is searched twice.
         """
         data = buffer._data
         end = blank_line_regex.search(data, buffer._multiple_lines_search)

@@ -1,8 +1,8 @@
-"""How many calls of one party are worked on at once while others call.
+"""Limits the simultaneous calls of one party while other parties call.
 
-The threads of an API share one interpreter. Sixteen that list long pages for one tenant leave
-everybody else a seventeenth of it. So while others call, the calls of one party are worked on one
-at a time, in the order in which they came. A party that is alone is not held up.
+The threads of an API share one interpreter. Sixteen threads that list long pages for one tenant
+would leave all others a seventeenth of it. So while others call, the calls of one party are served
+one at a time, in their order. A party that is alone is not limited.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 #: Calls of one party, while others call.
 AT_ONCE: Final = 1
-#: A call that lasts longer waits for the database or another process, as a rule: it counts no more.
+#: A call that lasts longer is not counted: as a rule it waits for the database or a process.
 COUNTS_S: Final = 1.0
-#: A party is alone if no other called for so long.
+#: A party is alone if no other has called for this long.
 ALONE_AFTER_S: Final = 2.0
 
 
 class PartyConcurrency:
-    """The calls of all parties that are worked on; for one event loop."""
+    """The calls under way by party, for one event loop."""
 
     def __init__(self, at_once: int = AT_ONCE, clock: Callable[[], float] = time.monotonic) -> None:
         self._at_once = at_once
@@ -34,7 +34,7 @@ class PartyConcurrency:
         self._before: tuple[str, float] = ("", float("-inf"))
 
     async def begin(self, party: str) -> Callable[[], None]:
-        """Wait until a call may be worked on; return what ends its counting, once or again."""
+        """Wait until a call may begin; return the idempotent function that ends it."""
         self._note(party)
         if self._counted[party] >= self._at_once and not self._is_alone(party):
             begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -63,7 +63,7 @@ class PartyConcurrency:
         return end
 
     def _end(self, party: str) -> None:
-        """Let the next call of a party begin in the place of one that ended."""
+        """End a call; let the next waiting call of its party begin."""
         self._counted[party] -= 1
         waiting = self._waiting[party]
         while waiting and (self._counted[party] < self._at_once or self._is_alone(party)):

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP, with time limits.
+"""uvicorn's HTTP protocol, with time limits.
 
-Uvicorn waits for ever for the rest of a head or a body, and as long for a client that does
-not take an answer. Here each phase of a call has its time, for the whole and not for each
-byte; a client that overruns it gets an answer that says so, and the connection is closed.
+Uvicorn waits for ever for the rest of a header or a body, and for a client that does not read its
+answer. Here each phase of a call has a time limit as a whole. A client that exceeds it gets an
+error answer, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TICK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long callers may take."""
+    """Time limits of the phases of a call."""
 
     head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
     #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: a client
@@ -92,7 +92,7 @@ class BoundedProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Cancel the timers."""
         self._missing = _Missing.NOTHING
         for timer in (self._timer, self._stalled):
             if timer is not None:
@@ -100,7 +100,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came."""
+        """Parse received bytes, unless the connection is refused or its body discarded."""
         self._received += len(data)
         if not self._refused and not self._is_cut_off():
             self._parse(data)
@@ -108,7 +108,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Go on to the next call."""
+        """Set the idle time limit and wait for the next call."""
         crowded = self._connection is not None and self._connection.is_crowded()
         deadlines = self._deadlines
         idle_s = min(deadlines.idle_s, deadlines.crowded_idle_s) if crowded else deadlines.idle_s
@@ -147,9 +147,9 @@ class BoundedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse invalid HTTP, or a header that is too large.
 
-        It counts as a call without a token. Who sends too many is answered late, on a connection
-        that is read no more: the next call has to wait for it, or needs one more connection of
-        those that an address may have.
+        It counts as a call without a token. After too many, the refusal is delayed and the
+        connection no longer read. So the client's next call waits, or uses another of the
+        connections that its address may have.
         """
         self._refused = True
         status, detail = self._parser.refusal, self._parser.refusal_detail
@@ -162,7 +162,7 @@ class BoundedProtocol(H11Protocol):
             self._start_timer(self._limits.refused_after_s, self._refuse, status, detail)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: any unknown caller can ask for another protocol."""
+        """Log nothing, because any unknown caller can request another protocol."""
 
     # ---- bodies in chunks
 
@@ -207,7 +207,7 @@ class BoundedProtocol(H11Protocol):
         self._mark_connection()
         missing = self._awaited_phase()
         if missing is self._missing:
-            return  # its time goes on
+            return  # its timer continues
         self._missing = missing
         if self._timer is not None:
             self._timer.cancel()
@@ -225,7 +225,7 @@ class BoundedProtocol(H11Protocol):
                 self._limit_answer_time(self._deadlines.goodbye_s)
 
     def _mark_connection(self) -> None:
-        """Say to the connection whether it waits for its caller, or the caller for an answer."""
+        """Mark the connection as idle, or as busy while its caller waits for an answer."""
         if self._connection is None:
             return
         cycle = self.cycle
@@ -251,10 +251,10 @@ class BoundedProtocol(H11Protocol):
         return _Missing.NOTHING if idle else _Missing.HEAD
 
     def _check_body_rate(self) -> None:
-        """Take a second of the caller's time, and give back what it sent for it."""
+        """Reduce the time left for a body by a second, and add time for the bytes received."""
         came, self._seen = self._received - self._seen, self._received
         tick_s = min(_TICK_S, self._deadlines.body_s)
-        if not self.flow.read_paused:  # else it waits for us
+        if not self.flow.read_paused:  # else the application is not reading
             self._patience_s -= tick_s
         earned_s = came / self._deadlines.body_bytes_per_s
         self._patience_s = min(self._deadlines.body_s, self._patience_s + earned_s)
@@ -264,7 +264,7 @@ class BoundedProtocol(H11Protocol):
             self._start_timer(tick_s, self._check_body_rate)
 
     def _limit_answer_time(self, seconds: float) -> None:
-        """Close after a time limit, unless the caller reads what waits to be sent fast enough."""
+        """Close the connection after a time limit, unless the caller reads fast enough."""
         if self._stalled is not None:
             self._stalled.cancel()
         enough = seconds * self._deadlines.answer_bytes_per_s
@@ -280,7 +280,7 @@ class BoundedProtocol(H11Protocol):
             self.transport.abort()
 
     def _unsent_bytes(self) -> int:
-        """Return how many bytes the other end has not received yet, here or in the kernel.
+        """Return the number of bytes that the peer has not received, here or in the kernel.
 
         The kernel takes many at once and then none for long, however steadily they are read.
         A TLS transport counts only those that it has not passed on.

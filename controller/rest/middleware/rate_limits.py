@@ -1,7 +1,7 @@
-"""How often one caller may call: a bucket per token, and per address of unknown callers.
+"""Rate limits: a token bucket for each access token, and for each address of unknown callers.
 
-Buckets are in the memory of one process. Where several serve, each gives out its part
-of the rate, so that together they give out no more than was set.
+Buckets are in the memory of one process. If several processes serve, each allows its share of the
+rate, so that together they allow no more than was set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rate:
     burst: int
 
     def share_of_process(self, processes: int) -> Rate:
-        """Return the part of one of several processes."""
+        """Return the share of one of several processes."""
         return Rate(per_s=self.per_s / processes, burst=max(1, self.burst // processes))
 
 
@@ -40,20 +40,20 @@ class Buckets:
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate = rate
         self._clock = clock
-        self._levels: dict[Hashable, tuple[float, float]] = {}  #: what was left, and when
+        self._levels: dict[Hashable, tuple[float, float]] = {}  #: level and time of the last call
 
     def wait_s(self, key: Hashable) -> float:
-        """Return how long it takes until there is one to take; 0.0: there is."""
+        """Return the seconds until a call is allowed; 0.0: now."""
         missing = 1.0 - self._level(key, self._clock())
         return max(0.0, missing / self.rate.per_s)
 
     def take(self, key: Hashable) -> float:
-        """Take one and return 0.0; or return how long it takes until there is one."""
+        """Count a call and return 0.0, or return the seconds until one is allowed."""
         now = self._clock()
         level = self._level(key, now)
         if level < 1.0:
             return (1.0 - level) / self.rate.per_s
-        self._levels.pop(key, None)  # so that the keys stand in the order of their use
+        self._levels.pop(key, None)  # keeps the keys in the order of their last use
         self._levels[key] = (level - 1.0, now)
         if len(self._levels) > MAX_KEYS:
             self._forget(now)
@@ -64,14 +64,14 @@ class Buckets:
         return min(float(self.rate.burst), level + (now - at) * self.rate.per_s)
 
     def _forget(self, now: float) -> None:
-        """Forget full buckets, which are as good as new ones, and the longest unused."""
+        """Drop full buckets, which equal new ones; if there are none, the longest unused half."""
         full = [key for key in self._levels if self._level(key, now) >= self.rate.burst]
         for key in full or list(self._levels)[: MAX_KEYS // 2]:
             del self._levels[key]
 
 
 class RateLimits:
-    """Limits calls per token, and per address that sends no valid token."""
+    """Limits calls per token, and per address without a valid token."""
 
     def __init__(
         self,
@@ -88,25 +88,25 @@ class RateLimits:
         self._strangers = (
             Buckets(strangers.share_of_process(processes), clock) if strangers else None
         )
-        #: How long a refused call waits for its refusal, and so delays its caller's next call.
+        #: Delay of each refusal, which delays the caller's next call.
         self.refused_after_s = refused_after_s
-        self._good: dict[bytes, None] = {}  #: digests of what was a token's lately
+        self._good: dict[bytes, None] = {}  #: digests of credentials that were valid lately
 
     def check_address(self, address: str, credentials: str | None) -> None:
-        """Refuse an address that failed too often, except calls whose token was valid lately.
+        """Refuse calls of an address that failed too often, unless their token was valid lately.
 
-        A caller that shares the address with one that guesses tokens continues to work.
+        So a caller can work although another one at its address guesses tokens.
         """
         if self._failures is None or (credentials and _digest(credentials) in self._good):
             return
         self._refuse_address(self._failures.wait_s(network_of(address)))
 
     def count_stranger(self, address: str) -> float:
-        """Count a call without a token; return how long to wait before the next."""
+        """Count a call without a token; return the seconds to wait, 0.0 if it is allowed."""
         return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
 
     def count_failure(self, address: str, credentials: str | None = None) -> None:
-        """Count a call without a valid token, or refuse it; a token that was valid no longer is."""
+        """Count a call without a valid token, or refuse it; forget credentials that were valid."""
         if credentials:
             self._good.pop(_digest(credentials), None)
         if self._failures is not None:
@@ -143,7 +143,7 @@ def address_of(scope: Scope) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return what one party has: an IPv4 address, or a whole /64 of IPv6."""
+    """Return the network that one party uses: an IPv4 address, or a /64 of IPv6."""
     address = as_ipv4(address)
     if ":" not in address:
         return address
@@ -157,7 +157,7 @@ def network_of(address: str) -> str:
 def site_of(address: str) -> str | None:
     """Return the /48 of IPv6 that an address is part of; None for IPv4.
 
-    Of one /48, or of a smaller part that a customer gets, there are many /64.
+    A customer gets a /48, or a part of it, which contains many /64 networks.
     """
     address = as_ipv4(address).partition("%")[0]
     if ":" not in address:
@@ -166,10 +166,10 @@ def site_of(address: str) -> str | None:
 
 
 def as_ipv4(address: str) -> str:
-    """Return the IPv4 address that one of IPv6 stands for; any other is itself.
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; return others unchanged.
 
-    A socket that listens on ``::`` shows IPv4's callers as ``::ffff:192.0.2.1``: by their first 64
-    bits they would all be one.
+    A socket that listens on ``::`` shows IPv4 callers as ``::ffff:192.0.2.1``: they would all be in
+    one /64.
     """
     if not address.lower().startswith("::ffff:"):
         return address
@@ -185,5 +185,5 @@ def _digest(credentials: str) -> bytes:
 
 
 def whole_seconds(seconds: float) -> int:
-    """Return a value for `Retry-After`."""
+    """Round seconds up for `Retry-After`."""
     return max(1, math.ceil(seconds))

@@ -1,7 +1,7 @@
-"""The layers around every call, outermost first: access log, authentication, places.
+"""The ASGI middleware around every call: access log, authentication, limits on concurrent calls.
 
-Plain ASGI, because an endpoint must not run, nor a body be read, before the caller is
-known; and because errors raised here become problems in one place, `AccessLog`.
+It is plain ASGI, so that no endpoint runs and no body is read before the caller is known.
+`AccessLog` turns all errors raised below it into problem documents.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, Registry, UnknownNameError
 from service.fair_semaphore import FairSemaphore
 
-#: Log lines per minute of calls without a valid token; one line counts the rest.
+#: Log lines per minute for calls without a valid token; one line counts the rest.
 MAX_STRANGERS_LOGGED: Final = 60
 #: Calls of tenants in one process; the first may have half, the next half of the rest.
 MAX_TENANT_CALLS: Final = 640
@@ -47,9 +47,9 @@ MAX_TENANT_CALLS: Final = 640
 MAX_OPERATOR_CALLS: Final = 160
 #: Logins of all addresses together: a caller without a token may send a body slowly.
 MAX_LOGINS: Final = 64
-#: What restarts the process, systemd say, asks there.
+#: Supervisors such as systemd poll these.
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
-#: `Authorization` is another: `Authenticator` refuses two. h11 refuses two of `Host`.
+#: Headers of which a second one is refused; `Authenticator` and h11 check `Authorization`, `Host`.
 SENT_ONCE: Final = ("Idempotency-Key", "Content-Type")
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -114,13 +114,13 @@ class AccessLog:
 
 
 async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
-    """Return the caller's answer; suggestions may need a read of the database."""
+    """Return the problem document for an error; suggestions may need a read of the database."""
     caller = scope.get("state", {}).get("caller")
     names: Names = no_names
     if caller is not None and isinstance(error, NotFoundError | UnknownNameError):
         services = scope["app"].state.services
         names = KnownNames(services.registry, services.host_names, caller).names_of
-    # What is not of the form that the API describes ended in `problem_handler` before.
+    # Malformed input was answered in `problem_handler` before.
     call = RefusedCall(UNKNOWN.operation, names)
     answer = functools.partial(
         problem_of, error, method=scope["method"], path=scope["path"], call=call
@@ -131,11 +131,10 @@ async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
 class ConcurrentCalls:
     """Refuses calls while too many of their party are under way.
 
-    Calls pile up if the database hangs or is slow. Then a refusal at once serves a caller
-    better than a place in a queue that outlasts its timeout. Tenants share places by tenant,
-    operators have places of their own. A call whose body is awaited has a place of another
-    kind, so that slow bodies delay no other call. In its place a call waits for calls of its party
-    before it, while others call.
+    Calls pile up if the database hangs or is slow. An immediate refusal then serves a caller better
+    than a queue that outlasts its timeout. Tenants share one pool of places, operators another.
+    Calls whose body is awaited have separate pools, so that slow bodies delay no other call. While
+    other parties call, the calls of one party are served in turn (`PartyConcurrency`).
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class ConcurrentCalls:
 
 
 def _no_op() -> None:
-    """End what never began."""
+    """Do nothing: the call has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +193,14 @@ class _Pools:
 
 
 class _PoolPermit:
-    """The place of one call, in one pool at a time."""
+    """A call's place in one pool at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._pool: FairSemaphore | None = None
 
     def move_to(self, pool: FairSemaphore) -> None:
-        """Take a place of this pool and leave the other one, or raise `OverloadedError`."""
+        """Take a place in a pool and leave the other one, or raise `OverloadedError`."""
         if pool is self._pool:
             return
         if not pool.take(self._name):
@@ -230,7 +229,7 @@ class _UnauthenticatedCallLog:
         self._suppressed = 0
 
     def may_log(self) -> bool:
-        """Say whether a call gets a line of its own."""
+        """Return whether a call gets a log line; count it otherwise."""
         now = self._clock()
         if now - self._since >= LOG_EVERY_S:
             if self._suppressed:
@@ -244,8 +243,8 @@ class _UnauthenticatedCallLog:
 class Authentication:
     """Refuses calls without a valid token, below /v1 and to metrics.
 
-    Also calls above the limit, and calls that change something with a read-only token. Logins
-    that are refused count like calls with a wrong token.
+    It also refuses calls above the rate limits, and changes with a read-only token. Refused logins
+    count like calls with a wrong token.
     """
 
     def __init__(self, app: ASGIApp, registry: Registry, limits: RateLimits) -> None:
@@ -312,7 +311,7 @@ class Authentication:
 
 
 def check_sent_once(headers: Headers) -> None:
-    """Refuse a call that has a header twice of which only one could be meant."""
+    """Refuse a call that repeats a header whose value must be unique."""
     for name in SENT_ONCE:
         times = len(headers.getlist(name))
         if times > 1:

@@ -1,7 +1,7 @@
-"""Calls that last as long as their callers like: streams.
+"""Registration of streams: calls that last as long as their callers want.
 
-They have bounds of their own, so they leave the crowd; and they end when the server does,
-which otherwise waits for each call under way.
+Streams have their own limits, so they release their place among concurrent calls. They are ended
+when the server stops, which otherwise waits for each call under way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-#: In the state of a call: how it leaves the crowd, and, of one that lasts, how it is ended.
+#: Keys of a call's state: the function that releases its place, and the one that ends a stream.
 RELEASE_PLACE: Final = "release_place"
 END_STREAM: Final = "end_stream"
 #: The server was stopped while the call was under way.
@@ -19,14 +19,14 @@ _STOPPED: Final = "stopped"
 
 
 def release_place(scope: Scope) -> None:
-    """Count a call no longer among those that are to end soon."""
+    """Release a call's place among the concurrent calls."""
     leave = scope.get("state", {}).get(RELEASE_PLACE)
     if leave is not None:
         leave()
 
 
 def register_stream(scope: Scope, end: Callable[[], None]) -> None:
-    """Note that a call lasts, and how the server ends it: at once if it stopped already."""
+    """Register the function that ends a stream; call it at once if the server is stopping."""
     state = scope.setdefault("state", {})
     state[END_STREAM] = end
     if state.get(_STOPPED):
@@ -34,7 +34,7 @@ def register_stream(scope: Scope, end: Callable[[], None]) -> None:
 
 
 def end_stream(scope: Scope) -> None:
-    """End a call if it lasts, or as soon as it does."""
+    """End a call's stream, or any stream that it registers later."""
     state = scope["state"]
     state[_STOPPED] = True
     end = state.get(END_STREAM)

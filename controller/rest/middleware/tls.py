@@ -1,4 +1,4 @@
-"""The certificate that the API shows, and how it is changed while it serves."""
+"""The API's TLS certificate, and its renewal while the API serves."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """A chain, the server's own first, and the key that belongs to it; PEM files."""
+    """PEM files of a certificate chain (the server's first) and its private key."""
 
     chain: Path
     key: Path
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Let new connections see what the files hold now, or raise `CertificateError`."""
+        """Load the files into a context for new connections, or raise `CertificateError`."""
         try:
             context.load_cert_chain(self.chain, self.key)
         except (OSError, ValueError) as error:  # SSLError is one: no PEM, or another's key
@@ -32,7 +32,7 @@ class ServerCertificate:
             raise CertificateError(self.chain, self.key, reason) from None
 
     def context(self) -> ssl.SSLContext:
-        """Return what a server speaks TLS with."""
+        """Return a server's TLS context with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.load_into(context)
@@ -41,7 +41,7 @@ class ServerCertificate:
 
 @contextmanager
 def renewed_on_hangup(context: ssl.SSLContext, certificate: ServerCertificate) -> Iterator[None]:
-    """Read the files again on SIGHUP; connections that are open keep what they have."""
+    """Reload the certificate on SIGHUP; open connections keep the old one."""
 
     def renew(_number: int, _frame: object) -> None:
         try:

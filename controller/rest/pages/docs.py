@@ -16,8 +16,8 @@ from controller.rest.pages.static_pages import StaticPage
 
 DOCS_PATH: Final = "/docs"
 
-#: Tokens are pasted into this page: all that runs there comes from the API, and it speaks with
-#: no other page.
+#: Users paste tokens into this page, so all its scripts come from the API, and it connects to no
+#: other server.
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),
@@ -56,12 +56,12 @@ SwaggerUIBundle({
 """
 
 _SCRIPT: Final = "text/javascript"
-#: As the package has them, and what they are.
+#: Files of the package, with their media types.
 _ASSETS: Final = MappingProxyType({"swagger-ui-bundle.js": _SCRIPT, "swagger-ui.css": "text/css"})
 
 
 def docs_pages() -> Mapping[str, StaticPage]:
-    """Return the page and what it loads, by path."""
+    """Return the page and the files that it loads, by path."""
     policy = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return {
         DOCS_PATH: StaticPage(lambda: _PAGE, "text/html", policy),

@@ -66,7 +66,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def openapi_of(routes: Sequence[BaseRoute]) -> dict[str, Any]:
-    """Return the document of an API that has these routes."""
+    """Return the OpenAPI document of these routes."""
     document = get_openapi(
         title=TITLE, version=engine_version(), description=_DESCRIPTION, routes=routes
     )
@@ -87,7 +87,7 @@ def _add_problem_schema(schemas: dict[str, Any]) -> None:
 
 
 def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None:
-    """Add `ETag` and `If-Match` to operations on things with versions."""
+    """Add `ETag` and `If-Match` to operations on versioned resources."""
     collection, _, thing = template.removeprefix("/v1/").partition("/")
     _, slash, below = thing.partition("/")
     if not thing.startswith("{") or versioned_resource_at(collection, slash + below) is None:
@@ -100,7 +100,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
 
 
 def _add_middleware_answers(method: str, operation: dict[str, Any]) -> None:
-    """Add the answers of middleware to every operation, and sort answers by status."""
+    """Add the answers of the middleware to an operation, and sort its answers by status."""
     statuses = [500, 503]
     if "security" in operation:
         statuses.extend((401, 429) if method in _READING else (401, 403, 429))

@@ -1,4 +1,4 @@
-"""Pages that are the same for everybody: made once, and then only sent."""
+"""Pages that are equal for all callers: built once, compressed, with an ETag."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-#: Smaller than a packet or so: compression would save nothing.
+#: Shorter pages are not compressed: they fit a packet.
 _PACKED_FROM_BYTES: Final = 1_400
-#: Of a long page so much is in a connection's buffer; the rest waits until that was taken.
+#: Part of a long page that is copied into a connection's buffer at a time.
 _PIECE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class _PackedPage:
-    """What is sent, plain and packed."""
+    """The content of a page, plain and compressed."""
 
     plain: bytes
     packed: bytes | None
@@ -31,7 +31,7 @@ class _PackedPage:
 
 
 class _ChunkedResponse(Response):
-    """Sends what all callers share without a copy of the whole for each that reads slowly."""
+    """Sends shared content in pieces, without a full copy for each slow reader."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send(
@@ -52,9 +52,9 @@ class StaticPage:
     make : callable
         Returns the content; called once, in a thread, at the first request.
     media_type : str
-        What it is.
+        The type of the content.
     headers : Mapping[str, str]
-        Sent with it.
+        Further headers of the answer.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StaticPage:
             made = await run_in_threadpool(self._make_once)
         headers = Headers(scope=request.scope)
         response_headers = {
-            "Cache-Control": "no-cache",  # keep it, and ask whether it still is the same
+            "Cache-Control": "no-cache",  # cache it, but revalidate it
             **self._headers,
             "ETag": made.tag,
             "Vary": "Accept-Encoding",
@@ -95,7 +95,7 @@ class StaticPage:
 
 
 def _packed_page(plain: bytes) -> _PackedPage:
-    # The same for both forms: a weak tag says that they mean the same.
+    # A weak tag, because it is the same for both forms.
     tag = f'W/"{hashlib.sha256(plain).hexdigest()[:24]}"'
     packed = gzip.compress(plain, mtime=0) if len(plain) >= _PACKED_FROM_BYTES else None
     return _PackedPage(plain, packed, tag)

@@ -1,7 +1,7 @@
-"""/web: the web console, the files that `scripts/build-web` made of `web/`.
+"""/web: the web console, from files that `scripts/build-web` builds from `web/`.
 
-They are the same for everybody and hold no secret; what the page shows it asks of the API, with
-the token of its user. A copy without the files serves none of these paths.
+The files are equal for all callers and hold no secrets; the page reads its data from the API with
+its user's token. An installation without the files serves none of these paths.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WEB_PATH: Final = "/web/"
 BUILT: Final = Path(__file__).with_name("web_files")
 _INDEX: Final = "index.html"
 
-#: All that runs in the page is one of its files, and it speaks with the API alone. Nothing may
-#: become markup or script from a string (`trusted-types 'none'`), from any source.
+#: All scripts of the page are its own files, and it connects to the API only. No string may become
+#: markup or script (`trusted-types 'none'`).
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
@@ -41,7 +41,7 @@ _HEADERS: Final = MappingProxyType(
         "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     }
 )
-#: Of files whose name has the hash of their content.
+#: For files whose name contains the hash of their content.
 _FOR_EVER: Final = MappingProxyType({"Cache-Control": "public, max-age=31536000, immutable"})
 
 
@@ -51,10 +51,10 @@ def is_built(folder: Path = BUILT) -> bool:
 
 
 def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
-    """Return the page and what it loads, by path; nothing where it was not built.
+    """Return the page and the files that it loads, by path; empty if it was not built.
 
-    All files are read now, half a megabyte: an installation or a build of another version under a
-    running API takes away files that the page of this one still loads.
+    All files are read now (half a megabyte), because an upgrade under a running API removes files
+    that the page of the running version still loads.
     """
     try:
         found = _files(folder)
@@ -72,7 +72,7 @@ def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
 
 
 def _files(folder: Path) -> Mapping[str, str]:
-    """Return what is built, by its path below the folder."""
+    """Return the built files by their path below the folder."""
     return {
         file.relative_to(folder).as_posix(): file.read_text("utf-8")
         for file in sorted(folder.rglob("*"))
@@ -81,7 +81,7 @@ def _files(folder: Path) -> Mapping[str, str]:
 
 
 async def to_web(request: HttpRequest) -> Response:
-    """Send browsers at the API's address to the page; there is nothing for programs."""
+    """Redirect browsers from the API's root to the page; programs get 404."""
     if request.url.path == "/" and "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     # Relative, because a proxy may have put the API below a path of its own.

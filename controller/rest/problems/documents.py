@@ -83,7 +83,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What all problems of one kind share."""
+    """A kind of problem: its status, code and title."""
 
     status: HTTPStatus
     code: str
@@ -93,7 +93,7 @@ class Kind:
 INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "Invalid input")
 INTERNAL: Final = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "Internal error")
 
-#: Error class to kind. A class stands for its subclasses too.
+#: Kind of each error class and of its subclasses.
 KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
     {
         UnauthorizedError: Kind(
@@ -170,7 +170,7 @@ KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
     }
 )
 
-#: Errors of the framework itself: paths and methods that we do not have.
+#: Kinds of the framework's own errors, by status: unknown paths and methods.
 HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
     {
         400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
@@ -179,7 +179,7 @@ HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
     }
 )
 
-#: What is wrong with a connection before there is a call.
+#: Kinds of errors of a connection before there is a call.
 CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
     {
         HTTPStatus.BAD_REQUEST: Kind(HTTPStatus.BAD_REQUEST, "not_http", "Not valid HTTP/1.1"),
@@ -226,7 +226,7 @@ class ProblemAnswer:
 def problem_of(
     error: Exception, *, method: str, path: str, call: RefusedCall = UNKNOWN
 ) -> ProblemAnswer:
-    """Return the problem document for an error in ``call``; never fails."""
+    """Return the problem document for an error of ``call``. Never fails."""
     if isinstance(error, HTTPException):
         return _http_exception_answer(error, method=method, path=path)
     kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
@@ -243,14 +243,14 @@ def problem_of(
 
 
 async def problem_handler(request: HttpRequest, error: Exception) -> Response:
-    """Answer the framework's own exceptions, in the form that its router wants."""
+    """Answer the framework's own exceptions; an exception handler of FastAPI."""
 
     def render() -> Response:
         call = call_of(request.scope)
         problem = problem_of(error, method=request.method, path=request.url.path, call=call)
         return problem.response()
 
-    # The API's description is made when it is first needed, which takes half a second.
+    # The first use builds the OpenAPI document, which takes half a second.
     made = request.app.openapi_schema is not None
     response = render() if made else await run_in_threadpool(render)
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -262,7 +262,7 @@ async def problem_handler(request: HttpRequest, error: Exception) -> Response:
 def _methods_at(request: HttpRequest) -> set[str]:
     """Return the methods that the OpenAPI document has at this path."""
     paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
-    own = paths.get(request.url.path)  # a path in full goes before a template that it fits
+    own = paths.get(request.url.path)  # a literal path goes before a template that matches it
     if own is not None:
         return {method.upper() for method in own}
     return {

@@ -1,4 +1,4 @@
-"""Errors of a call that the API finds before any other part sees it."""
+"""Errors that the API raises itself, before other packages handle a call."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from registry import (
     said_value,
 )
 
-#: Members of a body that are never quoted, not even when they are faulty.
+#: Members of a body that are never quoted in errors: secrets and long texts.
 UNQUOTED: Final = frozenset(
     {
         *("user_data", "public_key", "ssh_keys", "content", "credential", "ssh_host_keys"),
@@ -34,11 +34,11 @@ UNQUOTED: Final = frozenset(
 )
 FOUND_SHOWN: Final = 120
 _FIELDS_SHOWN: Final = 20
-#: Fields that are objects of names that callers choose.
+#: Fields whose members have names that callers choose.
 _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
-#: How Pydantic begins: "Input should be a valid integer", "String should match pattern ..."
+#: Beginnings of Pydantic's messages: "Input should be a valid integer", ...
 _SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
-#: What a schema cannot say.
+#: Allowed values by type of error that the schema does not describe.
 _OWN_WORDS: Final[Mapping[str, str]] = {
     "string_unicode": "valid Unicode text",
     "finite_number": "a finite number",
@@ -46,18 +46,18 @@ _OWN_WORDS: Final[Mapping[str, str]] = {
 _NO_NAME: Final = re.compile(r"[^a-z0-9._-]+")
 
 
-#: Names of a kind that the caller may see; None where it may see none, or they were not read.
+#: Returns the names of a kind that the caller may see; None if none are known.
 Names = Callable[[str], Sequence[str] | None]
 
 
 def no_names(kind: str) -> None:
-    """Know no names."""
+    """Return no names: the caller may see none, or they are not needed."""
     del kind
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedCall:
-    """A refused call: its caller and contents, as far as known."""
+    """A refused call: its operation, and the names that its caller may see."""
 
     operation: Operation
     names: Names = no_names
@@ -75,7 +75,7 @@ UNKNOWN: Final = RefusedCall(Operation({}, {}))
 
 
 def call_of(scope: Scope) -> RefusedCall:
-    """Return the call, once it is routed."""
+    """Return the refused call of a routed scope; `UNKNOWN` before routing."""
     routed = getattr(scope.get("route"), "path", None)
     if routed is None:
         return UNKNOWN
@@ -94,7 +94,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
         case InvalidError():
             place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
             detail = str(error)
-            if "pointer" in place:  # as places are called here: hosts[3], not hosts.3
+            if "pointer" in place:  # in the form of places: hosts[3], not hosts.3
                 what = detail.removeprefix(f"{error.field}: ")
                 detail = f"{pointer_text(place['pointer'])}: {what}"
             if isinstance(error, UnknownNameError) and not error.known:
@@ -140,7 +140,7 @@ def quotable(value: Any) -> Any:
 
 
 def _without_repeats(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Drop repeated places: each branch of a union reports its own fault."""
+    """Drop repeated places, because each branch of a union reports its own fault."""
     seen = set()
     for each in found:
         key = (each["in"], each.get("pointer"), each.get("parameter"))

@@ -1,4 +1,4 @@
-"""Names to suggest to a caller: only of things that it may see."""
+"""Names to suggest in error messages: only names that the caller may see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.host_aliases import HostNames, Viewer
 from controller.rest.middleware.auth import Caller
 from registry import Registry, RegistryError
 
-#: Names of one kind that are looked through; a page, as any caller may have it.
+#: Names of one kind that are considered: one page of a list.
 _MAX_NAMES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ class KnownNames:
         if self._caller.tenant is None:
             return self._reader.names.hosts()
         page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MAX_NAMES)
-        # It does not learn whether there are hosts without its VMs.
+        # Whether there are hosts without its VMs is hidden from a tenant.
         return sorted({self._reader.host(each.host) for each in page.items if each.host}) or None
 
     def _resources(self) -> Sequence[str]:

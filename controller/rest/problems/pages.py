@@ -1,4 +1,4 @@
-"""The meaning of each kind of problem: a page for its ``type``, and all for the docs.
+"""Pages with the meaning of each kind of problem, and one table for the documentation.
 
 Built from the table of problems and the docstrings of the error classes.
 """

@@ -1,8 +1,8 @@
 """Refused calls in the audit: one row per caller and minute, for all kinds of refusal.
 
-The first refusal gets its row at once. The others of that minute are counted in memory,
-and added to the row when the minute is over, or the process ends; one that is killed
-loses those counts, a minute's at most, and no row.
+The first refusal gets its row at once. Further refusals of that minute are counted in memory and
+added to the row when the minute or the process ends. A process that is killed loses the counts of
+at most a minute, and no row.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from registry import Registry
 from registry.audit import AuditedCall
 
 PERIOD_S: Final = 60.0
-#: Callers without a token that have rows of their own in a period; the rest share one.
+#: Callers without a token that get a row each in a period; the rest share one.
 MAX_STRANGERS: Final = 100
-#: Kinds of refusals that one row counts separately: by route and answer, so they are few.
+#: Kinds of refusals (route and answer) that one row counts separately.
 MAX_KINDS: Final = 100
 _OTHERS: Final = "other"
 
@@ -54,7 +54,7 @@ class _CallerRefusals:
 
 
 class Refusals:
-    """Gathers refused calls and writes them to the audit in time."""
+    """Counts refused calls by caller and writes them to the audit."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -65,7 +65,7 @@ class Refusals:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def add(self, call: AuditedCall, status: int | None) -> None:
-        """Record one refused call; return once it is written or counted."""
+        """Record a refused call; return once it is written or counted."""
         now = self._clock()
         with self._lock:
             overdue = self._take(lambda each: now - each.since >= PERIOD_S)
@@ -78,7 +78,7 @@ class Refusals:
                 self._strangers += call.token_id is None
             found.count(call, status, now)
         if first is not None:
-            # A context of its own: what the call's writes rest on is not for this one.
+            # An empty context: the preconditions of the call must not apply to this write.
             await run_in_threadpool(contextvars.Context().run, self._write_first, first)
         elif self._sweeper is None or self._sweeper.done():
             loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class Refusals:
             if each.counts.total() == 1:
                 continue
             try:
-                if each.row is None:  # the database did not answer then
+                if each.row is None:  # the database did not answer before
                     each.row = self._registry.audit.finish(each.call, each.status)
                 ago_s = max(0.0, self._clock() - each.last)
                 self._registry.audit.add_refusals(each.row, each.counts, last_ago_s=ago_s)

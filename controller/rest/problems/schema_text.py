@@ -26,7 +26,7 @@ _TYPES: Final[Mapping[str, str]] = {
 class ExpectedValues:
     """The values that are allowed at a place of a call."""
 
-    path: tuple[str | int, ...]  #: as far as the document knows it
+    path: tuple[str | int, ...]  #: the longest part of the path that the document knows
     schema: Schema | None
     document: Schema
 
@@ -67,7 +67,7 @@ class Operation:
 
     @classmethod
     def of(cls, document: Schema, template: str, method: str) -> Operation:
-        """Return the operation; an empty one if it does not exist."""
+        """Return an operation of the document; an empty one if it does not exist."""
         described = document.get("paths", {}).get(template, {}).get(method.lower(), {})
         return cls(document, described)
 
@@ -90,12 +90,12 @@ class Operation:
     def _walk(
         self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
     ) -> ExpectedValues:
-        """Walk down the schema. Pydantic also names branches of unions, which are no places."""
+        """Follow a path through the schema, ignoring branches of unions that Pydantic adds."""
         rest = tuple(rest)
         for number, part in enumerate(rest):
             if schema is None:
                 return ExpectedValues((*done, *rest[number:]), None, self.document)
-            if rest[number + 1 : number + 2] == ("[key]",):  # it is the name that is faulty
+            if rest[number + 1 : number + 2] == ("[key]",):  # the name itself is faulty
                 return ExpectedValues(
                     (*done, part), _key_schema(schema, self.document), self.document
                 )
@@ -107,7 +107,7 @@ class Operation:
 
 
 def _branches(schema: Schema, document: Schema) -> list[Schema]:
-    """Return what the schema stands for: itself, or each of its alternatives; without null."""
+    """Return the alternatives of a schema with references resolved, without null."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
         return _branches(document["components"]["schemas"][name], document)
@@ -134,7 +134,7 @@ def _member_schema(schema: Schema, name: str) -> Schema | None:
 
 
 def _key_schema(schema: Schema, document: Schema) -> Schema | None:
-    """Return what the names of an object's members may be."""
+    """Return the schema of the names of an object's members."""
     for found in _branches(schema, document):
         for pattern in found.get("patternProperties", ()):
             return {"type": "string", "pattern": pattern}

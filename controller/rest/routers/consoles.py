@@ -39,7 +39,7 @@ router = APIRouter(
     prefix="/vms", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _SESSION: Final = TypeAdapter(ConsoleSession)
-#: More than a person looks at; workers share their threads among tenants besides.
+#: Sessions of one tenant: more than a person uses. Workers share threads fairly among tenants.
 MAX_SESSIONS: Final = 16
 
 Number = Annotated[
@@ -49,7 +49,7 @@ Number = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class HeldSession:
-    """A session of a VM that exists for its caller."""
+    """A console session of a VM that the caller may see."""
 
     caller: Caller
     reader: Viewer
@@ -67,7 +67,7 @@ def _held_session(
 
 
 def _place_holder(vm: Vm, caller: Caller) -> str:
-    """Name who takes a place: a tenant with all its tokens, or an operator."""
+    """Return the party that takes a place: a tenant with all its tokens, or an operator."""
     return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 

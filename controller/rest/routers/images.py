@@ -31,7 +31,7 @@ router = APIRouter(
 )
 _ADAPTER: Final = TypeAdapter(Image)
 BYTES_TYPE: Final = "application/octet-stream"
-#: Pieces come as small as the network likes; so many bytes go to another thread at once.
+#: Received pieces are small; this many bytes are handed to the writing thread at once.
 _WRITE_BYTES: Final = 1 << 20
 _CONTENT: Final = {
     "requestBody": {
@@ -131,7 +131,7 @@ async def upload_image(
                 **dataclasses.asdict(stored),
             )
 
-        # Of the content, too, which the caller need not name: it is part of the body.
+        # The content's digest is part of the body, even if the caller did not name it.
         body = query.model_copy(update={"sha256": stored.sha256})
         return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
@@ -148,7 +148,7 @@ async def upload_image(
             if answered is None:
                 store.discard(image_id, new.format)
         image = _ADAPTER.validate_json(bytes(answered.body))
-        if image.id != image_id:  # the very same is there; if its file was lost, it is back
+        if image.id != image_id:  # an image with the same content exists; a lost file is restored
             if await run_in_threadpool(services.registry.images.is_removed, image.id):
                 store.discard(image_id, new.format)
             else:

@@ -29,7 +29,7 @@ _REQUEST: Final = TypeAdapter(Request)
 
 @dataclass(frozen=True, slots=True)
 class PowerSwitch:
-    """Who switches, and how the call is answered."""
+    """Power changes for one caller."""
 
     caller: Caller
     reader: Viewer
@@ -39,7 +39,7 @@ class PowerSwitch:
     def switch_vm(
         self, vm_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
     ) -> Response:
-        """Switch one VM."""
+        """Request a power change of one VM."""
         own_vm(self.services.registry, vm_id, self.caller)
         timeout_s = self._timeout_s(body)
 
@@ -56,7 +56,7 @@ class PowerSwitch:
     def switch_request(
         self, request_id: UUID, event: VmDesiredEvent, body: ShutdownInput | StartInput
     ) -> Response:
-        """Switch all VMs of a request."""
+        """Request a power change of all VMs of a request."""
         own_request(self.services.registry, request_id, self.caller)
         timeout_s = self._timeout_s(body)
 

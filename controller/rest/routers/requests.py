@@ -45,7 +45,7 @@ log: Final = structlog.get_logger(__name__)
 router = APIRouter(
     prefix="/requests", tags=["requests"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
-#: In one transaction: others who ask for the same tenants wait for it.
+#: Requests accepted in one transaction: other requests for the same tenants wait for it.
 MAX_PER_BATCH: Final = 64
 _ADAPTER: Final = TypeAdapter(Request)
 _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
@@ -192,7 +192,7 @@ def explain_a_request(
 def request_batches(
     registry: Registry,
 ) -> CallBatcher[CreateRequestCommand, Request | RegistryError | None]:
-    """Return what accepts in one transaction the calls that come at the same time."""
+    """Return the batcher that accepts simultaneous requests in one transaction."""
 
     def create_batch(
         askings: Sequence[CreateRequestCommand],
@@ -207,7 +207,7 @@ async def accept_request(
     gathering: CallBatcher[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
 ) -> Request:
-    """Do what `Requests.accept` does, together with others where that makes no difference."""
+    """Accept a request as `Requests.accept` does; in a batch with others if it can be batched."""
     if can_batch(command):
         made = await gathering.result(command)
         if isinstance(made, RegistryError):
@@ -218,7 +218,10 @@ async def accept_request(
 
 
 def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request:
-    """Return the request if it exists for the caller; checks the caller before reading more."""
+    """Return a request that the caller may see, else raise `NotFoundError`.
+
+    The caller is checked before the request is read.
+    """
     if not caller.is_operator and not caller.sees(registry.requests.tenant_of(request_id)):
         raise NotFoundError("request", request_id)
     return registry.requests.get(request_id)

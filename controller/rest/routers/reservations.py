@@ -81,7 +81,7 @@ def cancel_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Re
 
 
 def _own_reservation(registry: Registry, key: UUID, caller: Caller) -> Reservation:
-    """Return it if it exists for the caller; checks the caller before reading more."""
+    """Return a reservation that the caller may see; check the caller before reading it."""
     if not caller.is_operator and not caller.sees(registry.reservations.tenant_of(key)):
         raise NotFoundError("reservation", key)
     return registry.reservations.get(key)

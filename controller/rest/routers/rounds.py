@@ -136,7 +136,7 @@ async def decide_by_another_policy(
 
 
 def check_policy(policy: str, parameters: Mapping[str, Any]) -> None:
-    """Raise `InvalidError` unless there is such a policy and it takes these parameters."""
+    """Raise `InvalidError` unless the policy exists and accepts the parameters."""
     if policy in POLICIES:
         try:
             policy_by_name(policy, parameters)

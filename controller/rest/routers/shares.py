@@ -36,9 +36,9 @@ async def show_shares(caller: AnyCaller, services: ServicesDep) -> Response:
 
 
 def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
-    """Return the gathering that sums up holdings once for all concurrent calls.
+    """Return the batcher of shares, computed once for simultaneous calls.
 
-    It reads every assignment, and every open page asks again after each change.
+    It reads all assignments, and every open web page calls it after each change.
     """
 
     def summed(callers: Sequence[str | None]) -> Sequence[bytes]:

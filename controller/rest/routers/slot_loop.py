@@ -57,7 +57,7 @@ def resume_slot_loop(
 
 
 def _redact_slot_loop(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
-    """Tenants see the reason but not the operator."""
+    """Hide the operator from tenants; they see the reason."""
     return SlotLoop(
         state=status.state,
         reason=status.reason,

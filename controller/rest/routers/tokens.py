@@ -23,7 +23,7 @@ from registry.tenancy import SaltedToken, Token
 router = APIRouter(
     prefix="/tokens", tags=["tokens"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
-#: Of the caller's own: below the other path it would be taken for the id of a token.
+#: The caller's own token. It has its own path, as below /tokens its name would be taken for an id.
 own = APIRouter(
     prefix="/token", tags=["tokens"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
@@ -100,7 +100,7 @@ def revoke_token(token_id: UUID, caller: Operator, registry: RegistryDep) -> Tok
 
 
 def _check_lifetime(lifetime: int | str, max_s: int | None) -> None:
-    """Keep what was lent for some time from becoming access without an end, by a copy of itself."""
+    """Refuse a longer lifetime than allowed: an expiring token must not create a permanent one."""
     if max_s is None or (isinstance(lifetime, int) and lifetime <= max_s):
         return
     raise InvalidError(

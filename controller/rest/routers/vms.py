@@ -83,10 +83,11 @@ def explain_a_vm(
 
 
 def own_vm(registry: Registry, vm_id: UUID, caller: Caller) -> Vm:
-    """Return the VM if it exists for the caller; checks the caller before reading more.
+    """Return a VM that the caller may see, else raise `NotFoundError`.
 
-    Refusing another tenant's VM takes no longer than refusing an unknown one.
+    The caller is checked before the VM is read, so refusing another tenant's VM takes no longer
+    than refusing an unknown one.
     """
     if not caller.is_operator and not caller.sees(registry.vms.tenant_of(vm_id)):
-        raise NotFoundError("VM", vm_id)  # in the register center's own words
+        raise NotFoundError("VM", vm_id)  # the same error as the register center's
     return registry.vms.get(vm_id)

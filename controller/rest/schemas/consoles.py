@@ -1,4 +1,4 @@
-"""Consoles: read and typed into."""
+"""Schemas of serial consoles: output, sessions, input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round seen again: move by move, and as another policy would have decided it."""
+"""Schemas of recomputed rounds: step by step, and as decided by another policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.rest.schemas.values import Input, Name
 
-#: Of moves that one answer lists.
+#: Maximum number of steps in one answer.
 MAX_STEPS = 2_000
 
 

@@ -1,4 +1,4 @@
-"""Hosts: registered, changed, repaired, listed."""
+"""Schemas of hosts."""
 
 from __future__ import annotations
 

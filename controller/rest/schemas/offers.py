@@ -1,4 +1,4 @@
-"""What is on offer: VM types, resources, images, networks."""
+"""Schemas of the catalogue: VM types, resources, images, networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work operators see and steer: the slot loop, rounds, events, health; and problems."""
+"""Schemas of the slot loop, rounds, events, the audit, health and problems."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class RoundDetail(_RoundHead):
 
     @classmethod
     def of(cls, record: RoundRecord, shadow: ShadowRound | None) -> RoundDetail:
-        """Return a round as the API shows it, or raise `RoundDamagedError`."""
+        """Return a round as the API shows it; raise `RoundDamagedError` for damaged bytes."""
         fields: dict[str, Any] = {"replayable": False, "shadow": shadow}
         if record.stored is not None or record.damaged:
             stored = record.decision()
@@ -243,7 +243,7 @@ class Liveness(BaseModel):
 
 
 class Readiness(BaseModel):
-    """The database answers and its schema matches."""
+    """Answer of the readiness check: given only if the database answers and its schema matches."""
 
     status: Literal["ok"] = "ok"
     last_round: int | None = Field(description="Number of the newest round.")

@@ -39,7 +39,7 @@ class MembershipInput(Input):
     soft: bool = Field(False, description="Apply the rule only while there is room.")
 
     def as_rule(self) -> MembershipRule:
-        """Return what the register center keeps."""
+        """Return the record of the register center."""
         return MembershipRule(group=self.group, soft=self.soft)
 
 
@@ -58,7 +58,7 @@ class RulesInput(Input):
     )
 
     def as_rules(self) -> Rules:
-        """Return what the register center keeps."""
+        """Return the record of the register center."""
         return Rules(
             forbids=tuple(self.forbids),
             prefers=tuple(self.prefers),
@@ -183,7 +183,7 @@ class CapacityQuery(BaseModel):
     spread: Literal["zone"] | None = None
 
     def as_rules(self) -> Rules:
-        """Return the rules that a request would have."""
+        """Return the rules of a request with these fields."""
 
         def hard(group: str | None) -> MembershipRule | None:
             return None if group is None else MembershipRule(group=group)

@@ -1,4 +1,4 @@
-"""Types of fields, and what every input and page is made of."""
+"""Types of fields, and the base classes of inputs, queries and pages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ UserDataText = Annotated[str, StringConstraints(pattern=patterns.BASE64, max_len
 Weight = Annotated[float, Field(ge=0.000001, le=1_000_000, allow_inf_nan=False)]
 
 
-#: A number would be one to Pydantic, too, and a year 0001 east of Greenwich is before all time.
+#: Text with a strict pattern: Pydantic would also accept numbers, and times out of Python's range.
 MomentText = Annotated[str, StringConstraints(pattern=patterns.MOMENT, max_length=40)]
 
 
@@ -134,12 +134,12 @@ class MomentsQuery(PageQuery):
     until: MomentText | None = Field(None, description="Only before this time.")
 
     def moments(self) -> dict[str, datetime | None]:
-        """Return both times; `InvalidError` for a date that does not exist."""
+        """Return both times; raise `InvalidError` for a date that does not exist."""
         return {name: moment(name, getattr(self, name)) for name in ("since", "until")}
 
 
 def moment(name: str, given: str | None) -> datetime | None:
-    """Return a time; `InvalidError` for a date that does not exist."""
+    """Parse a time; raise `InvalidError` for a date that does not exist."""
     if given is None:
         return None
     try:

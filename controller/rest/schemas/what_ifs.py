@@ -14,7 +14,7 @@ from controller.rest.schemas.rolls import Selector
 from controller.rest.schemas.values import Amounts, Input, Name, PageQuery, Weight
 from registry.admin import WhatIfState
 
-#: A week: what came before says little of what comes.
+#: A week: older requests say little about future ones.
 MAX_HOURS: Final = 168
 MAX_HOSTS: Final = 10_000
 

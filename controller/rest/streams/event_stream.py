@@ -1,4 +1,4 @@
-"""A stream of events as an answer: lines of text, as browsers and curl read them."""
+"""The answer that streams events (server-sent events)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from controller.rest.streams.places import StreamPlaces
 from registry import RegistryError
 
 MEDIA_TYPE: Final = "text/event-stream"
-#: Also how long a caller that vanished without closing may keep a place.
+#: Interval of comments without news, after which a vanished caller loses its place.
 BEAT_S: Final = 15.0
-#: Several processes and proxies share streams anew that often.
+#: Maximum duration of a stream: streams are rebalanced among processes that often.
 LASTS_S: Final = 3600.0
 #: The shortest time between messages that say only that there are new events.
 BRIEF_EVERY_S: Final = 1.0
@@ -34,20 +34,20 @@ _OLD: Final = "the stream is an hour old; connect again"
 
 
 class EventStream(StreamingResponse):
-    """Sends events until the caller leaves, its token ends, or the API does.
+    """Sends events until the caller disconnects, its token ends, or the API stops.
 
     Parameters
     ----------
     feed, places
-        Of the process.
+        The feed and the stream limits of the process.
     caller : Caller
-        Who listens.
-    wanted : Wanted
-        The events.
+        The caller of the stream.
+    wanted : EventFilter
+        Selects the events.
     after : int, optional
-        The last event that the caller knows; None: those that are still to come.
+        The last event that the caller knows; None: only future events.
     brief : bool
-        Whether to say only that there are new events.
+        Whether to report only that there are new events.
     """
 
     media_type = MEDIA_TYPE

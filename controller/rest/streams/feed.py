@@ -1,9 +1,9 @@
-"""The one reader of new events in a process, and who listens to it.
+"""The shared reader of new events in a process, and its listeners.
 
-It reads while a stream is open. What it read last stays in memory, so that streams, also one
-that was interrupted, go on without the database. A stream that is further behind reads pages
-of its own, one stream of a tenant at a time. Nothing is skipped: events are read up to an id
-below which none comes any more (`Events.list`).
+It reads while a stream is open. The latest events stay in memory, so that streams, including
+interrupted ones, continue without a query. A stream that is further behind reads pages from the
+database, one stream of a tenant at a time. No event is skipped: events are read up to an id below
+which none is added any more (`Events.list`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from controller.rest.redaction import redact_event
 from registry import Registry, RegistryError
 from registry.audit import Event
 
-#: How old news may be, besides what reading takes.
+#: Interval of reads: the maximum delay of events.
 EVERY_S: Final = 0.5
-#: How long a stream may go on after its token was revoked or has expired.
+#: Interval at which the tokens of streams are checked.
 CHECK_EVERY_S: Final = 5.0
 PAGE: Final = 500
-#: Some 2 MiB.
+#: Maximum number of events in memory: some 2 MiB.
 KEPT_EVENTS: Final = 2_000
 TOKEN_ENDED: Final = "the token is no longer valid"  # noqa: S105 - words, no token
 SHUTDOWN: Final = "the API stops; connect again"
@@ -43,7 +43,7 @@ Tenant: TypeAlias = str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events a stream is about."""
+    """Selects the events of a stream."""
 
     reader: Viewer
     tenant: Tenant
@@ -60,7 +60,7 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """All events above one id up to another, as they were read at once."""
+    """A batch of consecutive events, with ids in (after, upto], read in one query."""
 
     after: int
     upto: int
@@ -68,9 +68,9 @@ class EventBatch:
     rendered: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
 
     def texts(self, reader: Viewer, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
-        """Return events as their reader may see them; one making serves all of a tenant."""
+        """Return events as JSON for a reader; rendered once for all streams of a tenant."""
         known = self.rendered.setdefault(reader.tenant, {})
-        missing = {each for each in ids if each not in known}  # other threads add to it
+        missing = {each for each in ids if each not in known}  # other threads may add to `known`
         viewer = fresh_viewer(reader)
         for event in self.events:
             if event.id in missing:
@@ -79,12 +79,12 @@ class EventBatch:
 
 
 def fresh_viewer(reader: Viewer) -> Viewer:
-    """Return the reader without the hosts that it remembers: a stream outlasts their list."""
+    """Return the reader with an empty cache of host names, because a stream outlasts the cache."""
     return dataclasses.replace(reader)
 
 
 def event_json(event: Event, reader: Viewer) -> bytes:
-    """Return an event as its reader may see it; without line ends, as JSON has none."""
+    """Return an event as one line of JSON, redacted for its reader."""
     return _EVENT.dump_json(redact_event(event, reader))
 
 
@@ -94,16 +94,16 @@ class StreamListener:
     def __init__(self, secret: str) -> None:
         self.secret = secret
         self.woken = asyncio.Event()
-        self.ends: str | None = None  #: why it is to end
+        self.ends: str | None = None  #: the reason of its end; None: it continues
 
     def end(self, reason: str) -> None:
-        """Let it end."""
+        """End the stream for a reason; the first reason counts."""
         self.ends = self.ends or reason
         self.woken.set()
 
 
 class EventFeed:
-    """New events for the streams of one event loop."""
+    """Delivers new events to the streams of one event loop."""
 
     def __init__(
         self,
@@ -121,10 +121,10 @@ class EventFeed:
         self._batches: deque[EventBatch] = deque()
         self._reader: asyncio.Task[None] | None = None
         self._behind: defaultdict[Tenant, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self.upto = 0  #: a listener that has all events up to here has missed none
+        self.upto = 0  #: all events up to this id have been read
 
     async def join(self, listener: StreamListener) -> None:
-        """Begin to read for a listener's tenant, if that has not begun. Raises `RegistryError`."""
+        """Add a listener; start the reader for the first one. Raises `RegistryError`."""
         self._listeners.add(listener)
         try:
             if self._reader is None:
@@ -140,11 +140,11 @@ class EventFeed:
             raise
 
     def leave(self, listener: StreamListener) -> None:
-        """Let a listener go; the reader ends with the last one."""
+        """Remove a listener; the reader ends with the last one."""
         self._listeners.discard(listener)
 
     def has(self, wanted: EventFilter, after: int) -> bool | None:
-        """Return whether there are wanted events above an id; None: memory does not go back."""
+        """Return whether there are wanted events above an id; None if that needs the database."""
         if after >= self.upto:
             return False
         if not self._batches or self._batches[0].after > after:
@@ -154,7 +154,7 @@ class EventFeed:
     async def events_after(
         self, wanted: EventFilter, after: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
-        """Return wanted events above an id, and the id up to which these are all.
+        """Return the wanted events above an id, and the id up to which they are complete.
 
         Raises `RegistryError`.
         """
@@ -190,7 +190,7 @@ class EventFeed:
         async with self._behind[wanted.reader.tenant]:
             found = await run_in_threadpool(page)
         last = found[-1][0] if found else after
-        # Of a page that is not full, all up to what was read before it began are there.
+        # A page that is not full is complete up to the id that was read before it.
         return found, last if len(found) == PAGE else max(last, upto)
 
     async def _read(self) -> None:
@@ -214,7 +214,7 @@ class EventFeed:
                 listener.end(reason)
 
     async def _read_page(self) -> bool:
-        """Read what is new; return whether there may be more."""
+        """Read new events; return whether there may be more."""
         after = self.upto
         events = await run_in_threadpool(
             lambda: self._registry.events.list(after=after, limit=PAGE)

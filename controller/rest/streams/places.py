@@ -1,6 +1,6 @@
-"""How many streams of events are open at once: in all, for a token, and from an address.
+"""Limits on open event streams: in total, per token, and per address.
 
-A stream costs a connection and little else, but for as long as its caller likes.
+A stream costs little besides a connection, but for as long as its caller wants.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from controller.rest.problems.errors import RateLimitedError
 from service.fair_semaphore import FairSemaphore
 
 MAX_STREAMS: Final = 300
-#: A place becomes free when a page is closed; until then clients poll.
+#: `Retry-After`: places become free when web pages are closed; until then clients poll.
 RETRY_AFTER_S: Final = 30
 _OF_A_TOKEN: Final = 6  #: a sixth of all
 _OF_AN_ADDRESS: Final = 3  #: a third
 
 
 class StreamPlaces:
-    """The places of one process; not for several threads."""
+    """The places of one process, for one thread."""
 
     def __init__(self, max_streams: int = MAX_STREAMS) -> None:
         self._max_streams = max_streams
@@ -32,7 +32,7 @@ class StreamPlaces:
 
     @property
     def taken(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return self._of_tokens.total()
 
     def take(self, caller: Caller, address: str) -> None:
@@ -50,11 +50,11 @@ class StreamPlaces:
         self._of_addresses[network] += 1
 
     def give_back(self, caller: Caller, address: str) -> None:
-        """Leave a place."""
+        """Give a place back."""
         self._parties.give_back(caller.scope)
         self._of_tokens[caller.token_id] -= 1
         self._of_addresses[network_of(address)] -= 1
-        self._of_tokens += Counter()  # forgets who has none
+        self._of_tokens += Counter()  # drops zero counts
         self._of_addresses += Counter()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.session import waiting, waiting_for_plans
+from controller.session import plan_progress, polling
 from controller.terminal.errors import WaitExpiredError
 from registry import Registry
 from registry.moves import PlanKind
@@ -41,11 +41,11 @@ def test_a_host_is_waited_for_until_it_holds_nothing(monkeypatch: pytest.MonkeyP
             return []
 
     api: Any = Api()
-    monkeypatch.setattr(waiting, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(polling, "_POLL_EVERY_S", 0)
 
-    waiting_for_plans.wait_until_empty(api, "h1")
+    plan_progress.wait_until_empty(api, "h1")
 
     assert held == [1]
-    monkeypatch.setattr(waiting_for_plans, "_EMPTY_S", -1)
+    monkeypatch.setattr(plan_progress, "_EMPTY_S", -1)
     with pytest.raises(WaitExpiredError, match="host h1 still holds"):
-        waiting_for_plans.wait_until_empty(api, "h1")
+        plan_progress.wait_until_empty(api, "h1")

@@ -94,7 +94,7 @@ def test_a_batch_costs_a_broker_that_hangs_one_message(register: Registry, tmp_p
         queue = sweep.dispatcher._queue
         tried = []
         send = queue.send
-        queue.waiting = lambda: {}  # type: ignore[method-assign]  # it hangs after that
+        queue.queue_lengths = lambda: {}  # type: ignore[method-assign]  # it hangs after that
         queue.send = lambda task, row_id: (tried.append(row_id), send(task, row_id))[1]  # type: ignore[method-assign]
         with broker.stopped():
             assert sweep() == 0

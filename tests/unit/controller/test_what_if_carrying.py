@@ -62,7 +62,7 @@ class Carried:
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "_REPORT_EVERY_S", 0.0)
-    monkeypatch.setattr(executor, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(executor, "_POLL_EVERY_S", 0.01)
 
 
 def test_a_what_if_whose_child_is_late_is_carried_still() -> None:

@@ -28,9 +28,9 @@ from registry.moves import Move, MoveObstacle
 router = APIRouter(
     prefix="/moves", tags=["vms"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
-#: Hosts that are tried one after the other, if none is named.
+#: Maximum number of hosts tried in turn if the call names none.
 MAX_HOSTS_TRIED: Final = 4
-#: Obstacles at one host only: another may take the VM.
+#: Obstacles of one host: another host may take the VM.
 _OF_THE_HOST: Final = frozenset(
     {
         MoveObstacle.HOST_SILENT,
@@ -118,7 +118,7 @@ def cancel_move(
 
 
 def _host_name(registry: Registry, host: str) -> str:
-    """Return the name of a host that is not retired, or refuse it as any other name in a body."""
+    """Return the name of a host that is not retired, or raise `UnknownNameError`."""
     try:
         return registry.hosts.get(host).name
     except NotFoundError:
@@ -127,7 +127,7 @@ def _host_name(registry: Registry, host: str) -> str:
 
 
 def _create_move(registry: Registry, body: MoveInput, hosts: Iterator[str], actor: str) -> Move:
-    """Ask for a move to the first of these hosts that may have the VM by now."""
+    """Request a move to the first of these hosts that accepts the VM."""
     refused: MoveRefusedError | None = None
     for host in hosts:
         try:

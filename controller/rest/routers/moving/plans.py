@@ -72,7 +72,7 @@ def list_moves_of_plan(
 
 
 def _add_step(step: str, taken_by: Callable[[Registry], Callable[..., Plan]], about: str) -> None:
-    """Add the route by which an operator takes a step of a plan's state machine."""
+    """Add the route of an operator's step in a plan's state machine."""
 
     def answer(
         id: UUID,  # noqa: A002

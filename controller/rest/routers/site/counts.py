@@ -48,7 +48,7 @@ async def show_counts(
 
 
 def counts_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
-    """Return the gathering that counts once for all concurrent calls."""
+    """Return the batcher of counts, computed once for simultaneous calls."""
 
     def counted(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = {

@@ -51,7 +51,7 @@ def ask_what_if(
         return registry.what_ifs.create(changes, services.what_ifs.executor_id, actor=caller.actor)
 
     def shown(made: WhatIf) -> bytes:
-        services.what_ifs.start(made.id, made.arguments)  # also if the first call died before it
+        services.what_ifs.start(made.id, made.arguments)  # again: the first call may have died
         return _summary_json(made)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)
@@ -100,7 +100,7 @@ def _summary_json(found: WhatIf) -> bytes:
 
 
 def _validated_changes(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
-    """Return the checked input, if what it names exists."""
+    """Return the input as JSON values, after checking that everything it names exists."""
     if body.parameters and body.policy is None:
         raise InvalidError("parameters", "those of no policy", "none, or a policy with them")
     changes = (body.add_hosts, body.remove_hosts, body.policy, body.weights)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.cli.moving import roll_runner
-from controller.session import waiting_for_moves, waiting_for_plans
+from controller.session import move_progress, plan_progress
 
 #: The longest name of a VM is about so long.
 LONG = "x" * 60
@@ -44,7 +44,7 @@ def is_whole(line: str, count: str) -> bool:
 
 @pytest.mark.parametrize("what", [f"{LONG} → host-1 63 MiB left, {LONG} → host-2", HOSTILE, ""])
 def test_a_plans_bar_and_its_count_stay_whatever_moves(terminal: Terminal, what: str) -> None:
-    with redirect_stderr(terminal), waiting_for_plans.progress_bar() as show:
+    with redirect_stderr(terminal), plan_progress.progress_bar() as show:
         show(7, 120, what)
 
     assert is_whole(terminal.lines()[-1], "7/120")
@@ -72,7 +72,7 @@ def test_a_moves_bar_and_what_is_left_stay_whatever_its_vm_is_called(terminal: T
         "rate_bytes_s": 1 << 20,
     }
 
-    with redirect_stderr(terminal), waiting_for_moves._move_bar(quiet=False) as show:
+    with redirect_stderr(terminal), move_progress._move_bar(quiet=False) as show:
         show(move)
 
     assert is_whole(terminal.lines()[-1], "63 MiB left, 1 MiB/s, 63 s to go")
@@ -88,5 +88,5 @@ def test_a_plans_bar_tells_of_vms_that_move_and_not_of_those_that_wait() -> None
 
     api: Any = Api()
 
-    assert waiting_for_plans.moves_under_way(api) == "web-1 → host-2 3 MiB left"
+    assert plan_progress.moves_under_way(api) == "web-1 → host-2 3 MiB left"
     assert asked == [("moves", "moving")]

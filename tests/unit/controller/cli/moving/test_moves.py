@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.cli.vms.requests import VM_COLUMNS
-from controller.session import waiting
+from controller.session import polling
 from controller.terminal import output
 from controller.terminal.output import text
 from controller.terminal.tables import left_out_of, lines_of
@@ -57,7 +57,7 @@ FAILED = a_move(state="failed", ended_at="2026-01-01T00:00:40Z", last_error="hos
 
 @pytest.fixture(autouse=True)
 def web(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(waiting, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(polling, "_POLL_EVERY_S", 0.01)
     api.on_list("/v1/requests", a_request(count=1))
     api.on_list("/v1/vms", a_vm())
     api.on("GET", f"/v1/vms/{VM_ID}", a_vm())

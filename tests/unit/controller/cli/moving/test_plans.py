@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.session import waiting, waiting_for_plans
+from controller.session import plan_progress, polling
 from controller.terminal import output
 from tests.fakes.http_api import HttpApi, problem
 from tests.unit.controller.cli.test_commands import Fuga, api, fuga  # noqa: F401 - fixtures
@@ -204,7 +204,7 @@ def test_ctrl_c_ends_the_command_and_says_that_the_plan_goes_on(
     def press(_api: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(waiting_for_plans, "going_on", press)
+    monkeypatch.setattr(plan_progress, "moves_under_way", press)
     api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(state="approved", ended_at=None))
     going = a_plan(state="approved", ended_at=None)
     api.on("POST", f"/v1/plans/{PLAN_ID}/approve", going, status=202)
@@ -220,7 +220,7 @@ def test_vms_that_came_to_a_host_while_it_was_emptied_are_told(
     fuga: Fuga,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(polling, "_POLL_EVERY_S", 0)
     api.on("PATCH", "/v1/hosts/h1", {"name": "h1"})
     api.on("POST", "/v1/plans", a_plan(), status=202)
     api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan())
