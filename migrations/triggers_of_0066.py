@@ -179,9 +179,9 @@ SQLITE: Final[Mapping[str, str]] = {
         END""",
 }
 
-#: By name, what each function does; all return a trigger.
+#: The body of each trigger function, by name.
 POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
-    # Raises what it is told, as an integrity constraint does.
+    # Raises the given message as an integrity error.
     "ledger_refuse": """
         BEGIN
             RAISE EXCEPTION 'ledger: %', TG_ARGV[0]
@@ -407,12 +407,13 @@ POSTGRESQL: Final[Mapping[str, str]] = {
         EXECUTE FUNCTION events_hold_readers_back()""",
 }
 
-#: By dialect. INSERT OR REPLACE is SQLite's, TRUNCATE and ids that are given early PostgreSQL's.
+#: The triggers by dialect. Only SQLite has INSERT OR REPLACE; only PostgreSQL has TRUNCATE and
+#: assigns ids before a commit.
 TRIGGERS: Final[Mapping[str, Mapping[str, str]]] = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
 
 
 def trigger_statements(dialect: str) -> Iterator[str]:
-    """Yield what makes them, in a database that has the tables and none of these."""
+    """Yield the statements that create the triggers in a database that has only the tables."""
     if dialect == "postgresql":
         for name, body in POSTGRESQL_FUNCTIONS.items():
             # Plans are kept for long: one made while a table was small must use indexes, too.

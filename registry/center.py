@@ -76,10 +76,10 @@ from registry.tenancy.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What a call's first write rests on: ``check`` raises if the thing is another by now.
+    """An If-Match precondition: ``check`` raises if the resource has changed.
 
-    It is given a register center that reads in the transaction of that write, with the row
-    of the thing locked.
+    It reads in the transaction of the call's first write, through the given register center. The
+    row of the resource is locked.
     """
 
     kind: str  #: one of those in `registry.db.if_match`
@@ -88,7 +88,7 @@ class Precondition:
 
 
 class Registry:
-    """Every call of a store is one transaction; what it returns is plain values.
+    """The stores of the register center. Each call is one transaction and returns plain values.
 
     Safe to share between threads. Do not carry it across a fork: connect
     again in the child.
@@ -166,9 +166,9 @@ class Registry:
         only_if: Precondition | None = None,
         once: IdempotentCall | None = None,
     ) -> Registry:
-        """Return it for one call: what it writes is audited as the call's, and rests on that.
+        """Return the register center for one call, with its audit entry and precondition.
 
-        With ``once`` its first write is done once: `AnsweredBeforeError` if it was done before.
+        With ``once`` its first write raises `AnsweredBeforeError` if an earlier call did the work.
         """
         database, condition = self._database, None
         if only_if is not None:
@@ -186,11 +186,11 @@ class Registry:
 
     @property
     def database_url(self) -> str:
-        """What a child of this process opens it by; it may carry a password."""
+        """The URL by which a child process opens the database; it may contain a password."""
         return self._database.url
 
     def now(self) -> datetime:
-        """Return the database's time: the clock that judges leases."""
+        """Return the database's time, by which leases expire."""
         with self._database.read_statement() as connection:
             return db_now(connection)
 
@@ -225,14 +225,14 @@ class Registry:
             return read_liveness(connection)
 
     def named_like_words(self) -> list[tuple[str, str]]:
-        """Return kind and name of what is called like a word of commands, such as ``all``."""
+        """Return kind and name of things that are named like reserved words, such as ``all``."""
         with self._database.read() as connection:
             return list(named_like_words(connection))
 
     def check(self, *, history: bool = True) -> list[str]:
-        """Return what is wrong in the register center; empty when all is well.
+        """Return a sentence for each inconsistency of the register center.
 
-        Without ``history`` no look is taken at what is gone, so that years of it cost nothing.
+        Without ``history`` deleted things are not checked, so that years of them cost nothing.
         """
         with self._database.read() as connection:
             strangers = [f"the schema has {each}" for each in strangers_in(connection)]

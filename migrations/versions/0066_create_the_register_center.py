@@ -1,6 +1,6 @@
 """Create the register center: tables, the ledger's triggers, and the rows that are always there.
 
-Names of constraints that stand nowhere follow the convention of `registry.db.schema.metadata`.
+Constraints without an explicit name follow the convention of `registry.db.schema.metadata`.
 
 Revision ID: 0066
 Revises:

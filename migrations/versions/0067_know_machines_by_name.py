@@ -1,4 +1,4 @@
-"""Keep what machines are called: where two report one UUID, nothing else tells them apart.
+"""Store the names of machines, which distinguish machines that report the same UUID.
 
 Revision ID: 0067
 Revises: 0066

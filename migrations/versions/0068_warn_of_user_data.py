@@ -1,4 +1,4 @@
-"""Keep why cloud-init will ignore user data: the content goes with the request's end.
+"""Store why cloud-init will ignore user data, as the content is deleted with its request.
 
 Revision ID: 0068
 Revises: 0067

@@ -1,4 +1,4 @@
-"""What operators do with the whole: upgrade, check, back up, purge, and see who lives."""
+"""Operators' tasks: upgrade, check, back up and purge the register center, and list processes."""
 
 from registry.admin.clock_steps import HELD, LeaseLengths
 from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves

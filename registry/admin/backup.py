@@ -29,11 +29,11 @@ BACKED_UP: Final = "database_backed_up"
 _PART: Final = ".part"
 _PART_NAME: Final = re.compile(r"\.(?P<target>.+)\.(?P<pid>[0-9]+)\.part(-journal|-wal|-shm)?")
 _SQLITE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
-#: Of a copy: what may be said of the file that is written, by the lower byte of SQLite's code ...
+#: SQLite errors of a copy that concern the file that is written, by the code's lower byte ...
 _OF_WRITING: Final = frozenset(
     {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 )
-#: ... and the whole codes that are of the file that is read.
+#: ... and the full codes that concern the file that is read.
 _OF_READING: Final = frozenset(
     {
         sqlite3.SQLITE_IOERR_READ,
@@ -44,7 +44,7 @@ _OF_READING: Final = frozenset(
         sqlite3.SQLITE_IOERR_SHMMAP,
     }
 )
-#: The table of processes that run now: in a backup they would be dead ones, late for a day.
+#: The table of running processes. A restored copy would list them as late for a day.
 _LEFT_OUT: Final = "processes"
 _HAS_TABLE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 _PACKAGE: Final = "PostgreSQL's client programs of the server's version or newer"
@@ -55,12 +55,12 @@ class BackupError(RegistryError):
 
 
 def backup(database_url: str, file: Path) -> None:
-    """Write all that is committed now into a file, for its owner alone to read.
+    """Write all committed data to a file that only its owner can read.
 
     Raises
     ------
     BackupError
-        If the file is there already, or cannot be written, or the database not be read.
+        If the file exists or cannot be written, or the database cannot be read.
     """
     url = database_at(database_url)
     with _temporary_file_for(file, f"{file} is there already: name another file") as temporary:
@@ -93,9 +93,9 @@ def restore(database_url: str, file: Path) -> None:
     Raises
     ------
     BackupError
-        If something is there already, or the file is no backup of such a database.
+        If the target exists, or the file is no backup of this kind of database.
     StrangersInSchemaError
-        If the file holds triggers, views or tables that are none of fuga's.
+        If the file contains triggers, views or tables that fuga does not create.
     """
     url = database_at(database_url)
     if not file.is_file():
@@ -140,10 +140,10 @@ def _restore_sqlite(url: URL, file: Path) -> None:
 
 @contextmanager
 def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
-    """Give a file to write to, which becomes the target at the end; nothing else stays of it.
+    """Yield a temporary file that becomes the target at the end, or is deleted on failure.
 
-    The next attempt removes what one that was killed left. An error of the system is the
-    target's: what reads the source says so itself.
+    The next attempt removes the file of a killed one. An `OSError` is reported for the
+    target; the code that reads the source reports its own errors.
     """
     if target.exists() or target.is_symlink():
         raise BackupError(otherwise)
@@ -166,7 +166,7 @@ def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:
-    """Give a file its name, unless another file has it by now."""
+    """Rename the temporary file to the target unless the target exists by now."""
     try:
         os.link(temporary, target)
     except OSError as error:
@@ -182,9 +182,9 @@ def _remove_unfinished(target: Path) -> None:
 
 
 def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
-    """Return what backups that were killed left in a folder: of one target, or of all.
+    """Return the files of killed backups in a folder, of one target or of all.
 
-    Whether their processes run is known of this machine alone.
+    Only processes of this machine are known to run or not.
     """
     found = []
     for part in sorted(folder.glob(f".*{_PART}*")):
@@ -277,7 +277,7 @@ def _existing_sqlite_file(url: URL, otherwise: str) -> Path:
 
 
 def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs; its password is in no list of processes."""
+    """Run a PostgreSQL program without its password on the command line."""
     path = shutil.which(program)
     if path is None:
         raise BackupError(f"{program} is not installed: it comes with {_PACKAGE}")

@@ -56,19 +56,19 @@ from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
 from registry.tasks.fencing import AGAIN_S, MAX_AGAIN_S
 from registry.tenancy.logins import LINK_TTL_S
 
-#: A time that lies so little ahead is left alone: clocks are set by fractions of a second.
+#: Times at most this far ahead are left alone: clocks are adjusted by fractions of a second.
 TOLERANCE: Final = timedelta(seconds=5)
-#: For so long after a step it is reported to operators.
+#: How long a step is reported to operators.
 REPORTED: Final = timedelta(days=1)
 STEPPED_BACK: Final = "clock_stepped_back"
 STEPPED_AHEAD: Final = "clock_stepped_ahead"
-#: For so long after a step ahead nothing ends for good by the new time: an operator sets it right.
+#: How long after a step ahead nothing expires by the new time; an operator corrects the clock.
 HELD: Final = timedelta(hours=1)
-#: A process may have been given leases that are longer than this one's settings say.
+#: Factor for processes whose settings allow longer leases than those of this process.
 _SLACK: Final = 2
 _MONITOR_LEASE_S: Final = 15.0
 _CONSOLE_LEASE_S: Final = 10.0
-#: Besides the lease of a worker, that of an upload lasts for one piece.
+#: The lease of an upload lasts for one piece; all other worker leases have the set length.
 _PIECE_S: Final = 20.0
 _DUE_S: Final = 5.0
 
@@ -78,7 +78,7 @@ _ALL: Final = true()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLengths:
-    """How long at most settings let leases and pauses last."""
+    """The longest leases and pauses that the settings allow."""
 
     lease_s: float
     fence_timeout_s: float
@@ -88,27 +88,27 @@ class LeaseLengths:
 
 @dataclass(frozen=True, slots=True)
 class _LimitedTimes:
-    """Columns of a table with the seconds after now that each may lie; 0: it happened."""
+    """Time columns of a table, each with its limit in seconds after now (0 for a past event)."""
 
     table: Table
     within_s: Mapping[str, float]
     which: ColumnElement[bool] = _ALL
-    often: bool = True  #: False: there are years of these rows, and no index leads to the newest
+    often: bool = True  #: False for tables with years of rows and no index to the newest
 
 
 class ClockSteps:
-    """Notices that the database's clock stepped back, and brings back what lies ahead of it."""
+    """Detects steps back of the database's clock and limits stored times that lie ahead."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def settle(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
-        """Bring back what lies ahead; return by how many seconds the clock stepped back at least.
+        """Limit times that lie ahead; return how many seconds the clock stepped back, at least.
 
         Parameters
         ----------
         thorough
-            Look through years of history as well, as is done after a step in any case.
+            Check years of history too. After a step this is always done.
         """
         of_tables = list(_limited_times(lengths))
         with self._database.read() as connection:
@@ -127,15 +127,15 @@ class ClockSteps:
         return back_s
 
     def ahead(self) -> ClockStep | None:
-        """Return the last step ahead, while nothing ends for good by the new time."""
+        """Return the last step ahead while expiry is suspended because of it, else None."""
         with self._database.read() as connection:
             return step_ahead(connection)
 
     def back(self) -> ClockStep | None:
-        """Return the last step back, if the clock has not returned to where it was since.
+        """Return the last step back unless the clock has caught up since.
 
-        Its event has a time of the clock that stepped back: after the return it is older than
-        the step is long. A step that is older than it is long is not known to last.
+        The event has the time of the clock that stepped back. Once the clock has caught up, it is
+        older than the step is long.
         """
         with self._database.read() as connection:
             step = _last_step(connection, STEPPED_BACK)
@@ -144,7 +144,7 @@ class ClockSteps:
 
     @retry_on_clash
     def note_ahead(self, ahead_s: float) -> None:
-        """Note a step ahead, unless another process did."""
+        """Record a step ahead unless another process recorded it."""
         with self._database.write() as connection:
             now = db_now(connection)
             last = _last_step(connection, STEPPED_AHEAD)
@@ -172,7 +172,7 @@ class ClockSteps:
 
 
 def step_ahead(connection: Connection) -> ClockStep | None:
-    """Return the last step ahead, while nothing ends for good by the new time."""
+    """Return the last step ahead while expiry is suspended because of it, else None."""
     step = _last_step(connection, STEPPED_AHEAD)
     # Set back since, the time at which it was noticed lies ahead.
     age = None if step is None else db_now(connection) - step.at
@@ -185,7 +185,7 @@ def _note(connection: Connection, now: datetime, kind: str, reason: str, **size_
 
 
 def _bring_back_force_times(connection: Connection) -> None:
-    """Bring back when guests are forced: each has a time of its own to shut down."""
+    """Limit the times at which guests are forced off by each guest's own timeout."""
     now = db_now(connection)
     query = select(power_actions.c.vm_id, power_actions.c.timeout_s)
     for row in connection.execute(query.where(power_actions.c.force_at > now)).all():
@@ -197,13 +197,13 @@ def _bring_back_force_times(connection: Connection) -> None:
 @dataclass(frozen=True, slots=True)
 class _ColumnsAhead:
     columns: Sequence[str]
-    happened: timedelta  #: how far ahead the furthest time lies at which something happened
+    happened: timedelta  #: how far ahead the latest time of a past event lies
 
 
 def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhead:
     columns = [func.max(times.table.c[name]).label(name) for name in times.within_s]
     last = connection.execute(select(*columns).where(times.which)).one()._mapping
-    now = db_now(connection)  # after the look: what it saw was written before
+    now = db_now(connection)  # after the query, so all that it read was written before
     latest: dict[str, datetime] = {name: at for name, at in last.items() if at is not None}
     happened = [
         at - now
@@ -222,7 +222,7 @@ def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhea
 
 
 def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[_LimitedTimes]:
-    """List the times that keep anything from happening.
+    """Yield the time columns that can delay work.
 
     After a step, pauses that grow with each failure begin with the shortest: how long each was is
     not known. Those that always show a step come last: until they are brought back, the step
@@ -293,7 +293,7 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
 
 
 def clock_ahead_s(connection: Connection) -> float:
-    """Return how far ahead of now the newest heartbeat or poll lies; 0: none does."""
+    """Return how many seconds the newest heartbeat or poll lies ahead of now, or 0."""
     ends: tuple[Column[Any], ...] = (
         processes.c.heartbeat_at,
         monitors.c.heartbeat_at,

@@ -1,4 +1,4 @@
-"""Do the connections that processes keep fit what the database server gives?
+"""Whether the connections that processes keep fit the database server's limit.
 
 A process keeps up to `KEPT` connections, half of them to read and half to write. While many
 threads are at work at once it opens more, which close again as they are done.
@@ -17,7 +17,7 @@ from registry.db.clock import db_now
 from registry.db.engine import POOL_SIZE
 from registry.db.schema import processes
 
-#: By one process; it has a pool for reads, and one for writes.
+#: Connections kept by one process: it has a pool for reads and one for writes.
 KEPT: Final = 2 * POOL_SIZE
 
 _GIVEN: Final = """
@@ -30,17 +30,17 @@ _GIVEN: Final = """
 class ConnectionsKept:
     """The connections that a server allows, and those it reserves."""
 
-    given: int  #: to ordinary users
-    processes: int  #: that were heard of late: control centres, monitors and workers
+    given: int  #: connections for ordinary users
+    processes: int  #: control centres, monitors and workers with a recent heartbeat
 
     @property
     def kept(self) -> int:
-        """By all of these, and an API, which is not heard."""
+        """The connections that these processes and one API keep; APIs have no heartbeat."""
         return KEPT * (self.processes + 1)
 
 
 def connections_kept(connection: Connection) -> ConnectionsKept | None:
-    """Return it; None where there is no server."""
+    """Return the server's connection limit and the processes in use; None for SQLite."""
     if connection.dialect.name != "postgresql":
         return None
     heard = processes.c.heartbeat_at >= db_now(connection) - timedelta(seconds=LATE_S)

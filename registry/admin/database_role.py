@@ -1,4 +1,4 @@
-"""The database's roles that processes log in as: what they may do beyond rows, what they lack."""
+"""The database roles of processes: privileges beyond rows, and privileges that are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from registry.db.schema import metadata
 
-#: Sessions of other roles hide their name from all but members; ours are always seen.
+#: Sessions of other roles show their name only to members; our own sessions are always shown.
 _SESSIONS: Final = text("""
     SELECT DISTINCT role.rolname AS name, role.rolsuper AS superuser,
         EXISTS (
@@ -33,7 +33,7 @@ _LACKING: Final = text("""
         AND NOT has_table_privilege(to_regclass(quote_ident(wanted.table_name)), wanted.privilege)
     ORDER BY 1
 """)
-#: The owner alone writes these.
+#: Tables that only the owner writes.
 _OWNERS: Final = frozenset({"schema_serves"})
 
 
@@ -42,13 +42,13 @@ class DatabaseRoles:
     """The roles of fuga's sessions at the database."""
 
     superusers: tuple[str, ...]
-    owners: tuple[str, ...]  #: of tables; no superusers
+    owners: tuple[str, ...]  #: owners of tables that are no superusers
     others: tuple[str, ...]
     lacking: tuple[str, ...]  #: privileges that this session's role lacks
 
 
 def database_roles(connection: Connection) -> DatabaseRoles | None:
-    """Return them; None where there is no server."""
+    """Return the roles of fuga's sessions; None for SQLite."""
     if connection.dialect.name != "postgresql":
         return None
     found = connection.execute(_SESSIONS).all()

@@ -1,4 +1,4 @@
-"""Does the register center hold what it promises? Independent of the code that writes it."""
+"""Consistency checks of the register center, independent of the code that writes it."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ TRIGGERS_FOUND: Final = {
         WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND pg_table_is_visible(pg_class.oid)
     """,
 }
-#: Few enough that each is looked up by its key, however large the tables are.
+#: Rows of one page: so few that the database looks each up by its key.
 PAGE: Final = 500
 EVENTS: Final = 50_000
-#: A control centre that decides looks at what is due every few seconds, too.
+#: Seconds within which a control centre that decides also handles due rows.
 OVERDUE: Final = timedelta(minutes=15)
 
-#: What opens a transaction that only reads.
+#: Opens a read-only transaction.
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
 def check(reading: Reading, *, history: bool) -> Iterator[str]:
-    """Yield what is wrong, a sentence each.
+    """Yield a sentence for each inconsistency.
 
     Each check, and of those that look at many rows each page, is a transaction of its
     own. Without ``history`` what is gone for good is left out, and of events all but the
@@ -115,7 +115,7 @@ def _check_pages(
     keys_from: Callable[[UUID | None], Select[UUID]],
     look: Callable[[Connection, Sequence[UUID]], Iterable[str]],
 ) -> Iterator[str]:
-    """Look at rows page by page, each in a transaction of its own."""
+    """Run a check on pages of rows, each page in its own transaction."""
     after: UUID | None = None
     while True:
         with reading() as connection:
@@ -247,7 +247,7 @@ def _check_vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
 
 
 def _check_deleted_vms(connection: Connection) -> Iterator[str]:
-    """What is gone holds no place: found from what is held."""
+    """Check that deleted VMs hold no capacity, starting from held assignments."""
     query = (
         select(vms.c.id)
         .join(assignments, assignments.c.vm_id == vms.c.id)
@@ -286,7 +286,7 @@ def _check_requests(connection: Connection, some: Sequence[UUID]) -> Iterator[st
 
 
 def _check_finished_requests(connection: Connection) -> Iterator[str]:
-    """A request that is over wants nothing: found from what is there."""
+    """Check that finished requests want no VMs, starting from existing VMs."""
     query = (
         select(requests.c.name, requests.c.id, requests.c.state, func.count().label("wanted"))
         .select_from(vms)
@@ -305,7 +305,7 @@ def _check_finished_requests(connection: Connection) -> Iterator[str]:
 
 
 def _check_groups(connection: Connection) -> Iterator[str]:
-    """Hard groups of requests that live: one VM on a host, or all VMs on one."""
+    """Check hard VM groups of open requests: one VM per host, or all VMs on one host."""
     held = (
         select(
             vm_groups.c.name,
@@ -335,7 +335,7 @@ def _check_groups(connection: Connection) -> Iterator[str]:
 
 
 def _check_spot(connection: Connection) -> Iterator[str]:
-    """Ends of spot VMs, and room kept for whom they end: without foreign keys, and for a time.
+    """Check announced ends of spot VMs and the room kept for requests; neither has foreign keys.
 
     Late is what was due well before a slot that was decided: while no slot is decided, none is
     late.
@@ -451,7 +451,7 @@ def _check_reservations(connection: Connection) -> Iterator[str]:
         yield f"room is kept for reservation {key} on host {host}, which is gone"
 
 
-#: Checks that look at what lives in one statement or two.
+#: Checks of live rows that need one or two statements.
 _WHOLE: Final[Sequence[Callable[[Connection], Iterable[str]]]] = (
     _check_triggers,
     check_keys_enforced,

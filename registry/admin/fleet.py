@@ -1,4 +1,4 @@
-"""Everything there is, counted for metrics: one read transaction, a handful of aggregates."""
+"""Counts of hosts, VMs, requests and work for metrics, in one read transaction."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ENDING: Final = (
 )
 #: Of what is being removed, the age of the oldest assignments only is looked up.
 _LOOKED_UP: Final = 200
-#: A request that no round has looked at yet.
+#: The reason of a request that no round has seen yet.
 NOT_DECIDED_YET: Final = "not_decided_yet"
 
 
@@ -73,8 +73,8 @@ class FleetHost:
     admin: str
     health: str
     heartbeat_at: datetime  #: of its last report, or of its registration
-    held_back: bool  #: gets no VMs for a while: builds failed there
-    amounts: Mapping[str, tuple[int, int]]  #: by resource: capacity, and committed
+    held_back: bool  #: it gets no VMs for a while, as builds failed there
+    amounts: Mapping[str, tuple[int, int]]  #: capacity and committed amount by resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +94,10 @@ class FleetMoves:
     """Moves of VMs between hosts, in numbers."""
 
     going_on: Mapping[str, int]  #: by state
-    oldest_s: float  #: since the first of them was requested; 0: none is open
-    ended: Mapping[str, int]  #: by state, of those requested in the last day
-    standstill_s: float  #: of all guests that moved in the last day
-    longest_standstill_s: float  #: of one of them
+    oldest_s: float  #: seconds since the oldest open move was requested; 0 without one
+    ended: Mapping[str, int]  #: moves requested in the last day, by final state
+    standstill_s: float  #: total downtime of guests that moved in the last day
+    longest_standstill_s: float  #: the longest downtime of one guest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +106,13 @@ class FleetCounts:
 
     now: datetime
     accounts: Accounts
-    waiting: Mapping[str, int]  #: VMs that wait, by the reason of their request
+    waiting: Mapping[str, int]  #: waiting VMs by the reason of their request
     requests: Mapping[str, int]  #: by state
     assignments: Mapping[str, int]  #: unreleased ones, by state
-    task_ages_s: Mapping[str, float]  #: of the oldest in each state that a worker has to end
+    #: age of the oldest assignment in each state that a worker has to end
+    task_ages_s: Mapping[str, float]
     hosts: tuple[FleetHost, ...]
-    fences: Mapping[str, int]  #: hosts that are or were to be switched off, by how far it came
+    fences: Mapping[str, int]  #: hosts whose fencing was requested, by state
     images_held: int
     leftovers: int
     strangers: int
@@ -119,15 +120,16 @@ class FleetCounts:
     paused: bool  #: slots are not decided
     last_round: FleetRound | None
     moves: FleetMoves
-    reservations: Mapping[str, int]  #: by state, those that are not over
+    reservations: Mapping[str, int]  #: open reservations by state
     reserved_short: int  #: VMs of reservations for which the last round found no room
-    #: until the first of the operators' tokens ends that were used of late; None: none ends
+    #: seconds until the first recently used operator token expires; None if none expires
     token_ends_in_s: float | None = None
-    backup_age_s: float | None = None  #: of the newest by `fuga db backup`; None: there is none
+    #: age of the newest backup by `fuga db backup`; None without one
+    backup_age_s: float | None = None
 
 
 def read_fleet(connection: Connection) -> FleetCounts:
-    """Count everything, at one point in time."""
+    """Return the counts of one point in time."""
     now = db_now(connection)
     there = select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value)
     return FleetCounts(
@@ -153,7 +155,7 @@ def read_fleet(connection: Connection) -> FleetCounts:
 
 
 def _count_moves(connection: Connection, now: datetime) -> FleetMoves:
-    """Count what goes on, by its index, and the last day, by the order of ids."""
+    """Count open moves by their index and moves of the last day by the order of ids."""
     goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
     open_moves = (
         select(

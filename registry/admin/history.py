@@ -1,4 +1,4 @@
-"""The requests and hosts of a time, from the register center, as a trace to simulate.
+"""Past requests and hosts of a period, read from the register center as a simulation trace.
 
 Read only, in one transaction, and streamed: VMs come in order of their creation, a few
 thousand at a time, however many there are.
@@ -44,7 +44,7 @@ _KINDS: Final = ("host_admin", "host_health", "host_fence")
 
 
 class HostTransition(StrEnum):
-    """What became of a host."""
+    """A change in whether a host takes VMs."""
 
     CLOSED = "closed"  #: it takes no more VMs; those that are there stay
     OPENED = "opened"  #: it takes VMs
@@ -54,24 +54,24 @@ class HostTransition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastHost:
-    """A host that was there, with what it offers now."""
+    """A host of the period, with its present capacity."""
 
     id: UUID
     name: str
     labels: tuple[str, ...]
     capacity: Mapping[str, int]
     created_at: datetime
-    was_open: bool  #: at the beginning of the time, or when it was created
-    changes: tuple[tuple[datetime, HostTransition], ...]  #: after that, in order
+    was_open: bool  #: at the beginning of the period, or when the host was created
+    changes: tuple[tuple[datetime, HostTransition], ...]  #: later changes, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastVm:
     """One VM of a request."""
 
-    host_id: UUID | None  #: where it was at the beginning of the time
+    host_id: UUID | None  #: its host at the beginning of the period
     placed_at: datetime | None  #: the start of the slot in which it got its first place
-    ended_at: datetime | None  #: when it was gone; None: not within the time
+    ended_at: datetime | None  #: when it was gone; None if it outlived the period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +91,12 @@ class PastRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A time of the register center. Requests are read lazily, and once."""
+    """A period of the register center. Requests are read lazily and only once."""
 
     since: datetime
     until: datetime
     resources: tuple[str, ...]
-    tenants: tuple[PastTenant, ...]  #: and groups, in order of creation
+    tenants: tuple[PastTenant, ...]  #: tenants and groups, in order of creation
     quotas: tuple[PastQuota, ...]  #: in order of their owners' creation
     hosts: tuple[PastHost, ...]  #: by name
     requests: Iterator[PastRequest]  #: in order of ``requested_at``
@@ -104,29 +104,29 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastDecision:
-    """How a round was decided."""
+    """How a round was decided: its policy, parameters and stored inputs."""
 
     round: int
     policy: str
     parameters: Mapping[str, Any]
     slot_length_s: float
     budget_units: int | None
-    inputs: bytes | None  #: as they were stored; None: they are kept no longer
+    inputs: bytes | None  #: the stored inputs; None once they are purged
 
 
-#: A reader that says nothing for so long is taken to be gone.
+#: Idle time after which a reader counts as gone.
 _IDLE_S: Final = 600.0
 
 
 class History:
-    """Reads what was."""
+    """Reads past requests, hosts and rounds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @contextmanager
     def between(self, since: datetime, until: datetime) -> Iterator[Past]:
-        """Read the requests and hosts of a time; the transaction ends with the context.
+        """Read the requests and hosts of a period; the transaction ends with the context.
 
         The reader of a large site works between two reads, on a busy machine for longer than the
         idle limit of transactions that others may wait for. No other transaction waits for this.
@@ -146,7 +146,7 @@ class History:
             )
 
     def decision(self, since: datetime, until: datetime) -> PastDecision | None:
-        """Return how the newest round of a time was decided, by a policy; None: there is none."""
+        """Return how a policy decided the newest round of a period; None without a round."""
         query = (
             select(rounds, round_inputs.c.inputs)
             .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
@@ -226,9 +226,9 @@ def _host_events(
 def _transitions_of(
     host: Any, changes: Sequence[Any], since: datetime, until: datetime
 ) -> tuple[bool, bool, tuple[tuple[datetime, HostTransition], ...]]:
-    """Return whether a host took VMs and was there at the beginning, and what became of it.
+    """Return whether a host took VMs and existed at the beginning, and its later changes.
 
-    What it was then is what its first change led away from, or what it still is.
+    Its first state is the one before its first change, or its present one.
     """
 
     def at_first(kind: str, now: str) -> str:
@@ -334,7 +334,7 @@ def _past_vm(row: Any, host_id: UUID | None, placed_at: datetime | None, until: 
 def _first_places(
     connection: Connection, vm_ids: Sequence[UUID], since: datetime, until: datetime
 ) -> Mapping[UUID, tuple[UUID | None, datetime | None]]:
-    """Return of each VM the host that held it at the beginning, and when it was first placed."""
+    """Return each VM's host at the beginning, and when the VM was first placed."""
     found: dict[UUID, tuple[UUID | None, datetime | None]] = {}
     for some in chunks(vm_ids):
         query = (

@@ -1,4 +1,4 @@
-"""Does a database on SQLite hold what our migrations make, and nothing that runs besides?
+"""Checks that an SQLite database contains the objects of our migrations and no others.
 
 A file may come from anywhere: a trigger or a view in it would run inside our own
 transactions. What belongs there is learned from the migrations themselves, run in memory.
@@ -28,7 +28,7 @@ from registry.ledger.triggers import TRIGGERS
 
 _MADE: Final = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 _REVISION: Final = "SELECT version_num FROM alembic_version"
-#: SQLite's own; who writes a file by hand may give a trigger such a name, but not a table.
+#: Prefix of SQLite's own tables and indexes. A handmade trigger may have such a name.
 _INTERNAL: Final = "sqlite_"
 _RUNS: Final = frozenset({"trigger", "view"})
 
@@ -39,7 +39,7 @@ class _SchemaObject:
     name: str
     table: str
     sql: str  #: with single blanks
-    columns: tuple[str, ...]  #: of a table; generated ones are marked
+    columns: tuple[str, ...]  #: the columns of a table, with generated ones marked
 
     @property
     def name_and_kind(self) -> str:
@@ -51,7 +51,7 @@ _Schema = Mapping[tuple[str, str], _SchemaObject]
 
 
 def strangers_in(connection: Connection) -> list[str]:
-    """Return what of a database on SQLite is not as our migrations make it, a phrase each.
+    """Return a phrase for each object of an SQLite database that our migrations do not make.
 
     Nothing of one that is empty, or newer than this version and so unknown to it; nor of
     one on PostgreSQL, whose objects have owners.
@@ -70,7 +70,7 @@ def strangers_in(connection: Connection) -> list[str]:
 
 
 def differences_in(connection: sqlite3.Connection) -> list[str]:
-    """Return the same of a file, and what it lacks."""
+    """Return foreign and missing objects of an SQLite file, a phrase each."""
     connection.execute("PRAGMA trusted_schema = OFF")
     found = _schema_of(connection)
     revision = _revision(connection, found)
@@ -89,9 +89,9 @@ def differences_in(connection: sqlite3.Connection) -> list[str]:
 
 
 def refuse_strangers(connection: Connection) -> None:
-    """Raise `StrangersInSchemaError` for what has no business in a database at head.
+    """Raise `StrangersInSchemaError` for foreign objects in a database at head.
 
-    By name, which takes no time at a start; `strangers_in` looks at what they do, too.
+    It compares names only, which is fast at a start; `strangers_in` also compares definitions.
     """
     if connection.dialect.name != "sqlite":
         return

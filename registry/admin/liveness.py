@@ -1,4 +1,4 @@
-"""What says whether anybody decides, builds and looks at hosts: a few rows, read at once."""
+"""The liveness of control centres, workers and monitors, from a few rows in one read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry.rounds.slot_loop import slot_loop_status
 
 
 def read_liveness(connection: Connection) -> Liveness:
-    """Return it as a transaction sees it."""
+    """Return the liveness of processes as this transaction sees it."""
     last = connection.execute(
         select(rounds.c.number, rounds.c.slot_start_at).order_by(rounds.c.number.desc()).limit(1)
     ).one_or_none()

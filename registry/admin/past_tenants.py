@@ -1,7 +1,7 @@
-"""What tenants, groups and quotas were over a time: what they are now, and the events since.
+"""Past tenants, groups and quotas of a period, from their present state and the events since.
 
-Events are read backwards: each says what was before it. What was changed before events
-were purged, or before the time, is left out.
+Events are read backwards: each has the state before it. Changes from before events
+were purged, or from before the period, are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from registry.db.schema import events, quotas, tenants
 
 _ADDED, _REMOVED = "tenant_added", "tenant_removed"
 _WEIGHED, _MOVED, _QUOTA = "tenant_weighed", "tenant_moved", "quota_set"
-_ABOVE: Final = ("parent", "before")  #: what events call groups above
+_ABOVE: Final = ("parent", "before")  #: the event fields with the former parent group
 _KINDS: Final = (_ADDED, _REMOVED, _WEIGHED, _MOVED, _QUOTA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastStanding:
-    """Where a tenant or group stood in the tree from a time on."""
+    """The parent and weight of a tenant or group from a time on."""
 
     since: datetime
     parent: str | None
@@ -34,20 +34,20 @@ class PastStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTenant:
-    """A tenant or a group that there was."""
+    """A tenant or group of the period."""
 
     name: str
     is_group: bool
-    standings: tuple[PastStanding, ...]  #: in order of time, the first from the beginning on
+    standings: tuple[PastStanding, ...]  #: in order of time; the first is that of the beginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastQuota:
-    """What a tenant, or all below a group, could have at most of one thing."""
+    """The limits of a tenant or group on one resource over the period."""
 
     owner: str
     resource: str
-    limits: tuple[tuple[datetime, int | None], ...]  #: from when on; None: no limit
+    limits: tuple[tuple[datetime, int | None], ...]  #: each limit with its start; None for no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _TenantState:
 def past_tenants(
     connection: Connection, since: datetime, until: datetime
 ) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
-    """Return who was there in a time, in order of creation, and whose quotas held."""
+    """Return the tenants of a period, in order of creation, and their quotas."""
     now, present = _tenants_now(connection)
     changes = _tenant_events(connection, now, since)
     limits = _limits_now(connection)
@@ -138,7 +138,7 @@ def _past_standings(
     since: datetime,
     until: datetime,
 ) -> tuple[PastStanding, ...]:
-    """Return what one was from the beginning on, or from when it was added; () if never there."""
+    """Return the standings of one tenant, in order of time; () if it did not exist."""
     state = last or _TenantState(None, 1.0, is_group=False)
     found: list[PastStanding] = []
 

@@ -1,7 +1,7 @@
-"""Which processes live: each says so every few seconds, and what it lacks.
+"""Heartbeats of processes, each with the trouble that the process has.
 
-A row is judged by its age alone, so a process that was killed, frozen or cut off needs
-no word of anybody to be late.
+Only the age of a row counts, so a process that was killed, frozen or cut off becomes
+late without any report.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from registry.db.schema import processes
 from registry.records.liveness import HeardProcess, ProcessSettings
 
 BEAT_S: Final = 5.0
-#: Six beats: a machine under load is not a dead one.
+#: Six heartbeats, so that a machine under load does not count as dead.
 LATE_S: Final = 30.0
-#: A process that is silent for longer is gone for good, with its machine.
+#: A process that is silent for longer is deleted, as its machine is gone.
 _KEPT: Final = timedelta(days=1)
 
 
 class Processes:
-    """Takes what processes say of themselves."""
+    """Stores the heartbeats and settings of processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,17 +43,17 @@ class Processes:
         release: str | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Note a process that starts, and forget those of its kind that ended on its machine.
+        """Add a process that starts; delete those of its kind that ended on its machine.
 
         Parameters
         ----------
         stamp_of : Callable[[int], str | None]
-            What distinguishes a process from earlier ones with the same id on this machine
-            or will; None if there is none. One that is frozen has its own.
+            Returns a mark that distinguishes a process from earlier ones with the same id on
+            this machine; None if no such process runs. A frozen process keeps its mark.
         release : str, optional
             Version and commit of its code.
         settings : Mapping[str, str | None], optional
-            Those in force, in words; nothing secret.
+            The settings in force as text, without secrets.
         """
         with self._database.write() as connection:
             now = db_now(connection)
@@ -89,7 +89,7 @@ class Processes:
 
     @retry_on_clash
     def beat(self, kind: str, name: str, trouble: str | None) -> bool:
-        """Note that a process lives; False if it is not known (any more)."""
+        """Record a heartbeat; return False if the process is not registered."""
         with self._database.write() as connection:
             changed = connection.execute(
                 update(processes)
@@ -100,7 +100,7 @@ class Processes:
 
     @retry_on_clash
     def end(self, kind: str, name: str) -> None:
-        """Forget a process that ends as it should."""
+        """Delete a process that ends regularly."""
         with self._database.write() as connection:
             connection.execute(
                 delete(processes).where(processes.c.kind == kind, processes.c.name == name)
@@ -108,7 +108,7 @@ class Processes:
 
     @retry_on_clash
     def settings(self) -> tuple[ProcessSettings, ...]:
-        """Return the settings of those that are not late, those of a kind together."""
+        """Return the settings of processes that are not late, ordered by kind and name."""
         columns = (processes.c[name] for name in ProcessSettings.__dataclass_fields__)
         query = select(*columns).order_by(processes.c.kind, processes.c.name)
         with self._database.read() as connection:
@@ -120,12 +120,12 @@ class Processes:
 
 
 def known_processes(connection: Connection) -> tuple[HeardProcess, ...]:
-    """Return all that are known, those of a kind together."""
+    """Return all registered processes, ordered by kind and name."""
     columns = (processes.c[name] for name in HeardProcess.__dataclass_fields__)
     query = select(*columns).order_by(processes.c.kind, processes.c.name)
     return tuple(HeardProcess(**row._mapping) for row in connection.execute(query))
 
 
 def is_late(process: HeardProcess, now: datetime) -> bool:
-    """Return whether a process is silent for too long."""
+    """Return whether a process has sent no heartbeat for too long."""
     return (now - process.heartbeat_at).total_seconds() > LATE_S

@@ -1,8 +1,8 @@
-"""Do rows refer to what is there? Looked at where the database does not keep its foreign keys.
+"""Checks of foreign keys, for databases that may not enforce them.
 
-SQLite keeps them for who asks it to, and a person with a prompt may not. So daily the rows
-that live are looked at there, and on both databases all of them on demand, a foreign key in
-a transaction of its own.
+SQLite enforces them only for connections that ask for it. So live rows are checked daily
+on SQLite, and all rows on demand on both databases, each foreign key in
+its own transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sqlalchemy import (
 from registry.db.schema import assignments, metadata, requests, unreleased, vms
 from registry.lifecycle import FINISHED, OPEN_MOVES, RequestState
 
-#: Foreign keys that PostgreSQL keeps: of rows from before them too, and by triggers that are on.
+#: Foreign keys that PostgreSQL enforces: validated, and with their triggers enabled.
 _KEYS_KEPT: Final = """
     SELECT conname FROM pg_constraint kept
     WHERE contype = 'f' AND convalidated AND pg_table_is_visible(conrelid) AND NOT EXISTS (
@@ -38,9 +38,9 @@ _KEYS_KEPT: Final = """
 
 
 def check_keys_enforced(connection: Connection) -> Iterator[str]:
-    """PostgreSQL enforces its foreign keys: rows need a check only if keys were dropped."""
+    """Yield each foreign key that PostgreSQL does not enforce; nothing on SQLite."""
     if connection.dialect.name == "sqlite":
-        return  # it keeps them for who asks it to, and a person with a prompt may not
+        return  # enforcement depends on the connection there
     kept = set(connection.exec_driver_sql(_KEYS_KEPT).scalars())
     for _, constraint in _foreign_keys("postgresql"):
         if constraint.name not in kept:
@@ -56,13 +56,13 @@ def _foreign_keys(dialect: str) -> Iterator[tuple[Table, ForeignKeyConstraint]]:
 
 
 def reference_checks(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
-    """Yield a look at all rows that refer to others: what a key is kept for may be younger."""
+    """Yield a check of all rows for each foreign key, as rows may be older than the key."""
     for table, constraint in _foreign_keys(dialect):
         yield partial(_check_orphans, table=table, constraint=constraint)
 
 
 def live_reference_checks(dialect: str) -> Iterator[Callable[[Connection], Iterable[str]]]:
-    """Yield the same of rows that are not gone, where the database does not keep its keys."""
+    """Yield a check of live rows for each foreign key on SQLite; nothing on PostgreSQL."""
     if dialect != "sqlite":
         return
     for table, constraint in _foreign_keys(dialect):
@@ -84,7 +84,7 @@ def _open_requests(row: FromClause) -> ColumnElement[bool]:
 
 
 OPEN: Final = [state.value for state in RequestState if state not in FINISHED]
-#: Of tables that grow with what is gone, which rows live. None: a record, nothing lives there.
+#: The condition for live rows of tables that keep old rows; None for tables of records only.
 _LIVING: Final[Mapping[str, Callable[[FromClause], ColumnElement[bool]] | None]] = {
     "vms": lambda row: row.c.deleted_at.is_(None),
     "interfaces": _live_vms,
@@ -125,7 +125,7 @@ def _orphan_count_query(
     constraint: ForeignKeyConstraint,
     living: Callable[[FromClause], ColumnElement[bool]],
 ) -> Select[int]:
-    """Return the statement, made once: for 60 keys, that is more work than running them."""
+    """Return the query that counts orphans; cached, as building 60 is slower than running them."""
     child = table.alias("child")
     parent = constraint.referred_table.alias("parent")
     pairs = [(child.c[key.parent.name], parent.c[key.column.name]) for key in constraint.elements]

@@ -1,6 +1,6 @@
-"""Growing old: what is kept for how long, and the purge that takes the rest, batch by batch.
+"""Retention: how long history is kept, and the purge of older rows in batches.
 
-Whatever holds a place or may still change is kept at any age: requests and VMs, assignments of
+Rows that hold capacity or may still change are kept at any age: requests and VMs, assignments of
 VMs that are not gone, and the rounds that these name. The ledger is never purged.
 """
 
@@ -44,7 +44,7 @@ from registry.rounds.leases import CONTROL_LEASE, check_epoch
 #: rows of one transaction; inputs of a round weigh as much as many rows
 BATCH: Final = 500
 INPUTS_BATCH: Final = 20
-#: How long ended logins are kept; events and the audit keep their traces longer.
+#: How long ended logins are kept; events and the audit keep their records longer.
 LOGINS_KEPT: Final = timedelta(days=1)
 
 
@@ -52,8 +52,8 @@ LOGINS_KEPT: Final = timedelta(days=1)
 class Periods:
     """How long history is kept."""
 
-    inputs_days: int = 7  #: inputs and outcomes of rounds: what a replay needs
-    #: rounds with their shadows, plans, moves, reservations, and what became of VMs that are gone
+    inputs_days: int = 7  #: inputs and outcomes of rounds, which replays need
+    #: rounds with their shadows, plans, moves, reservations, and assignments of deleted VMs
     rounds_days: int = 400
     events_months: int = 13  #: whole calendar months (UTC), besides the present one
     audit_months: int = 13  #: the same, of calls that could change something
@@ -67,7 +67,7 @@ class Periods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeCounts:
-    """How many rows of each kind went, or would go."""
+    """How many rows of each kind were purged, or would be."""
 
     inputs: int = 0
     assignments: int = 0
@@ -95,13 +95,13 @@ class PurgeCounts:
 
 
 class Retention:
-    """Counts and purges what is older than it has to be, by the database's clock."""
+    """Counts and purges rows past their retention period, by the database's clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def due(self, periods: Periods) -> PurgeCounts:
-        """Return what a purge would take now, and take nothing.
+        """Return how many rows a purge would delete now, without deleting any.
 
         Rounds count once their inputs and assignments are gone, so some may
         come on top that fall due by this very purge.
@@ -121,11 +121,11 @@ class Retention:
     def purge_batch(
         self, periods: Periods, *, lease: Lease | None = None, by: datetime | None = None
     ) -> PurgeCounts:
-        """Delete a small part of what is due, in one transaction; falsy: there was nothing.
+        """Delete one batch of due rows in a transaction; the result is falsy if none was due.
 
-        It is due by the database's clock, and by ``by``.
+        Rows are due by the database's clock and by ``by``.
 
-        What is due stays due, so it is looked for before the lease is locked.
+        Due rows stay due, so the search precedes the lock of the lease.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Retention:
 def _due_queries(
     connection: Connection, periods: Periods, by: datetime | None = None
 ) -> Mapping[str, Select[Any]]:
-    """Return queries for the keys of what is older than it has to be, the oldest first.
+    """Return a query for the keys of due rows of each kind, the oldest first.
 
     Rounds, events and calls have numbers that rise with time, and ids of plans, moves and
     reservations begin with the time when they were made: a bound on these keeps queries from
@@ -254,7 +254,7 @@ def _first_since(
     since: datetime,
     first: int | None = None,
 ) -> int:
-    """Return the first key of rows from a time on, or one above all; keys rise with time.
+    """Return the first key of rows since a time, or one above all; keys rise with time.
 
     Those before ``first`` are not looked at. As a rule little is due, so the search begins
     there in small steps. Where keys do not rise with time, as after a clock was set, it ends
@@ -263,7 +263,7 @@ def _first_since(
     """
 
     def old_key(start: int) -> int | None:
-        """Return the first key from one on, if its row is before that time."""
+        """Return the first key from ``start`` on if its row is older than ``since``, else None."""
         next_one = select(key, at).where(key >= start).order_by(key).limit(1)
         row = connection.execute(next_one).one_or_none()
         return row[0] if row is not None and row[1] < since else None
@@ -288,7 +288,7 @@ def _first_since(
 def _first_due(
     connection: Connection, periods: Periods, by: datetime | None
 ) -> tuple[str, Sequence[Any]]:
-    """Return what comes first of what is due, and keys of it."""
+    """Return the first kind with due rows, and a batch of their keys."""
     for name, query in _due_queries(connection, periods, by).items():
         max_rows = INPUTS_BATCH if name == "inputs" else BATCH
         if keys := connection.scalars(query.limit(max_rows)).all():
@@ -301,7 +301,7 @@ def _delete(connection: Connection, name: str, keys: Sequence[Any]) -> None:
         connection.execute(delete(column.table).where(column.in_(keys)))
 
 
-#: Where the keys of each kind are, in the order in which rows go.
+#: The key columns of each kind, in the order of deletion.
 _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
     "inputs": (round_inputs.c.round,),
     "assignments": (assignment_resources.c.assignment_id, assignments.c.id),
@@ -319,7 +319,7 @@ _KEYS: Final[Mapping[str, Sequence[Column[Any]]]] = {
 
 
 def _month_start(now: datetime, months: int) -> datetime:
-    """Return the beginning of a month (UTC), so many after that of ``now``."""
+    """Return the start (UTC) of the month that is ``months`` after that of ``now``."""
     year, month = divmod(now.year * 12 + now.month - 1 + months, 12)
     return now.replace(
         year=max(year, 1), month=month + 1, day=1, hour=0, minute=0, second=0, microsecond=0

@@ -37,7 +37,7 @@ def head_revision() -> str:
 
 @cache
 def first_revision() -> str:
-    """Return the revision that made all tables; what came before it was merged into it."""
+    """Return the revision that creates all tables; earlier ones were merged into it."""
     (base,) = ScriptDirectory.from_config(alembic_config()).get_bases()
     return base
 

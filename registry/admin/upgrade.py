@@ -1,4 +1,4 @@
-"""Bring a database's schema to what this code needs, or say that it is not there."""
+"""Upgrade a database's schema to this code's revision, or report that it is outdated."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def check_schema(connection: Connection) -> bool:
 
     Returns whether the schema is current.
 
-    Older than it needs is too old. A revision that it does not know is newer: revisions
-    only add, as a rule, and those that take something away say in the database which
-    code it serves from then on.
+    An older revision is outdated. An unknown revision is newer: revisions
+    only add, as a rule, and those that remove something record in the database which
+    code the schema still serves.
     """
     found = MigrationContext.configure(connection).get_current_revision()
     head = head_revision()

@@ -1,8 +1,8 @@
-"""What-ifs: simulations of the site that operators ask for, one at a time, the newest kept.
+"""What-ifs: simulations of the site that operators request, run one at a time.
 
 One API process runs the simulation from the row's creation on, and renews a time in the row.
 A reader that finds this time too old marks the what-if as interrupted. A process that was
-killed leaves nothing but the row.
+killed leaves only the row. Only the newest what-ifs are kept.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from registry.records.what_ifs import WhatIf, WhatIfDone
 
 #: How long the process that runs a what-if may be silent.
 LEASE_S: Final = 20.0
-#: That wait or run at a time, on the whole site.
+#: The most what-ifs that wait or run at a time on the site.
 MOST_OPEN: Final = 4
-#: That are kept, the newest.
+#: How many of the newest what-ifs are kept.
 MOST_KEPT: Final = 50
 _TURNS: Final = "what-ifs"
 _OPEN: Final = (WhatIfState.WAITING.value, WhatIfState.RUNNING.value)
@@ -42,14 +42,14 @@ _SHORT: Final = tuple(what_ifs.c[name] for name in (*WhatIf.__dataclass_fields__
 
 
 class WhatIfs:
-    """What operators, and the processes that carry what-ifs, do with them."""
+    """Creates, runs, cancels and lists what-ifs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retry_on_clash
     def create(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
-        """Ask for one that a process carries. The oldest beyond `MOST_KEPT` go.
+        """Create a what-if that this executor runs; delete the oldest beyond `MOST_KEPT`.
 
         Raises
         ------
@@ -86,18 +86,18 @@ class WhatIfs:
 
     @retry_on_clash
     def report_progress(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
-        """Say that it is carried still, and how far it is; begin it when its turn has come.
+        """Record that the executor is alive, and its progress; start the what-if in its turn.
 
         Returns
         -------
         WhatIfState
-            Its state; the executor stops unless it waits or runs. INTERRUPTED: another
-            process carries it.
+            The state; the executor stops unless it waits or runs. INTERRUPTED if another
+            executor runs it.
 
         Raises
         ------
         NotFoundError
-            If it is gone.
+            If the what-if is deleted.
         """
         with self._database.write() as connection:
             open_, now = _lock_open(connection, executor_id)
@@ -108,7 +108,7 @@ class WhatIfs:
                 return WhatIfState.INTERRUPTED
             until = now + timedelta(seconds=LEASE_S)
             values: dict[str, Any] = {"lease_until": until, "progress": progress}
-            # In order of their ids: the first that is open has its turn.
+            # The open what-if with the lowest id has its turn.
             if row.state == WhatIfState.WAITING.value and open_[0].id == id:
                 _step(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
                 return WhatIfState.RUNNING
@@ -125,12 +125,12 @@ class WhatIfs:
         report: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
-        """Write what it came to.
+        """Record the report or the error of a what-if that ends.
 
         Raises
         ------
         ClaimLostError
-            If it is over already: cancelled, or taken for interrupted.
+            If the what-if was cancelled, or marked as interrupted.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
@@ -152,12 +152,12 @@ class WhatIfs:
 
     @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> WhatIf:  # noqa: A002
-        """End one that waits or runs; its process is killed within a second or two.
+        """Cancel a what-if that waits or runs; its child process is killed within seconds.
 
         Raises
         ------
         IllegalTransitionError
-            If it is over.
+            If the what-if is over.
         """
         with self._database.write() as connection:
             _, now = _lock_open(connection)
@@ -174,7 +174,7 @@ class WhatIfs:
             return keep_result(connection, _get(connection, id))
 
     def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
-        """Return one with its report, or raise `NotFoundError`."""
+        """Return a what-if with its report, or raise `NotFoundError`."""
         query = select(what_ifs).where(what_ifs.c.id == id)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
@@ -189,13 +189,13 @@ class WhatIfs:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[WhatIf]:
-        """Return a page without reports, the latest first."""
+        """Return a page of what-ifs without reports, the latest first."""
         query: Select[Any] = select(*_SHORT).order_by(what_ifs.c.id.desc())
         if cursor is not None:
             query = query.where(what_ifs.c.id < cursor_uuid(cursor))
         with self._database.read() as connection:
             now = db_now(connection)
-            # There are few: one that is silent is interrupted, whatever its row still says.
+            # There are few. A silent one counts as interrupted, whatever its row says.
             found = [_what_if_of(row, now, WhatIf) for row in connection.execute(query)]
         if state is not None:
             found = [each for each in found if each.state == state]
@@ -205,9 +205,9 @@ class WhatIfs:
 def _lock_open(
     connection: Connection, executor_id: UUID | None = None
 ) -> tuple[list[Row[Any]], datetime]:
-    """Return those that wait or run, the oldest first, once no other transaction is at it.
+    """Lock and return the what-ifs that wait or run, the oldest first.
 
-    Those whose process is silent are interrupted; it is alive if it is ``executor_id``.
+    Mark those with a silent executor as interrupted; ``executor_id`` counts as alive.
     """
     take_turns(connection, _TURNS)
     now = db_now(connection)

@@ -1,4 +1,4 @@
-"""Names from before their words were reserved: they work on, and the doctor names them."""
+"""Older names that are now reserved words: they stay valid, and the doctor lists them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMED: Final[tuple[tuple[str, Table], ...]] = (
 
 
 def named_like_words(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of what is called like a word of commands."""
+    """Yield kind and name of everything that is named like a reserved word."""
     for kind, table in _NAMED:
         words = WORDS | WORDS_OF_CALLERS if table is tenants else WORDS
         query = select(table.c.name).where(table.c.name.in_(sorted(words))).distinct()

@@ -1,4 +1,4 @@
-"""The audit: every call that may change something, who made it, and how it ended."""
+"""The audit log: every changing call, who made it, and how it ended."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ REFUSED = (401, 403, 429)
 
 
 class Audit:
-    """Ends what `audited` began, and reads it."""
+    """Completes and reads the entries that `registry.db.audit_context` begins."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retry_on_clash
     def finish(self, call: AuditedCall, status: int | None) -> int:
-        """Say how a call ended and return its row; one that wrote nothing gets it only now."""
+        """Record how a call ended and return its row, which is created now if it wrote nothing."""
         with self._database.write() as connection:
             if call.row is None:
                 row = {"at": db_now(connection), **call.values(), "status": status}
                 made = insert(audit).values(row).returning(audit.c.id)
                 return int(connection.execute(made).scalar_one())
             if not has_one_writer(connection):
-                # The row is safe; what the answer was may be lost with the last moment
-                # before the database's machine dies, and is nothing to wait for.
+                # The row is safe. Its status may be lost with the last moment
+                # before the database's machine fails, so it needs no sync.
                 connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
             ended = {"status": status, "route": call.route, "subject": call.subject}
             connection.execute(update(audit).where(audit.c.id == call.row).values(ended))
@@ -48,11 +48,11 @@ class Audit:
         Parameters
         ----------
         row : int
-            As `finish` returned it.
+            The row that `finish` returned.
         refusals : Mapping[str, int]
-            How many, the first one too, by ``STATUS METHOD ROUTE``.
+            Number of refusals, with the first, by ``STATUS METHOD ROUTE``.
         last_ago_s : float
-            How long ago the last of them was.
+            Seconds since the last refusal.
         """
         with self._database.write() as connection:
             intent = {
@@ -77,9 +77,9 @@ class Audit:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[AuditEntry]:
-        """Return a page, newest first; ``subject`` is an id or a name.
+        """Return a page of entries, newest first; ``subject`` is an id or a name.
 
-        `InvalidError` if no subject is called so, or several.
+        Raises `InvalidError` if no subject has that name, or several have it.
         """
         query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
         exact = {audit.c.token: token, audit.c.tenant: tenant, audit.c.request_id: request_id}
@@ -104,7 +104,7 @@ class Audit:
 
 
 def _has_refusal_like(part: str) -> ColumnElement[bool]:
-    """Select rows that stand for several calls and whose names contain this part."""
+    """Return the condition for rows of counted refusals whose routes contain ``part``."""
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 
 

@@ -1,4 +1,4 @@
-"""One record of a step of a state machine, from which its row and its event follow."""
+"""Changes of state machines: each gives a row its new state, and the history its event."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[S]):
-    """A step: the row is given its state, and the history its event."""
+    """A step of a state machine, with the state before and after."""
 
     kind: str
     subject_type: str
@@ -85,7 +85,7 @@ class Change(Generic[S]):
 
     @property
     def moved(self) -> bool:
-        """Whether the state is another one."""
+        """Whether the state changed."""
         return self.after != self.before
 
     def row(
@@ -97,9 +97,9 @@ class Change(Generic[S]):
         kind: str | None = None,
         **details: Any,
     ) -> dict[str, Any]:
-        """Return the row of its event; ``details`` is what `event_row` takes besides.
+        """Return the row of the step's event; ``details`` are further arguments of `event_row`.
 
-        ``kind`` is another one than that of the machine.
+        ``kind`` replaces the machine's event kind.
         """
         change = (self.before, self.after)
         return event_row(
@@ -116,12 +116,12 @@ class Change(Generic[S]):
     def note(
         self, connection: Connection, now: datetime, actor: str, subject_id: object, **details: Any
     ) -> None:
-        """Append its event."""
+        """Append the step's event."""
         record(connection, [self.row(now, actor, subject_id, **details)])
 
 
 class StateMachine(Generic[S, E]):
-    """A state machine of `registry.lifecycle`, and the events of its steps."""
+    """A state machine of `registry.lifecycle` that makes events of its steps."""
 
     def __init__(
         self, kind: str, subject_type: str, states: type[S], table: Mapping[tuple[S, E], S]
@@ -132,7 +132,7 @@ class StateMachine(Generic[S, E]):
         self.table = table
 
     def step(self, state: str, event: E) -> Change[S]:
-        """Return the step from a stored state; `IllegalTransitionError` where there is none."""
+        """Return the step from a stored state, or raise `IllegalTransitionError`."""
         before = self.states(state)
         after = next_state(self.table, before, event)
         return Change(
@@ -148,7 +148,7 @@ def step_of_assignment(
     *,
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return the event of a step of an assignment, by a row that names its VM, tenant and host."""
+    """Return the event row of an assignment's step; ``row`` names its VM, tenant and host."""
     data = {"vm": str(row.vm_id), "host": row.host_name}
     return step.row(now, actor, row.id, tenant=row.tenant, reason=reason, data=data)
 
@@ -162,7 +162,7 @@ def step_of_vm(
     reason: str | None = None,
     kind: str | None = None,
 ) -> dict[str, Any]:
-    """Return the event of what a VM was seen to do, by the same of its assignment."""
+    """Return the event row of a VM's observed state; ``row`` is that of its assignment."""
     data = {"host": row.host_name, "assignment": str(row.id)}
     return step.row(now, actor, row.vm_id, kind=kind, tenant=row.tenant, reason=reason, data=data)
 

@@ -21,7 +21,7 @@ from registry.db.pages import check_limit
 from registry.db.schema import events, hosts, requests, vms
 from registry.records.journal import Event
 
-#: The key of the lock of a writer holds, below this, the last id that was given before it.
+#: A writer's lock key has the last event id before its own, in the bits below this.
 _FLOORS: Final = """
     SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << 48) - 1))
     FROM pg_locks
@@ -30,7 +30,7 @@ _FLOORS: Final = """
 """
 
 
-#: Things whose events are about an id, and which have names.
+#: Subject types whose events have an id and whose rows have a name.
 _NAMED: Final[Mapping[str, Table]] = {"vm": vms, "request": requests, "host": hosts}
 
 
@@ -65,7 +65,7 @@ def event_row(
 
 
 def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows that `event_row` made."""
+    """Append event rows made by `event_row`."""
     prepare_record(connection, rows)()
 
 
@@ -78,19 +78,19 @@ def note(  # noqa: PLR0917 - those of `event_row`, and where
     subject_id: object,
     **details: Any,
 ) -> None:
-    """Append one event; ``details`` is what `event_row` takes besides."""
+    """Append one event; ``details`` are further arguments of `event_row`."""
     record(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
 def prepare_record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
-    """Return `record`, ready to be run."""
+    """Compile `record`; the caller only executes it."""
     if rows and AUDITED in connection.get_execution_options():
         note_subject(connection, rows[0]["subject_id"])
     return prepare_insert(connection, events, rows)
 
 
 class Events:
-    """Reads the history, and takes what changes no row of ours."""
+    """Reads the history, and adds events that change no row."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class Events:
     def add(
         self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
     ) -> None:
-        """Append something that happened and left no other trace in the database."""
+        """Append an event that changes no other row of the database."""
         with self._database.write() as connection:
             now = db_now(connection)
             note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
@@ -122,8 +122,8 @@ class Events:
     ) -> tuple[Event, ...]:
         """Return events above ``after``, ascending by id; with ``newest`` the last of them.
 
-        None of a transaction that might still be running is skipped: a reader that
-        goes on after the last id that it saw misses nothing.
+        Events of running transactions are held back, never skipped: a reader that
+        continues after the last id it saw misses nothing.
         """
         query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))
         if subject_id is not None:
@@ -150,7 +150,7 @@ class Events:
 
 
 def settled_id(database: Database) -> int | None:
-    """Return an id up to which no event comes any more; None: there are no gaps.
+    """Return an id up to which no new event can appear; None on SQLite, which leaves no gaps.
 
     PostgreSQL gives ids before it commits. In this order: all ids up to
     the last one given belong to transactions that are over or hold a lock
@@ -168,7 +168,7 @@ def settled_id(database: Database) -> int | None:
 
 
 def _subject_names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]:
-    """Return what the subjects of events are called; of an assignment it is its VM."""
+    """Return the names of the events' subjects; an assignment has the name of its VM."""
     keys = [_named_subject(row) for row in rows]
     names: dict[tuple[str, str], str] = {}
     for subject_type, table in _NAMED.items():

@@ -1,4 +1,4 @@
-"""Whose history is meant: an id as it is, or what has a name."""
+"""Subjects of events and audit entries, found by id or name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.db.schema import audit, events, hosts, requests, resources, tenant
 from registry.errors import InvalidError, UnknownNameError
 from registry.lifecycle import FINISHED, HostAdmin, VmDesired
 
-#: A table of things with names, and which of its rows are there still.
+#: A table of named things, with the condition for rows that are not deleted.
 _NAMED: Final = (
     ("request", requests, requests.c.state.not_in([each.value for each in FINISHED])),
     ("vm", vms, vms.c.desired != VmDesired.DELETED.value),
@@ -21,14 +21,14 @@ _MOST_NAMED: Final = 5
 
 
 def subjects_of_events(connection: Connection, given: str, tenant: str | None) -> tuple[str, ...]:
-    """Return the ids that events have of a subject; ``tenant`` is whose events are read.
+    """Return the ids of a subject in events; ``tenant`` limits names to one tenant's things.
 
-    They are two where one thing has as its name what another has as its id.
+    There are two ids if one thing's name is another's id.
 
     Raises
     ------
     InvalidError
-        If nothing is called so, or several things that are there.
+        If nothing has the name, or several existing things have it.
     """
     known = events.c.subject_id == given
     if tenant is not None:
@@ -37,9 +37,9 @@ def subjects_of_events(connection: Connection, given: str, tenant: str | None) -
 
 
 def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
-    """Return what the audit has of a subject: its id, and its name where a call had that.
+    """Return the id of a subject, and its name if audited calls used it.
 
-    `InvalidError` as for `subjects_of_events`.
+    It raises `InvalidError` as `subjects_of_events` does.
     """
     found = _subjects(connection, given, audit.c.subject == given, None)
     return found if found[0] == given else (given, *found)
@@ -64,7 +64,7 @@ def _subjects(
 
 
 def _id_from(text: str) -> str | None:
-    """Return an id as it is stored; None: it is none."""
+    """Return an id in its stored form, or None if the text is no id."""
     if text.isdigit():
         return text
     try:
@@ -74,7 +74,7 @@ def _id_from(text: str) -> str | None:
 
 
 def _is_key(connection: Connection, name: str, tenant: str | None) -> bool:
-    """Return whether a thing that the tenant may know has its name as its id."""
+    """Return whether the name is the key of a thing that the tenant may see."""
     keys = [vm_types.c.name == name, resources.c.name == name]
     if tenant in {None, name}:
         keys.append(tenants.c.name == name)
@@ -86,7 +86,7 @@ def _has_row(connection: Connection, which: ColumnElement[bool]) -> bool:
 
 
 def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | None:
-    """Return the id of what has a name: what is there, or else the latest that was."""
+    """Return the id of the existing thing with a name, else of the latest deleted one."""
     there: list[tuple[UUID, str]] = []
     gone: list[tuple[UUID, str]] = []
     for kind, table, is_there in _NAMED:

@@ -1,4 +1,4 @@
-"""What is on offer: resources, VM types, their limits and overheads."""
+"""The catalogue: resources and VM types with their limits and overheads."""
 
 from registry.catalogue.resources import VMS
 from registry.records.catalogue import ResourceDef, VmType

@@ -8,8 +8,8 @@ from typing import Final
 from registry.db.names import check_int
 from registry.errors import UnknownNameError
 
-#: What a VM may take of its host at most, and from where to where that can be set: less would
-#: not let a guest start, more is no limit to QEMU or the kernel.
+#: The range in which each limit of a VM can be set. A guest would not start with less, and QEMU
+#: or the kernel would not limit more.
 LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "disk_iops": (10, 10_000_000),  #: reads and writes a second, of all its disks
     "disk_mib_s": (1, 100_000),  #: MiB a second, of all its disks
@@ -18,7 +18,7 @@ LIMITS: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def check_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits; every key must be a known one, within its bounds."""
+    """Return the limits, or raise `InvalidError` for an unknown key or a value out of bounds."""
     for name, amount in limits.items():
         if name not in LIMITS:
             raise UnknownNameError(f"limits.{name}", "limit", name, known=tuple(LIMITS))

@@ -1,4 +1,4 @@
-"""Resources are data: three are built in, an operator may define more. What VMs take of each."""
+"""Resources, three built in and others defined by operators, and what VMs take of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from registry.records.catalogue import ResourceDef
 MAX_RESOURCES = 32
 #: The name under which quotas limit the number of VMs; it is no resource.
 VMS = "vms"
-#: Every host has an inventory of every resource: one of them is added at a time.
+#: Key of the lock under which hosts and resources are added, as each host has each resource.
 INVENTORIES = "inventories"
 
 
@@ -37,10 +37,10 @@ def resource_names(connection: Connection) -> tuple[str, ...]:
 def demands(
     connection: Connection, vm_type_ids: Iterable[UUID] | None = None
 ) -> Mapping[UUID, dict[str, int]]:
-    """Return by type what one VM of it holds, overhead included; of None: every type.
+    """Return the demand of one VM of each type, overhead included; None means every type.
 
-    Overhead is what a VM takes of its host beyond its type, QEMU's own memory, say: part of
-    what an assignment holds, and so of the demand that a round sees.
+    Overhead is what a VM takes beyond its type, such as QEMU's own memory. It is part of
+    the amounts of an assignment and of the demand that a round sees.
     """
     overhead = {
         row.name: row.overhead_per_vm
@@ -92,7 +92,7 @@ class Resources:
             if before.overhead_per_vm == amount:
                 return before
             connection.execute(update(resources).where(which).values(overhead_per_vm=amount))
-            # A round that is being decided counted with less: none of it may stand.
+            # A round under way used the lower demand: the version change drops all of it.
             lock_hosts(connection, *connection.scalars(select(hosts.c.id)))
             connection.execute(update(hosts).values(version=hosts.c.version + 1))
             now = db_now(connection)
@@ -104,7 +104,7 @@ class Resources:
 
     @retry_on_clash
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
-        """Add a resource, last on the axis, with an inventory of none on every host."""
+        """Add a resource at the end of the axis, with an empty inventory on every host."""
         new_name("name", name)
         if name == VMS:
             raise InvalidError("name", name, "another name: quotas count VMs by this one")

@@ -48,7 +48,10 @@ class VmTypes:
         limits: Mapping[str, int] | None = None,
         actor: str,
     ) -> VmType:
-        """Add a type. What it does not name, it does not use; what it does not limit, it may."""
+        """Add a VM type.
+
+        A resource without an amount counts as 0; a limit that is not set does not apply.
+        """
         new_name("name", name)
         bounds = check_limits(limits or {})
         with self._database.write() as connection:
@@ -78,7 +81,7 @@ class VmTypes:
             return keep_result(connection, get_vm_type(connection, name))
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:
-        """Return a page, by name."""
+        """Return a page of VM types, by name."""
         query = select(vm_types).order_by(vm_types.c.name).limit(check_limit(limit) + 1)
         if cursor is not None:
             (after,) = decode_cursor(cursor, str)
@@ -94,7 +97,7 @@ class VmTypes:
             return _with_resources(connection, rows)
 
     def get(self, name: str) -> VmType:
-        """Return one, or raise `NotFoundError`."""
+        """Return a VM type, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return get_vm_type(connection, name)
 

@@ -1,4 +1,4 @@
-"""Who reads or types on a console, and for how long."""
+"""Serial consoles: sessions of callers, and reads of console logs."""
 
 from registry.consoles.holds import ConsoleClaim, ConsoleWork
 from registry.consoles.reads import ConsoleAnswer

@@ -1,4 +1,4 @@
-"""Typing on serial consoles, as workers do it: hold one on its host, pass on what goes each way."""
+"""The workers' side of console sessions: hold the console and relay input and output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from registry.errors import ClaimLostError
 from registry.lifecycle import ConsoleEvent, ConsoleState
 from registry.records.hosts import HostAccess
 
-#: Unread output of a guest that is kept.
+#: Bytes of unread guest output that are kept.
 MAX_UNREAD_BYTES: Final = 262_144
 
 
@@ -41,7 +41,7 @@ class ConsoleClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleWork:
-    """Whose console a worker is to hold, and where."""
+    """The console that a worker is to hold, and its host."""
 
     claim: ConsoleClaim
     vm_id: UUID
@@ -50,7 +50,7 @@ class ConsoleWork:
 
 
 class ConsoleHolds:
-    """What workers do with sessions."""
+    """Claims sessions for workers and relays their input and output."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -89,7 +89,7 @@ class ConsoleHolds:
             )
 
     def tenant(self, id: UUID) -> str | None:  # noqa: A002
-        """Return whose VM's console a session is for; None: it is over."""
+        """Return the tenant of a session's VM; None if the session is over."""
         query = (
             select(tenants.c.name)
             .select_from(console_sessions)
@@ -103,7 +103,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def put_off(self, id: UUID, reason: str) -> None:  # noqa: A002
-        """Say why a session that waits goes on waiting."""
+        """Record why a session still waits for a worker."""
         with self._database.write() as connection:
             row = lock_session(
                 connection,
@@ -115,7 +115,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def mark_attached(self, claim: ConsoleClaim) -> None:
-        """Write that the worker holds the console."""
+        """Record that the worker holds the console."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             change_state(
@@ -128,7 +128,7 @@ class ConsoleHolds:
             )
 
     def has_input(self, claim: ConsoleClaim) -> bool:
-        """Return whether something waits to be typed; `ClaimLostError` if that is not ours."""
+        """Return whether input waits to be typed, or raise `ClaimLostError`."""
         typed = exists().where(console_inputs.c.session_id == claim.session_id)
         with self._database.read() as connection:
             row = connection.execute(
@@ -141,7 +141,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def take(self, claim: ConsoleClaim) -> bytes:
-        """Return what was typed, and forget it."""
+        """Return the waiting input and delete it."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             mine = console_inputs.c.session_id == claim.session_id
@@ -153,7 +153,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
-        """Store what the guest wrote; the oldest unread output is dropped."""
+        """Store output of the guest; drop the oldest unread output beyond the limit."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             output_end = row.output_end + len(content)
@@ -172,7 +172,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def keep(self, claim: ConsoleClaim, lease_s: float) -> None:
-        """Extend the claim; `ClaimLostError` if it is lost, or the session over."""
+        """Extend the claim; raise `ClaimLostError` if it is lost or the session is over."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             CONSOLES.extend(connection, claim.session_id, lease_s)
@@ -195,7 +195,7 @@ class ConsoleHolds:
 
     @retry_on_clash
     def mark_ended(self, claim: ConsoleClaim, reason: str) -> None:
-        """Write that the console is no more, and why."""
+        """End the session and record why."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             end_session(connection, row, reason, actor=row.lease_owner, now=db_now(connection))

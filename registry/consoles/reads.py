@@ -1,7 +1,7 @@
-"""Readings of serial consoles: a caller asks, a worker reads on the host, the caller takes it.
+"""Reads of console logs: a caller asks, a worker reads on the host, the caller gets the answer.
 
-The row is the question and then the answer. It lives for as long as its caller waits;
-what a caller left behind is deleted with a later question.
+The row is first the question and then the answer. It exists while its caller waits;
+rows of callers that left are deleted with a later question.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _KEPT_FOR: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleQuestion:
-    """Whose console a worker is to read, and where."""
+    """The console that a worker is to read, and its host."""
 
     id: UUID
     vm_id: UUID
     max_bytes: int
-    after: int  #: bytes of the log that its caller has
+    after: int  #: bytes of the log that the caller has already
     host: HostAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleAnswer:
-    """What a worker read, or why it could not."""
+    """The part of a console log that a worker read, or the error."""
 
     content: bytes
-    end: int  #: of the log, up to which this is: the next ``after``
+    end: int  #: end position in the log, the next ``after``
     error: str | None
 
 
@@ -55,7 +55,7 @@ class ConsoleReads:
 
     @retry_on_clash
     def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
-        """Ask for the last bytes of a VM's console; `ConflictError` if it is on no host."""
+        """Ask for the last bytes of a VM's console; raise `ConflictError` if it has no host."""
         check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
         check_int("after", after, 0, 2**63 - 1)
         key = uuid7()
@@ -73,7 +73,7 @@ class ConsoleReads:
         return key
 
     def question(self, id: UUID) -> ConsoleQuestion | None:  # noqa: A002 - the contract's name
-        """Return what is to be read; None if its caller has gone."""
+        """Return a question, or None if its caller has gone."""
         query = (
             select(console_reads, *HOST_COLUMNS)
             .select_from(console_reads)
@@ -89,7 +89,7 @@ class ConsoleReads:
 
     @retry_on_clash
     def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
-        """Write what was read; the first answer counts."""
+        """Store the answer unless there is one already."""
         with self._database.write() as connection:
             connection.execute(
                 update(console_reads)
@@ -103,7 +103,7 @@ class ConsoleReads:
             )
 
     def find_answer(self, id: UUID) -> ConsoleAnswer | None:  # noqa: A002
-        """Return the answer, once there is one."""
+        """Return the answer, or None while there is none."""
         query = select(console_reads).where(
             console_reads.c.id == id, console_reads.c.answered_at.is_not(None)
         )

@@ -1,4 +1,4 @@
-"""Sessions on serial consoles as rows: what their states are, and how they end.
+"""Rows of console sessions: their states, and how they end.
 
 A session's row is the workers' message, claimed by lease. Its epoch rises with every claim: a
 worker that was too slow finds another one, and neither types nor reports output any more. What is
@@ -30,9 +30,9 @@ from registry.db.schema import (
 from registry.errors import ConflictError, NotFoundError
 from registry.lifecycle import ConsoleEvent, ConsoleState
 
-#: A caller that was not heard of for so long is gone.
+#: Seconds of silence after which a caller counts as gone.
 SILENT_S: Final = 60
-#: So long one can learn why it is over.
+#: How long an ended session shows why it ended.
 _KEPT_FOR: Final = timedelta(minutes=10)
 
 
@@ -43,12 +43,12 @@ class ConsoleSession:
     id: UUID
     vm: UUID
     state: ConsoleState
-    reason: str | None  #: why it is over, or why it waits
+    reason: str | None  #: why the session is over, or why it waits
     next_input: int  #: number of the next piece to be typed
 
 
 def name_of_placed(connection: Connection, vm_id: UUID) -> str:
-    """Return the name of a VM that is on a host; `ConflictError` if it is on none."""
+    """Return the name of a VM that is on a host, or raise `ConflictError`."""
     row = connection.execute(
         select(vms.c.name, assignments.c.id)
         .select_from(vms)
@@ -64,7 +64,7 @@ def name_of_placed(connection: Connection, vm_id: UUID) -> str:
 
 
 def forget_silent(connection: Connection, *, now: datetime) -> None:
-    """End what was not heard of for a while, and forget what has been over for longer."""
+    """End sessions of silent callers, and delete those that ended a while ago."""
     silent = connection.scalars(
         select(console_sessions.c.id)
         .where(
@@ -94,7 +94,7 @@ def forget_silent(connection: Connection, *, now: datetime) -> None:
 
 
 def lock_session(connection: Connection, *which: ColumnElement[bool]) -> Any:
-    """Return the session for which that holds, locked; None: there is none."""
+    """Lock and return the session that meets the conditions, or None."""
     return connection.execute(
         select(console_sessions).where(*which).with_for_update()
     ).one_or_none()
@@ -103,7 +103,7 @@ def lock_session(connection: Connection, *which: ColumnElement[bool]) -> Any:
 def end_session(
     connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime
 ) -> None:
-    """End a session; what was typed and not passed on is forgotten."""
+    """End a session and delete its input that no worker took."""
     change_state(connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none)
     connection.execute(delete(console_inputs).where(console_inputs.c.session_id == row.id))
 
@@ -118,7 +118,7 @@ def change_state(
     now: datetime,
     **values: Any,
 ) -> None:
-    """Write what became of a session, and the event with it."""
+    """Change a session's state and record the event."""
     step = CONSOLE.step(row.state, event)
     CONSOLES.write(connection, row.id, state=step.after.value, reason=reason, **values)
     tenant, data = tenant_of(connection, row.vm_id), {"session": str(row.id)}

@@ -1,4 +1,4 @@
-"""Typing on serial consoles, as callers do it: take hold of one, type, read, let go."""
+"""The callers' side of console sessions: open one, type, read output, close it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from registry.db.schema import console_inputs, console_outputs, console_sessions
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.lifecycle import ConsoleState
 
-#: In one call, and in all that no worker has taken.
+#: Bytes of input in one call, and in all calls that no worker has taken.
 MAX_TYPED_BYTES: Final = 4096
 MAX_UNTAKEN_BYTES: Final = 65_536
 _RESEND_AFTER: Final = timedelta(seconds=2)
@@ -38,7 +38,7 @@ _RESEND_AFTER: Final = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOutput:
-    """What a guest wrote since."""
+    """Output of a guest from a position on."""
 
     session: ConsoleSession
     start: int  #: beyond the requested start if older output was dropped
@@ -46,7 +46,7 @@ class ConsoleOutput:
 
     @property
     def end(self) -> int:
-        """Return the position up to which this is."""
+        """Return the end position of this output."""
         return self.start + len(self.content)
 
 
@@ -60,13 +60,13 @@ class ConsoleSessions:
     def open(
         self, vm_id: UUID, *, actor: str, force: bool, at_most: int | None = None
     ) -> ConsoleSession:
-        """Attach to a VM's console; ``force``: take it from its holder.
+        """Attach to a VM's console; with ``force`` take it from its holder.
 
         Raises
         ------
         ConflictError
-            If the VM is on no host, another session holds its console, or those of its tenant
-            of which ``at_most`` are in use at a time.
+            If the VM is on no host, another session holds its console, or the tenant has
+            ``at_most`` sessions already.
         """
         key = uuid7()
         with self._database.write() as connection:
@@ -119,7 +119,7 @@ class ConsoleSessions:
 
     @retry_on_clash
     def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
-        """Type something; a piece whose number was used already is the same one, come again."""
+        """Store a piece of input; a piece with a number that was used is a repetition."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
             raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")
         with self._database.write() as connection:
@@ -150,7 +150,7 @@ class ConsoleSessions:
 
     @retry_on_clash
     def note_caller(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
-        """Note that its caller is there and has read so far; return whether no worker is."""
+        """Record that the caller reads, and how far; return whether no worker holds the console."""
         with self._database.write() as connection:
             row = _row(connection, vm_id, id)
             if row.state == ConsoleState.ENDED.value:
@@ -195,7 +195,7 @@ class ConsoleSessions:
 
     @retry_on_clash
     def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
-        """Let go of a console; it is over already: nothing."""
+        """Close a session; nothing happens if it is over."""
         with self._database.write() as connection:
             row = _row(connection, vm_id, id)
             if row.state != ConsoleState.ENDED.value:

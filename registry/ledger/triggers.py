@@ -16,7 +16,7 @@ replaced there without a delete.
 
 Events on PostgreSQL also have the guard of their readers: see `events_hold_readers_back`.
 
-Revisions carry their own text; a test compares what they make with what stands here.
+Revisions carry their own text; a test compares the result with the triggers in this module.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ SQLITE: Final[Mapping[str, str]] = {
         END""",
 }
 
-#: By name, what each function does; all return a trigger.
+#: The body of each trigger function, by name.
 POSTGRESQL_FUNCTIONS: Final[Mapping[str, str]] = {
     # Raises the given message as an integrity error.
     "ledger_refuse": """
@@ -409,12 +409,13 @@ POSTGRESQL: Final[Mapping[str, str]] = {
         EXECUTE FUNCTION events_hold_readers_back()""",
 }
 
-#: By dialect. INSERT OR REPLACE is SQLite's, TRUNCATE and ids that are given early PostgreSQL's.
+#: The triggers by dialect. Only SQLite has INSERT OR REPLACE; only PostgreSQL has TRUNCATE and
+#: assigns ids before a commit.
 TRIGGERS: Final[Mapping[str, Mapping[str, str]]] = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
 
 
 def trigger_statements(dialect: str) -> Iterator[str]:
-    """Yield what makes them, in a database that has the tables and none of these."""
+    """Yield the statements that create the triggers in a database that has only the tables."""
     if dialect == "postgresql":
         for name, body in POSTGRESQL_FUNCTIONS.items():
             # Plans are kept for long: one made while a table was small must use indexes, too.

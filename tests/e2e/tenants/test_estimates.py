@@ -174,7 +174,7 @@ def test_where_no_round_has_decided_the_site_is_not_read_for_an_estimate(
     def read(_: object) -> None:
         raise AssertionError("of a large site this is a second's work")
 
-    monkeypatch.setattr(type(api.registry.views), "ahead", read)
+    monkeypatch.setattr(type(api.registry.views), "forecast_inputs", read)
 
     told = WaitingTimes(api.registry).waiting_time(UUID(ask(api, 1)), patience_s=60)
 

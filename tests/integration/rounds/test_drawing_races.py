@@ -22,11 +22,11 @@ def test_what_a_round_places_meanwhile_is_not_left(
     reservation = accepted(register, 4)
     a_round(register, 60)
     add_request(register, 3, tenant="a", reservation=reservation.id)
-    waiting_of = reservation_use.count_waiting_vms
+    count_waiting_vms = reservation_use.count_waiting_vms
 
     def after_a_round(*given):  # whoever asks in two statements sees two moments
         a_round(register, 120)
-        return waiting_of(*given)
+        return count_waiting_vms(*given)
 
     monkeypatch.setattr(reservation_use, "count_waiting_vms", after_a_round)
     with pytest.raises(ReservationError) as refused:
