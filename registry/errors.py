@@ -13,7 +13,7 @@ _SAID: Final = 120
 
 
 def said_value(found: object) -> str:
-    """Return a found value for a message: nothing for null, text in quotes and shortened."""
+    """Return a value as text for a message: strings are quoted and shortened."""
     match found:
         case None:
             return "nothing"
@@ -97,7 +97,7 @@ class ConflictError(RegistryError):
 
 
 class MoveRefusedError(ConflictError):
-    """A VM cannot be moved, or not there: the obstacle says why in one word."""
+    """A VM cannot be moved, or not to that host; ``obstacle`` is the reason in one word."""
 
     def __init__(self, vm: str, obstacle: str, detail: str) -> None:
         super().__init__(f"VM {vm} cannot be moved: {detail}")
@@ -171,7 +171,7 @@ class QuotaExceededError(RegistryError):
 
 
 class ReservationError(ConflictError):
-    """A reservation cannot be drawn on: ``why`` says it in one word."""
+    """A reservation cannot be drawn on; ``why`` is the reason in one word."""
 
     def __init__(self, reservation: str, why: str, detail: str) -> None:
         super().__init__(
@@ -398,7 +398,7 @@ class StrangersInSchemaError(RegistryError):
 
 
 class AnsweredBeforeError(RegistryError):
-    """A call with this key did its work; ``body`` is what is kept of it, see `kept_record`."""
+    """A call with this key did its work before; ``body`` is its record, see `kept_record`."""
 
     def __init__(self, key: str, status: int, body: str) -> None:
         super().__init__(f"Idempotency-Key {key!r} was answered {status} before")

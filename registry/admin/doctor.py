@@ -75,7 +75,7 @@ TRIGGERS_FOUND: Final = {
 #: Rows of one page: so few that the database looks each up by its key.
 PAGE: Final = 500
 EVENTS: Final = 50_000
-#: Seconds within which a control centre that decides also handles due rows.
+#: Age at which due work counts as overdue: an active control centre handles it within seconds.
 OVERDUE: Final = timedelta(minutes=15)
 
 #: Opens a read-only transaction.

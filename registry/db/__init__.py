@@ -1,4 +1,4 @@
-"""What every wing stands on: the schema, transactions and locks, time, ids, pages and claims."""
+"""Shared database code: the schema, transactions, locks, time, ids, pages and row leases."""
 
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7

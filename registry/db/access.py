@@ -1,4 +1,4 @@
-"""What a worker must know of a host, as columns of a query."""
+"""The columns from which a worker's `HostAccess` is read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOST_COLUMNS = (
     hosts.c.base_volume,
     hosts.c.memory_backing_mib,
     hosts.c.machine_uuid,
-    # Of a UUID that several machines report, the name decides.
+    # If several machines report one UUID, the name decides.
     case((_by_name, hosts.c.machine_name)).label("machine_name"),
     hosts.c.pool_silent_since,
 )

@@ -1,8 +1,8 @@
-"""The call whose writes are audited: its row is written with the first of them.
+"""The audited call of a transaction. Its audit row is written with the call's first write.
 
-Whatever a call changes, a transaction writes. The first that it commits carries a row of
-the audit, so that nothing is changed that the audit does not know of; how the call ended
-is added to that row later.
+The first transaction that a call commits contains its audit row, so nothing changes without
+an entry. How the call ended
+is added to the row later.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from registry.db.bulk import insert_returning
 from registry.db.clock import UtcNow
 from registry.db.schema import audit
 
-#: Status, route, subject.
+#: Status, route and subject of a call.
 CallOutcome = tuple[int | None, str | None, str | None]
 
 
 @dataclass(slots=True, kw_only=True)
 class AuditedCall:
-    """A call that may change something, as far as it is known yet."""
+    """A changing call, with what is known of it so far."""
 
     method: str
     path: str
@@ -35,14 +35,14 @@ class AuditedCall:
     token: str | None = None  #: None: an unknown caller
     tenant: str | None = None  #: None: an operator, or an unknown caller
     route: str | None = None  #: the path's template
-    subject: str | None = None  #: id of what it is about
-    status: int | None = None  #: of the answer, where one is committed with the row
-    row: int | None = None  #: of the audit, once one is committed
-    written: int | None = None  #: of the audit, by the transaction under way
-    outcome_written: CallOutcome | None = None  #: with that row
+    subject: str | None = None  #: id of the thing that the call is about
+    status: int | None = None  #: status of the answer, if it is committed with the row
+    row: int | None = None  #: id of the audit row, once it is committed
+    written: int | None = None  #: id of the audit row in the transaction under way
+    outcome_written: CallOutcome | None = None  #: the outcome written with that row
 
     def values(self) -> dict[str, Any]:
-        """Return what the audit keeps of it."""
+        """Return the columns of the call's audit row."""
         return {
             "request_id": self.request_id,
             "token_id": self.token_id,
@@ -57,16 +57,16 @@ class AuditedCall:
         }
 
     def outcome_with(self, status: int | None) -> CallOutcome:
-        """Return what is known at the end."""
+        """Return the call's outcome with a status."""
         return status, self.route, self.subject
 
     def is_noted(self, status: int | None) -> bool:
-        """Whether the row says already that the call ended like this."""
+        """Whether the audit row has this outcome already."""
         return self.row is not None and self.outcome_written == self.outcome_with(status)
 
 
 _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
-#: Where a transaction says whose call it is for.
+#: The execution option that has a transaction's call.
 AUDITED: Final = "audited"
 
 
@@ -77,9 +77,9 @@ def call_of(connection: Connection) -> AuditedCall | None:
 
 
 def begin_audited(connection: Connection, call: AuditedCall) -> None:
-    """Let a transaction be for a call.
+    """Make a transaction audited for a call.
 
-    What one that was taken back said of the call is forgotten.
+    Values of the call from a transaction that was rolled back are cleared.
     """
     if call.row is None:
         call.subject = call.status = None
@@ -87,7 +87,7 @@ def begin_audited(connection: Connection, call: AuditedCall) -> None:
 
 
 def write_intent(connection: Connection, call: AuditedCall) -> None:
-    """Write the call's row in this transaction, unless one is committed already."""
+    """Insert the call's audit row in this transaction, unless one is committed already."""
     if call.token is None or call.row is not None:
         return
     call.outcome_written = call.outcome_with(call.status)
@@ -95,25 +95,25 @@ def write_intent(connection: Connection, call: AuditedCall) -> None:
 
 
 def intent_committed(call: AuditedCall) -> None:
-    """Remember that the call's row is there to stay."""
+    """Record that the call's audit row is committed."""
     if call.row is None:
         call.row = call.written
 
 
 @dataclass(frozen=True, slots=True)
 class AuditIntent:
-    """What the audit says of a call that wrote together with others, not committed yet."""
+    """The uncommitted audit row of a call in a batch."""
 
     call: AuditedCall
     subject: str
     status: int | None
-    row: int | None  #: None: an earlier transaction of the call wrote it
+    row: int | None  #: None if an earlier transaction of the call wrote it
 
 
 def write_intents(
     connection: Connection, calls: Sequence[tuple[AuditedCall, str, int | None]], now: datetime
 ) -> Sequence[AuditIntent]:
-    """Write the rows of several calls, each with its subject and the status that is kept."""
+    """Insert the audit rows of several calls, each with its subject and stored status."""
     rows = [
         call.values() | {"at": now, "subject": subject, "status": status}
         for call, subject, status in calls
@@ -128,7 +128,7 @@ def write_intents(
 
 
 def note_committed(intents: Sequence[AuditIntent]) -> None:
-    """Remember that the rows of these calls are there to stay."""
+    """Record that the audit rows of these calls are committed."""
     for each in intents:
         each.call.subject = each.subject
         if each.row is not None:
@@ -137,7 +137,7 @@ def note_committed(intents: Sequence[AuditIntent]) -> None:
 
 
 def note_subject(connection: Connection, subject_id: str) -> None:
-    """Set the subject of the call, if its path does not have it."""
+    """Set the subject of the transaction's call unless its path had one."""
     call = call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id

@@ -1,10 +1,10 @@
-"""Statements over many rows, and inserts that may find their row there.
+"""Bulk statements, and inserts that skip existing rows.
 
 On PostgreSQL many rows travel as one array for each column: a single statement, for
 which triggers of statements run once, and which neither SQLAlchemy nor the server
 has to read value by value. SQLite, which is in our process, gets row by row.
 
-A large commit is as much work here (rows, arrays, JSON) as there, so statements may be made
+A large commit costs this process as much work (rows, arrays, JSON) as the server, so statements
 ready first and run `run_behind` the making of the next ones.
 """
 
@@ -36,9 +36,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
-#: A statement with all that it is given.
+#: A compiled statement with its parameters.
 Ready = Callable[[], None]
-#: Takes a statement, to be run after all that was taken before.
+#: Submits a statement, which runs after all earlier ones.
 Later = Callable[[Ready], None]
 #: well below SQLite's 32,766 and PostgreSQL's 65,535
 PARAMETERS: Final = 2_000
@@ -82,13 +82,13 @@ def insert_absent(connection: Connection, table: Table, *unique: str) -> Any:
 
 @cache
 def insert_absent_for(dialect: str, table: Table, *unique: str) -> Any:
-    """Return the same for a dialect by its name, made once."""
+    """Return the statement of `insert_absent` for a dialect's name; it is cached."""
     make = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return make(table).on_conflict_do_nothing(index_elements=unique or None)
 
 
 def one_or_many(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return rows as a statement is best given them: a single one, as is usual, alone."""
+    """Return a single row itself, or else the list of rows, as parameters of a statement."""
     return rows[0] if len(rows) == 1 else list(rows)
 
 
@@ -100,7 +100,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 def prepare_insert(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
 ) -> Ready:
-    """Return `insert_rows`, ready to be run: what is left to do is the database's."""
+    """Compile the INSERT of `insert_rows`; the caller only executes it."""
     if not rows:
         return _do_nothing
     if connection.dialect.name == "sqlite" or len(rows) == 1:
@@ -123,8 +123,8 @@ def insert_returning(
 ) -> Sequence[Row[Any]]:
     """Insert rows and return some columns of them, in no order.
 
-    Where it says ``unless_there``, rows stay out whose key, or whose values of the
-    ``unique`` columns, are there already.
+    With ``unless_there``, rows are skipped whose key, or whose values of the
+    ``unique`` columns, exist already.
     """
     if not rows:
         return ()
@@ -153,7 +153,7 @@ def update_rows(
 ) -> None:
     """Set columns of the rows that have these keys; all of ``rows`` name the same columns.
 
-    Who locks in an order has done so.
+    The caller has locked the rows in the required order.
     """
     prepare_update(connection, table, rows, keys=keys)()
 
@@ -165,7 +165,7 @@ def prepare_update(
     *,
     keys: Sequence[str] = ("id",),
 ) -> Ready:
-    """Return `update_rows`, ready to be run: what is left to do is the database's."""
+    """Compile the UPDATE of `update_rows`; the caller only executes it."""
     if not rows:
         return _do_nothing
     columns = [name for name in rows[0] if name not in keys]
@@ -187,12 +187,12 @@ def prepare_update(
 
 @contextmanager
 def run_behind(connection: Connection) -> Iterator[Later]:
-    """Give what takes statements; at the end of the block all of them are done.
+    """Yield a function that submits statements; all of them are executed at the block's end.
 
     One thread executes the statements of a transaction, in their order and one at a
-    time, while another makes what comes next; no other thread may use the connection in the block.
-    The first that fails is raised there, and those after it are left out. SQLite works in
-    this process, so there is nothing to wait for: what it is given is done at once.
+    time, while another compiles the next; no other thread may use the connection in the block.
+    The first error is raised there, and later statements are skipped. SQLite works in
+    this process, so there each statement is executed at once.
     """
     if connection.dialect.name == "sqlite":
         yield lambda ready: ready()
@@ -212,7 +212,10 @@ def run_behind(connection: Connection) -> Iterator[Later]:
 def update_each(
     connection: Connection, table: Table, changes: Mapping[UUID, Mapping[str, Any]]
 ) -> None:
-    """Set columns of rows by their ids, each its own; a statement for those that are set alike."""
+    """Update each row by its id with its own values.
+
+    Rows that get equal values share a statement.
+    """
     alike: defaultdict[tuple[tuple[str, Any], ...], list[UUID]] = defaultdict(list)
     for key, values in changes.items():
         if values:
@@ -238,7 +241,7 @@ def _run_driver_sql(connection: Connection, statement: str, parameters: dict[str
 def _unnest_source(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
-    """Return the rows as a source of that order for PostgreSQL, called given, and parameters."""
+    """Return a FROM item named ``given`` with the rows in order, for PostgreSQL, and parameters."""
     source, processors = _source(connection.dialect, table, tuple(columns))
     parameters = {
         name: array_text(
@@ -253,7 +256,7 @@ def _unnest_source(
 def _source(
     dialect: Dialect, table: Table, columns: tuple[str, ...]
 ) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
-    """Return the arrays of some columns as a source, and how their values are sent."""
+    """Return a FROM item of the columns' arrays, and how the values of each are converted."""
     arrays, processors = [], []
     for name in columns:
         kind = table.c[name].type
@@ -265,9 +268,9 @@ def _source(
 
 
 def array_text(values: Sequence[Any]) -> str:
-    """Return values as PostgreSQL reads an array.
+    """Return the text of a PostgreSQL array.
 
-    It is a fifth of the work that psycopg has with a list, which it looks at value by value.
+    This takes a fifth of the time that psycopg takes for a list, whose values it inspects.
     """
     return "{" + ",".join([_WRITTEN.get(type(value), _other_item)(value) for value in values]) + "}"
 

@@ -1,4 +1,4 @@
-"""What programs that we start see of our environment, which holds the passwords of services."""
+"""The environment of child programs, without the services' passwords."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PLAIN: Final = ("PATH", "HOME", "LANG", "TZ")
 
 
 def child_environ(names: Iterable[str] = (), prefixes: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return what is plain, what is named, and what begins as named; never all there is.
+    """Return the harmless variables, those in ``names``, and those with one of ``prefixes``.
 
-    So a secret that is added to our environment tomorrow is not passed on.
+    This is an allow-list, so that a secret added later is not passed on.
     """
     handed_on = {*PLAIN, *names}
     return {

@@ -1,4 +1,4 @@
-"""Time comes from the database alone: several machines write, one clock judges."""
+"""The database's clock, which alone decides, as several machines write."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-#: By so little a time that a monitor computes may lie ahead of the database's; SQLite's times
-#: are milliseconds.
+#: How far a time computed by a monitor may lie ahead of the database's, as SQLite's times are
+#: in milliseconds.
 _MONITOR_AHEAD: Final = timedelta(seconds=1)
 
 # clock_timestamp() moves on while a transaction waits for a lock; now() does not.
@@ -22,7 +22,7 @@ _NOW = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Timezone-aware UTC. On SQLite: text of fixed width, so that it sorts."""
+    """Timezone-aware UTC; on SQLite it is stored as text of fixed width, which sorts."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -36,7 +36,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """SQLite forgets the zone; it was UTC."""
+        """Return UTC, which SQLite stores without its zone."""
         if value is None:
             return None
         found: datetime = value
@@ -53,20 +53,20 @@ def db_now(connection: Connection) -> datetime:
 
 
 def earlier(now: datetime, by: datetime | None) -> datetime:
-    """Return the earlier of the database's time and another one, if there is one."""
+    """Return the earlier of ``now`` and ``by``; None counts as later."""
     return now if by is None else min(now, by)
 
 
 def in_force(written: datetime | None, now: datetime) -> datetime | None:
-    """Return a monitor's time if it orders what follows; None if none is written.
+    """Return a monitor's stored time if it can order polls, else None.
 
-    One ahead of ``now`` was written before the clock stepped back: it orders nothing.
+    A time ahead of ``now`` was written before the clock stepped back, and orders nothing.
     """
     return written if written is not None and written <= now + _MONITOR_AHEAD else None
 
 
 class UtcNow(FunctionElement[datetime]):
-    """The same inside of a statement, where it costs no statement of its own."""
+    """The database's time as an SQL expression, which saves a statement."""
 
     type = UtcDateTime()
     inherit_cache = True

@@ -21,7 +21,7 @@ import structlog
 
 from registry.errors import RegistryUnavailableError
 
-#: Of a wait before it is suspected, and of a connection before it counts as none.
+#: Seconds before a wait is suspect, and before a connection attempt counts as failed.
 PATIENCE_S: Final = 5
 _PAUSE_S: Final = 1.0
 
@@ -29,19 +29,19 @@ log: Final = structlog.get_logger(__name__)
 
 
 class ServerHangsError(RegistryUnavailableError):
-    """The database takes connections and does not answer them."""
+    """The database accepts connections and does not answer."""
 
     def __init__(self) -> None:
         super().__init__("the database hangs: it does not answer, and calls to it fail at once")
 
 
 class DbWatchdog:
-    """Whether a server answers, as far as this process knows; shared by its threads.
+    """Tracks whether a database server answers; shared by the threads of a process.
 
     Parameters
     ----------
     answers : callable
-        Connects anew, and says whether that came to anything within `PATIENCE_S`.
+        Opens a connection and returns whether that succeeded within `PATIENCE_S`.
     now : callable
         A monotonic clock.
     """
@@ -55,7 +55,7 @@ class DbWatchdog:
         self._hangs = False
         self._probing = False
         self._answered_at = float("-inf")
-        self._not_before = float("-inf")  #: of a look, after one that could not be taken
+        self._not_before = float("-inf")  #: earliest time of a probe after one that could not run
         self._closed = threading.Event()
 
     def check(self) -> None:
@@ -64,14 +64,14 @@ class DbWatchdog:
             raise ServerHangsError
 
     def check_wait(self, since: float) -> None:
-        """Judge a wait that began at ``since``: `ServerHangsError` if it is in vain."""
+        """Start a probe if a wait is long; raise `ServerHangsError` if it is in vain."""
         self.check()
         suspicious = max(since, self._answered_at) + PATIENCE_S
         if self._now() >= suspicious:
             self._start_probe()
 
     def note_timeout(self) -> None:
-        """Note that a connection did not come about in time."""
+        """Record that a connection attempt timed out."""
         with self._lock:
             if not self._hangs:
                 log.warning("database_hangs")
@@ -79,7 +79,7 @@ class DbWatchdog:
         self._start_probe()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         self._closed.set()
 
     def _start_probe(self) -> None:
@@ -111,7 +111,7 @@ class DbWatchdog:
             self._end_probe(answered=answered)
 
     def _end_probe(self, *, answered: bool) -> None:
-        """Ignore the result of a superseded health check."""
+        """Record a probe's result: the server answered, or the probe could not run."""
         with self._lock:
             hung, self._hangs, self._probing = self._hangs, False, False
             if answered:

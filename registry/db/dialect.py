@@ -1,4 +1,4 @@
-"""What the two databases do differently."""
+"""Differences between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from sqlalchemy import Connection
 
 
 def has_one_writer(connection: Connection) -> bool:
-    """Return whether every other writer waits until this transaction is over."""
+    """Return whether the database has one writer at a time, as SQLite has."""
     return connection.dialect.name == "sqlite"  # whose writers begin IMMEDIATE

@@ -1,4 +1,4 @@
-"""Engines: one for writing, one for reading, and how each database must be opened to be safe."""
+"""Database engines, one for writing and one for reading, with safe connection options."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ BUSY_TIMEOUT_S: Final = 10
 POOL_SIZE: Final = 8
 MAX_OVERFLOW: Final = 40
 STATEMENT_TIMEOUT_S: Final = 60
-#: As of disks without arms, or of memory. By PostgreSQL's usual 4 what lives is not looked up
-#: where much more is gone: it reads all there ever was instead.
+#: The value for SSDs or memory. With PostgreSQL's default of 4, a query for few live rows among
+#: many old ones reads the whole table.
 RANDOM_PAGE_COST: Final = 1.1
 #: A client that was stopped inside a transaction must not hold its locks for good.
 IDLE_TIMEOUT_S: Final = 30
 #: The client's wait for a statement. The server ends it sooner, unless its process hangs.
 ANSWER_TIMEOUT_S: Final = STATEMENT_TIMEOUT_S + 10
-#: Where the other machine is gone without a word, in seconds and milliseconds.
+#: TCP settings that detect a vanished peer, in seconds and milliseconds.
 _KEEPALIVES: Final = {
     "keepalives_idle": "15",
     "keepalives_interval": "5",
@@ -53,21 +53,21 @@ _KEEPALIVES: Final = {
     "tcp_user_timeout": "30000",
 }
 
-#: What the triggers say begins with one of these.
+#: Prefixes of the triggers' messages.
 OVER_CAPACITY = "ledger: over capacity"
 LEDGER = "ledger:"
 
-#: PostgreSQL took the transaction back for others' sake: deadlock, serialization failure.
+#: Codes of transactions that PostgreSQL rolled back: deadlock, serialization failure.
 _CLASHES: Final = frozenset({"40P01", "40001"})
 _HELD_UP: Final = "55P03"
 _FORBIDDEN: Final = "42501"
 _DISK_FULL: Final = "53100"
-_FULL_S: Final = 60.0  #: for which a disk that refused something counts as full
+_FULL_S: Final = 60.0  #: seconds for which a disk that refused a write counts as full
 TRIES: Final = 6
 
 
 class ClashError(RegistryUnavailableError):
-    """The database took a transaction back for the sake of others; `retry_on_clash` tries again."""
+    """The database rolled a transaction back for others; `retry_on_clash` tries again."""
 
 
 class HeldUpError(RegistryUnavailableError):
@@ -156,10 +156,10 @@ def _pulse_of(database_url: str) -> DbWatchdog | None:
 
 
 def _ping_only_when_stale(engine: Engine) -> None:
-    """Ask a connection from the pool whether it lives only if the server said or closed something.
+    """Ping a pooled connection only if its socket has data or was closed.
 
-    A server that ends says so or closes its end: either lies in our socket and is
-    found without a round trip. A query would show no sooner that a server is cut off.
+    A server that ends sends a message or closes its end. Both are
+    found in the socket without a round trip. A query would not detect a cut connection sooner.
     """
     do_ping = engine.dialect.do_ping
 
@@ -188,7 +188,7 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _open(dbapi_connection: Any, _: Any) -> None:
-        dbapi_connection.isolation_level = None  # BEGIN is ours to say
+        dbapi_connection.isolation_level = None  # we issue BEGIN ourselves
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
             "journal_mode = WAL",
@@ -207,7 +207,7 @@ def _sqlite(url: URL, *, read_only: bool) -> Engine:
 
 
 class _LastRefusal:
-    """When the database's disk last had no room, by `time.monotonic`."""
+    """The time, by `time.monotonic`, at which the database's disk was last full."""
 
     at: float | None = None
 
@@ -221,7 +221,7 @@ class _LastRefusal:
 
 
 class Database:
-    """The two engines. Every method of the stores is one transaction on one of them."""
+    """The two engines of a database. Each method of a store is one transaction on one of them."""
 
     def __init__(self, database_url: str) -> None:
         self._pulse = _pulse_of(database_url)
@@ -236,13 +236,13 @@ class Database:
 
     @property
     def is_full(self) -> bool:
-        """Whether its disk had no room for something that was written here just now."""
+        """Whether the disk refused a write of this process within the last minute."""
         at = self._refusal.at
         return at is not None and time.monotonic() - at < _FULL_S
 
     @property
     def url(self) -> str:
-        """What another process opens it by; it may carry a password."""
+        """The URL by which another process opens the database; it may contain a password."""
         return self._write.url.render_as_string(hide_password=False)
 
     def on_behalf_of(
@@ -251,22 +251,22 @@ class Database:
         condition: Condition | None = None,
         once: IdempotentCall | None = None,
     ) -> Database:
-        """Return it for one call: what it writes is audited, rests on that, and is done once."""
+        """Return the database for one call: with its audit entry, precondition and key."""
         found = copy.copy(self)
         found._call, found._condition, found._once = call, condition, once
         return found
 
     def inside(self, connection: Connection) -> Database:
-        """Return it for a read within a transaction under way."""
+        """Return the database for reads within a transaction under way."""
         found = self.on_behalf_of(None)
         found._inside = connection
         return found
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that writes; committed at its end.
+        """Open a write transaction, which is committed at its end.
 
-        Its key is claimed first, then what it rests on is judged; whose call it is for is
+        The idempotency key is claimed first, then the precondition is checked; the audit row is
         written last.
         """
         call, condition = self._call, self._condition
@@ -292,7 +292,7 @@ class Database:
 
     @contextmanager
     def rehearse(self) -> Iterator[Connection]:
-        """Open a transaction that writes and is taken back at its end."""
+        """Open a write transaction that is rolled back at its end."""
         with self._available(), self._write.connect() as connection:
             if self._call is not None:
                 begin_audited(connection, self._call)
@@ -301,7 +301,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that only reads, all of it at one point in time."""
+        """Open a read-only transaction that sees one snapshot."""
         if self._inside is not None:
             yield self._inside
             return
@@ -310,7 +310,7 @@ class Database:
 
     @contextmanager
     def read_statement(self) -> Iterator[Connection]:
-        """Give a connection for a single statement that only reads; it saves two round trips."""
+        """Yield an autocommit connection for a single SELECT, which saves two round trips."""
         with self._available(), self._read_autocommit.connect() as connection:
             yield connection
 
@@ -330,10 +330,10 @@ class Database:
 
 
 def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
-    """Run a method again when the database took its transaction back for the sake of others.
+    """Repeat a method when the database rolled its transaction back for others.
 
-    For methods that are one transaction and do nothing besides: what was
-    taken back never happened.
+    The method must be one transaction without other effects, since a transaction that was
+    rolled back has no effect.
     """
 
     @functools.wraps(method)
@@ -342,7 +342,7 @@ def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
             try:
                 return method(*args, **kwargs)
             except ClashError:
-                # At random, so that those who clashed do not meet again.
+                # A random pause, so that the clash does not repeat.
                 time.sleep(random.uniform(0, 0.01 * 2**tried))  # noqa: S311
         return method(*args, **kwargs)
 
@@ -351,11 +351,11 @@ def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def translate_unavailable() -> Iterator[None]:
-    """Translate what a database says when it does not answer, or not now."""
+    """Translate errors of a database that is unreachable, busy or full."""
     try:
         yield
     except IntegrityError:
-        raise  # the stores know what it means
+        raise  # the stores translate it
     except DataError as error:
         found = str(error.orig).splitlines()[0]
         raise InvalidError("a value", found, "what the database can store") from error
@@ -381,7 +381,7 @@ def _is_full(error: BaseException | None) -> bool:
 
 @contextmanager
 def translate_ledger_refusals() -> Iterator[None]:
-    """Translate what the ledger's triggers refuse."""
+    """Translate errors of the ledger's triggers."""
     try:
         yield
     except DBAPIError as error:

@@ -1,4 +1,4 @@
-"""Named points at which a test may kill or stop this very process.
+"""Checkpoints at which a test may kill or stop this process.
 
 Recovery is tested by dying where it hurts. Without the variables in the
 environment a checkpoint costs one dictionary lookup.
@@ -18,7 +18,7 @@ def checkpoint(name: str) -> None:
     """Kill (``FUGA_KILL_AT``) or stop (``FUGA_STOP_AT``) this process if it names this point.
 
     Both may list several names, separated by commas. The file
-    ``FUGA_KILL_MARK`` makes it happen once: who creates it, dies.
+    ``FUGA_KILL_MARK`` makes it happen once: only the process that creates the file dies.
     """
     for variable, number in _SIGNALS.items():
         names = os.environ.get(variable)

@@ -1,7 +1,7 @@
-"""Idempotency keys: a call that is repeated does its work once.
+"""Idempotency keys: a repeated call does its work once.
 
 The transaction that does the work claims the key, and keeps there the record of what it
-made: all of it happens, or nothing. Another call with the same key waits for that
+made, so all of it happens or nothing. Another call with the same key waits for that
 transaction. What is kept is the record, not an answer: an answer depends on who reads it.
 """
 
@@ -33,13 +33,13 @@ from registry.records.journal import IdempotencyKey
 T = TypeVar("T")
 
 KEPT: Final = timedelta(hours=24)
-#: Only a process of an earlier release leaves a key without a record, and only for so long.
+#: How long a key without a record, which only earlier releases write, counts as in progress.
 ABANDONED_AFTER: Final = timedelta(seconds=60)
 MAX_KEY: Final = 255
-#: Before each record. Earlier releases kept answers, in which this is not.
+#: Prefix of each record. Earlier releases stored answers without it.
 _RECORD: Final = '{"record":'
-#: Before each fingerprint. Processes of earlier releases take it for another body's, and refuse
-#: the call: they would show the record as if it were their answer, with names of hosts.
+#: Prefix of each fingerprint. Earlier releases take it for the fingerprint of another body and
+#: refuse the call; otherwise they would return the record as an answer, with host names.
 _MARK: Final = "record:"
 _ONCE: Final = "once"
 _HELD_UP: Final = "55P03"
@@ -47,20 +47,20 @@ _HELD_UP: Final = "55P03"
 
 @dataclass(slots=True)
 class IdempotentCall:
-    """Lets a call do its work once: what its next transaction makes is kept with its key."""
+    """A call with an idempotency key: the result of its next transaction is stored with the key."""
 
     key: IdempotencyKey
-    kept: bool = False  #: by the transaction under way
-    over: bool = False  #: that transaction is committed
+    kept: bool = False  #: the transaction under way stored a record
+    over: bool = False  #: the transaction is committed
 
     def begin(self, connection: Connection) -> None:
-        """Claim the key; see `claim_key` for what it raises."""
+        """Claim the key; it raises the errors of `claim_key`."""
         self.kept = False
         claim_key(connection, self.key)
         connection.execution_options(**{_ONCE: self})
 
     def keep(self, connection: Connection, record: Any) -> None:
-        """Keep a record with the key, and the status of its answer with the audit's row."""
+        """Store a record with the key, and the answer's status with the audit row."""
         keep_records(connection, [(self.key, record)])
         self.kept = True
         call = call_of(connection)
@@ -68,7 +68,7 @@ class IdempotentCall:
             call.status = self.key.status
 
     def check_kept(self) -> None:
-        """Refuse to commit what a repeated call could not be answered with."""
+        """Raise if no record is stored, as a repeated call could not be answered."""
         if not self.kept:
             raise RuntimeError(
                 f"{self.key.key}: nothing was kept; the store has to use `keep_result`"
@@ -76,7 +76,7 @@ class IdempotentCall:
 
 
 def keep_result(connection: Connection, record: T) -> T:
-    """Return what a transaction made; kept with the key of its call, if that has one."""
+    """Return a transaction's result, and store it with the key of its call, if it has one."""
     once: IdempotentCall | None = connection.get_execution_options().get(_ONCE)
     if once is not None:
         once.keep(connection, record)
@@ -84,12 +84,12 @@ def keep_result(connection: Connection, record: T) -> T:
 
 
 def kept_record(adapter: TypeAdapter[T], body: str) -> T | None:
-    """Read what is kept with a key; None: it is the answer of an earlier release.
+    """Parse a key's stored record; return None for an answer of an earlier release.
 
     Raises
     ------
     ValueError
-        If the record is of a release whose records have other fields.
+        If the record comes from a release with other fields.
     """
     if not body.startswith(_RECORD):
         return None
@@ -97,16 +97,16 @@ def kept_record(adapter: TypeAdapter[T], body: str) -> T | None:
 
 
 def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
-    """Make a key this transaction's, and return the time: others wait until it is over.
+    """Lock a key for this transaction and return the time; others block until it ends.
 
     Raises
     ------
     AnsweredBeforeError
-        If a call with it did its work: with the record of that.
+        If an earlier call with the key did its work; it has the stored record.
     IdempotencyConflictError
-        If it was used for another body.
+        If the key was used for another body.
     IdempotencyInProgressError
-        If the call that has it takes longer than a lock is waited for.
+        If the call that holds the key takes longer than the lock timeout.
     """
     if not is_key(key.key):
         raise InvalidError("Idempotency-Key", key.key, f"1 to {MAX_KEY} printable characters")
@@ -128,19 +128,19 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
 
 
 def check_unused(connection: Connection, key: IdempotencyKey) -> None:
-    """Look up a key without claiming it; see `claim_key` for what it raises."""
+    """Check a key without claiming it; it raises the errors of `claim_key`."""
     row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
     if row is not None:
         _check_unused(key, row)
 
 
 def delete_old(connection: Connection) -> None:
-    """Delete the keys that count no more."""
+    """Delete expired keys."""
     connection.execute(delete(keys).where(keys.c.first_used_at < db_now(connection) - KEPT))
 
 
 def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
-    """Raise what `claim_key` raises if a key that is there was used for something."""
+    """Raise the error of `claim_key` for an existing key that was used."""
     if row.now - row.first_used_at > KEPT:
         return
     if row.fingerprint.removeprefix(_MARK) != key.fingerprint:
@@ -163,7 +163,7 @@ def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
-    """Claim those of several keys that are new, and return them; a key twice is claimed once."""
+    """Claim the new ones among several keys and return them, each once."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
         if is_key(key.key):
@@ -183,14 +183,14 @@ def claim_keys(
 
 
 def release_keys(connection: Connection, unused: Collection[IdempotencyKey]) -> None:
-    """Let go of keys that this transaction claimed and makes nothing with."""
+    """Delete keys that this transaction claimed without using them."""
     if unused:
         which = tuple_(keys.c.scope, keys.c.key).in_([(key.scope, key.key) for key in unused])
         connection.execute(delete(keys).where(which))
 
 
 def keep_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey, Any]]) -> None:
-    """Keep what was made with several keys of this transaction."""
+    """Store the records of several keys of this transaction."""
     rows = [
         {
             "scope": key.scope,
@@ -204,7 +204,7 @@ def keep_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey,
 
 
 def is_key(key: str) -> bool:
-    """Return whether this may be a key."""
+    """Return whether a text is a valid idempotency key."""
     return 1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()
 
 
@@ -212,7 +212,7 @@ def _is_row_of(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
     return keys.c.scope == key.scope, keys.c.key == key.key
 
 
-#: What every accepted request asks of the database, made once: to make it costs more than to ask.
+#: Statements of every accepted request, cached, as building them costs more than running them.
 _AGAIN: Final = select(keys, UtcNow().label("now")).where(
     keys.c.scope == bindparam("scope"), keys.c.key == bindparam("key")
 )

@@ -9,7 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Final
 
-#: Ids carry the time of the process that made them, which may be a little off the register's.
+#: How far the clocks of processes, which ids contain, may differ from the database's.
 CLOCKS_APART: Final = timedelta(hours=1)
 _COUNTER_BITS = 42
 _lock = threading.Lock()
@@ -18,7 +18,7 @@ _counter = 0
 
 
 def first_at(moment: datetime) -> uuid.UUID:
-    """Return a UUID that none is below which was made at a moment or later."""
+    """Return the lowest UUIDv7 of a moment."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 
 

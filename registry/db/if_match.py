@@ -1,8 +1,8 @@
-"""What an update rests on, judged inside the transaction that updates.
+"""If-Match preconditions, checked in the transaction that updates.
 
-A client read something, thought, and now changes it: only if it still is what was
-read. Between a look and a write another may write. So the look belongs into the
-transaction of the write, behind the lock of the row in question.
+A client changes a resource only if it is still as the client read it. Another client may
+write between a read and a write. So the check is part of the
+transaction of the write, after the row is locked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants, lock_vms
 from registry.db.schema import hosts, networks, requests, tenants, vms
 
-#: Kinds of things that a condition may be about: the column that identifies them.
+#: The key column of each kind of resource with preconditions.
 _KEYS: Final[Mapping[str, Column[Any]]] = {
     "host": hosts.c.name,
     "network": networks.c.name,
@@ -34,11 +34,11 @@ class Condition:
 
     kind: str
     key: Any
-    check: Callable[[Connection], None]  #: raises if the thing is another by now
-    held: bool = False  #: the transaction that it was for is committed
+    check: Callable[[Connection], None]  #: raises if the resource has changed
+    held: bool = False  #: its transaction is committed
 
     def judge(self, connection: Connection) -> None:
-        """Lock the row of the thing, and look at it in this transaction."""
+        """Lock the row of the resource and check it in this transaction."""
         if not has_one_writer(connection):
             if self.kind == "request":
                 _keep_request(connection, self.key)
@@ -50,7 +50,7 @@ class Condition:
 
 
 def _keep_request(connection: Connection, key: Any) -> None:
-    """Keep others from changing a request, and its VMs from changing.
+    """Lock a request and its VMs against changes.
 
     Its own row comes last in the order of `registry.db.locks`, after what its change has yet
     to lock. A change of the request's own fields holds one of these locks; a round that writes

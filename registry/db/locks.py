@@ -1,10 +1,10 @@
-"""Which rows a writer locks, and in which order.
+"""Row locks of writers, and their order.
 
 The order: tenants, hosts, groups of VMs, VMs, assignments, inventories, requests.
 
 SQLite has one writer at a time. On PostgreSQL a statement sees what was
-committed before it began, so a decision is taken in three steps: lock the
-rows that it rests on, look in a statement of its own, write. A query that
+committed before it began, so a writer decides in three steps: lock the
+rows that the decision depends on, read them in another statement, write. A query that
 locks and joins at once would see the locked rows as they are and the joined
 ones as they were.
 
@@ -33,9 +33,9 @@ from registry.db.schema import assignments, hosts, tenants, unreleased, vm_group
 
 
 def lock_tenants(connection: Connection, *keys: UUID) -> None:
-    """Lock tenants: no other transaction requests VMs in their names until this one ends.
+    """Lock rows of tenants until this transaction ends.
 
-    Of tenants and the groups above them the deepest are locked first.
+    Other transactions cannot request VMs for them meanwhile.
     """
     for some in chunks(sorted(keys)):
         _lock(
@@ -56,7 +56,7 @@ def lock_hosts(connection: Connection, *keys: UUID) -> None:
 
 
 def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
-    """Lock groups of VMs: who places VMs of one waits until this is over."""
+    """Lock VM groups: other transactions cannot place VMs of them until this one ends."""
     for some in chunks(sorted(keys)):
         query = (
             select(vm_groups.c.id)
@@ -67,12 +67,12 @@ def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
 
 
 def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:
-    """Lock the VMs for which a condition holds, and return which; None: all there are."""
+    """Lock the VMs that meet a condition and return their ids; None on SQLite, which locks all."""
     return _lock(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
 
 
 def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
-    """Lock the VMs that have a place on hosts."""
+    """Lock the VMs with unreleased assignments on hosts."""
     for some in chunks(sorted(host_ids)):
         there = select(assignments.c.vm_id).where(
             among(connection, assignments.c.host_id, some), unreleased
@@ -81,16 +81,16 @@ def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
 
 
 def take_turns(connection: Connection, what: str) -> None:
-    """Wait until no other transaction is at something that no row stands for."""
+    """Take an advisory lock until this transaction ends, for work that no row represents."""
     if not has_one_writer(connection):
         connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))
 
 
 def roll_back_when_idle(connection: Connection, after_s: float) -> None:
-    """Take this transaction back once its process said nothing for so long.
+    """Let the server roll this transaction back after ``after_s`` without a statement.
 
-    A process that is stopped with locks in hand must not keep others waiting for
-    longer than it takes to know that it is.
+    A process that is stopped while it holds locks must not block others for
+    longer than its lease.
     """
     if not has_one_writer(connection):
         after_ms = f"{max(1, int(after_s * 1000))}ms"

@@ -1,4 +1,4 @@
-"""Mask what looks like a secret in every log line."""
+"""Masks secrets in log lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ MASK: Final = "***"
 _PASSWORD: Final = re.compile(r"(\w://[^\s/:@'\"\\]*:)[^\s@'\"\\]+(?=@)")
 _TOKEN: Final = re.compile(r"\bfuga_[A-Za-z0-9_-]{16,}")
 _BEARER: Final = re.compile(r"((?i:bearer|basic) +)[A-Za-z0-9._~+/=-]{8,}")
-#: As libpq and others write it: password=..., sslpassword=...
+#: Passwords as libpq and others write them: password=..., sslpassword=...
 _ASSIGNED: Final = re.compile(r"(?i)(password\s*[=:]\s*)[^\s&,;'\"\\]+")
 
 
-#: Where none of these is, in whatever case, nothing is to be masked; most lines have none.
-#: Not all of "basic": to an expression that ignores case, a dotless i is one as well.
+#: A line without these words, in any case, has nothing to mask; most lines have none.
+#: Not all of "basic": an expression that ignores case also matches a dotless i.
 _SIGNS: Final = ("://", "fuga_", "bearer", "bas", "password")
 
 

@@ -1,4 +1,4 @@
-"""What a name, a label and an amount may be: checked before anything reaches a table."""
+"""Checks of names, labels and amounts before they are stored."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from registry.errors import InvalidError, NotFoundError, UnknownNameError
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/=-]{0,126}[A-Za-z0-9])?")
-#: Words that options, filters and answers use in places where a name may stand as well:
+#: Words that options, filters and answers use where a name may also be given:
 #: `--offer-to all`, a selector `all`, `vcpus=none`, `--from now`, `--expires never`.
 WORDS: Final = frozenset(
     {"all", "any", "anybody", "everybody", "everyone", "nobody", "none", "null", "now", "never"}
 )
-#: Further ones of callers: the audit and events say `operator` for callers without a tenant.
+#: Further words for tenants: the audit and events show callers without a tenant as `operator`.
 WORDS_OF_CALLERS: Final = frozenset({"operator", "operators"})
-#: times a ratio it still fits into 64 bits
+#: multiplied by a ratio it still fits into 64 bits
 MAX_AMOUNT: Final = 1_000_000_000_000
 MAX_RATIO_THOUSANDTHS: Final = 1_000_000
 MAX_LABELS: Final = 64
 
 
-#: Keys of hosts' labels that the engine reads, and why a host has one value of each.
+#: Label keys that the engine reads, with the reason why a host has only one value of each.
 ONE_VALUED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "machine": "a host is one machine",
@@ -49,9 +49,9 @@ def check_name(field: str, name: str) -> str:
 
 
 def new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
-    """Return a name for a new thing, or raise `InvalidError` for what is no name or a word.
+    """Return a new thing's name, or raise `InvalidError` if it is invalid or reserved.
 
-    What exists under such a name keeps it; `fuga doctor` names it.
+    Existing things keep such a name; `fuga doctor` lists them.
     """
     if name in words:
         allowed = (
@@ -63,14 +63,14 @@ def new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return whether it can be a name."""
+    """Return whether a text is a valid name."""
     return _NAME.fullmatch(name) is not None
 
 
 def lookup_name(kind: str, name: str) -> str:
-    """Return a name to look for; what cannot be a name is not found.
+    """Return a name to search for, or raise `NotFoundError` if it is no valid name.
 
-    It never reaches a statement: text from a JSON body may hold what no
+    Invalid names reach no statement, as text from a JSON body may contain characters that no
     database can encode.
     """
     if not _NAME.fullmatch(name):
@@ -79,7 +79,7 @@ def lookup_name(kind: str, name: str) -> str:
 
 
 def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels in order, each once."""
+    """Return the labels, sorted and without duplicates."""
     found = tuple(sorted(set(labels)))
     for label in found:
         if not _LABEL.fullmatch(label):
@@ -90,7 +90,7 @@ def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_host_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return a host's labels in order, each once."""
+    """Return a host's labels, sorted and without duplicates."""
     found = check_labels(field, labels)
     check_one_valued(field, found)
     return found
@@ -107,7 +107,7 @@ def check_one_valued(field: str, labels: Iterable[str]) -> None:
 
 
 def check_int(field: str, value: int, low: int, high: int) -> int:
-    """Return the number, if it is within its bounds."""
+    """Return the number, or raise `InvalidError` if it is out of bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidError(field, value, f"a whole number from {low} to {high}")
     return value
@@ -116,7 +116,7 @@ def check_int(field: str, value: int, low: int, high: int) -> int:
 def check_amounts(
     field: str, amounts: Mapping[str, int], resources: Iterable[str], *, low: int = 0
 ) -> dict[str, int]:
-    """Return the amounts; every key must be a known resource."""
+    """Return the amounts, or raise an `InvalidError` for an unknown resource."""
     known = tuple(resources)
     for name, amount in amounts.items():
         if name not in known:
@@ -136,7 +136,7 @@ MAX_TTL_S: Final = 10 * 365 * 86_400
 
 
 def expires_at(ttl_s: int | None, now: datetime) -> datetime | None:
-    """Return when a request ends that is given so long from now; None: never."""
+    """Return the end time of a request with a lifetime in seconds; None means never."""
     if ttl_s is None:
         return None
     return now + timedelta(seconds=check_int("ttl_s", ttl_s, 1, MAX_TTL_S))

@@ -1,4 +1,4 @@
-"""Indexes of large tables, built before the revision that wants them, while processes write.
+"""Indexes of large tables, built concurrently before the revision that needs them.
 
 A revision runs in a transaction, and an index that is built in one keeps every writer of its
 table waiting: minutes, after some years. PostgreSQL builds it concurrently outside of a
@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateIndex
 
 from registry.db.schema import audit, events, requests, vms
 
-#: Of columns that each database has since the first revision. For an index of a later column
+#: Indexes of columns that exist since the first revision. For an index of a later column
 #: `_build` has to add that column first, with a default of the server.
 _LARGE: Final[frozenset[str]] = frozenset(
     {
@@ -32,15 +32,15 @@ _LARGE: Final[frozenset[str]] = frozenset(
     }
 )
 _TURN: Final = "SELECT pg_try_advisory_lock(hashtext('fuga: indexes beforehand'))"
-#: None: there is no such index; false: its build was interrupted.
+#: The index's validity: None if it does not exist, false if its build was interrupted.
 _IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 _LOOK_AGAIN_S: Final = 0.2
 
 
 def build_beforehand(engine: Engine) -> None:
-    """Build what is missing, on a database that has the tables since its first revision."""
+    """Build the missing indexes on a database that has the tables of the first revision."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        # Not by waiting in the database: who builds waits for every statement that runs.
+        # No lock in the database: a concurrent build waits for every running statement.
         while not connection.exec_driver_sql(_TURN).scalar_one():
             time.sleep(_LOOK_AGAIN_S)
         try:

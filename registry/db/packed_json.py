@@ -1,4 +1,4 @@
-"""JSON that is kept for long and read seldom, compressed."""
+"""Compressed JSON, for documents that are kept long and rarely read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def pack(document: Mapping[str, Any]) -> bytes:
-    """Return a document as compressed JSON; equal ones give equal bytes."""
+    """Return a document as compressed JSON; equal documents give equal bytes."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return zlib.compress(text.encode(), level=6)
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Read back what `pack` made."""
+    """Return the document that `pack` compressed."""
     document: dict[str, Any] = json.loads(zlib.decompress(data))
     return document

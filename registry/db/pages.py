@@ -1,4 +1,4 @@
-"""Lists by keyset: a cursor names the last row seen, so pages neither skip nor repeat."""
+"""Keyset pagination: a cursor has the last row's key, so pages neither skip nor repeat rows."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ DEFAULT_LIMIT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some rows of a list, and where to go on (None: that was all)."""
+    """Some rows of a list, and the cursor of the next page, or None after the last."""
 
     items: tuple[T, ...]
     next: str | None
 
 
 def check_limit(limit: int) -> int:
-    """Return the limit, if it is one."""
+    """Return the limit, or raise `InvalidError`."""
     if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidError("limit", limit, f"a whole number from 1 to {MAX_LIMIT}")
     return limit
 
 
 def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool]]:
-    """Return conditions: rows with a part of their name, in any case; none for None.
+    """Return the condition that a name contains ``part``, in any case; [] for None.
 
-    No index serves it: it reads names until a page is full, or all of them.
+    No index supports it: the query reads names until a page is full.
     """
     return [] if part is None else [column.contains(part.lower(), autoescape=True)]
 
 
 def ids_named(connection: Connection, kind: str, table: Table, name: str) -> Sequence[UUID]:
-    """Return the ids of the rows with a name, to which a list is narrowed.
+    """Return the ids of the rows with a name, for the filter of a list.
 
     Raises
     ------
     UnknownNameError
-        If there are none, which would look like a list of what there is.
+        If there are none, as an empty list would hide a wrong name.
     """
     found = connection.scalars(select(table.c.id).where(table.c.name == name)).all()
     if not found:
@@ -59,13 +59,13 @@ def ids_named(connection: Connection, kind: str, table: Table, name: str) -> Seq
 
 
 def encode_cursor(*key: str | int) -> str:
-    """Return a key as opaque text."""
+    """Return a row's key as an opaque cursor."""
     text = json.dumps(list(key), separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *types: type) -> tuple[str | int, ...]:
-    """Return the key again; `InvalidError` for what `encode_cursor` did not make."""
+    """Return a cursor's key, or raise `InvalidError` if `encode_cursor` did not make it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -82,14 +82,14 @@ def decode_cursor(cursor: str, *types: type) -> tuple[str | int, ...]:
 
 
 def _may_be_compared(value: str | int) -> bool:
-    """Whether every database takes it: no half of a character, no NUL, 64 bits."""
+    """Return whether every database accepts the value: no surrogates, no NUL, at most 64 bits."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def cursor_uuid(cursor: str) -> UUID:
-    """Return the UUID that a cursor of a list by id names."""
+    """Return the UUID in a cursor of a list by id."""
     (text,) = decode_cursor(cursor, str)
     try:
         return UUID(hex=str(text))
@@ -98,7 +98,7 @@ def cursor_uuid(cursor: str) -> UUID:
 
 
 def page_of(rows: Sequence[T], limit: int, key: Callable[[T], tuple[str | int, ...]]) -> Page[T]:
-    """Return a page of ``rows``, which were read with one more than ``limit``."""
+    """Return a page of ``rows``, of which one more than ``limit`` was read."""
     items = tuple(rows[:limit])
     more = len(rows) > limit
     return Page(items, encode_cursor(*key(items[-1])) if more and items else None)

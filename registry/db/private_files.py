@@ -1,4 +1,4 @@
-"""Folders and files that only their owner can access, whatever the umask."""
+"""Folders and files that only their owner can access, independent of the umask."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ForeignOwnerError(RegistryError):
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder that only its owner can enter, or tighten the one that is there.
+    """Create a folder that only its owner can enter, or tighten the mode of an existing one.
 
     Raises
     ------
     ForeignOwnerError
-        If another user owns it: what is in it could be anything, and be changed under us.
+        If another user owns the folder and could change its contents.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -47,9 +47,9 @@ def private_folder(folder: Path) -> Path:
 
 
 def private_database(file: Path) -> None:
-    """Make SQLite's file for its owner alone before SQLite makes it for all to read.
+    """Create SQLite's file for its owner alone, as SQLite would create it readable by all.
 
-    One that is there is tightened where it is ours; who let a group write keeps the group.
+    An existing file of ours gets a stricter mode; group access stays where the group may write.
     """
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

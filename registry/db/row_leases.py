@@ -1,4 +1,4 @@
-"""Leases on rows that are messages: which worker has a row, and until when.
+"""Leases on rows that are messages: which worker holds a row, and until when.
 
 A row describes its work. Its message is sent to a worker, which leases the row for a while,
 renews the lease before each step, and returns it. The lease's token distinguishes the worker
@@ -33,7 +33,7 @@ _COLUMNS: Final = ("lease_token", "lease_owner", "lease_until")
 
 
 def is_claimed(row: Any, now: datetime) -> bool:
-    """Return the condition that a row of any of these tables is claimed."""
+    """Return whether a row of such a table is claimed."""
     return row.lease_until is not None and bool(row.lease_until > now)
 
 
@@ -56,7 +56,8 @@ class RowLease:
     def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
         """Return the condition that a row is unclaimed and was not sent since ``stale``.
 
-        One that was sent ahead of now was sent before the clock stepped back: it is sent again.
+        A row with a sending time ahead of now was sent before the clock stepped back, and is sent
+        again.
         """
         sent_at = self.table.c.sent_at
         return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
@@ -73,7 +74,7 @@ class RowLease:
     ) -> Sequence[UUID]:
         """Return the keys of rows and mark them as sent, except those claimed by others.
 
-        In the query's order; then what was never sent first, then what was sent longest ago.
+        The query's order comes first, then rows never sent, then those sent longest ago.
         """
         table = self.table
         keys = connection.scalars(
@@ -89,7 +90,7 @@ class RowLease:
     def claim_values(
         self, owner: str, lease_s: float, token: UUID, *, now: datetime
     ) -> dict[str, Any]:
-        """Return the claim that a row records."""
+        """Return the lease columns of a claim."""
         said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
         return {name: said[name] for name in self.none}
 
@@ -124,15 +125,15 @@ class RowLease:
         self.write(connection, key, lease_until=until, **values)
 
     def give_back(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Let go of a row."""
+        """Release the claim on a row."""
         self.write(connection, key, **self.none, **values)
 
     def put_off(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Let go of a row that is not done: it is sent again, but not at once."""
+        """Release the claim on an unfinished row, which is sent again after a while."""
         self.give_back(connection, key, sent_at=db_now(connection), **values)
 
     def write(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Write to a row."""
+        """Update columns of a row."""
         connection.execute(update(self.table).where(self.key == key).values(**values))
 
 

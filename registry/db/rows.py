@@ -1,4 +1,4 @@
-"""Records from rows, and back: a column and a field of one name hold the same."""
+"""Conversion between rows and records: columns and fields with the same name correspond."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
-    """Return a record with ``others``, and the columns of a row that have names of its fields.
+    """Return a record from a row's columns of the same names, and ``others``.
 
-    A word becomes a member of the field's enum, and a list of JSON a tuple.
+    A string becomes a member of the field's enum, and a JSON list a tuple.
     """
     columns = row._asdict()
     kind: type = record
@@ -29,7 +29,7 @@ def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
 
 
 def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:
-    """Return a row of a table with ``others``, and the fields that have names of its columns."""
+    """Return a table's row from a record's fields of the same names, and ``others``."""
     kind: type = type(record)
     names = [name for name in _conversions(kind) if name in table.c]
     return {name: _column_value(getattr(record, name)) for name in names} | others
@@ -43,7 +43,7 @@ def _conversions(record: type) -> Mapping[str, Callable[[Any], Any] | None]:
 
 
 def _conversion(hint: Any) -> Callable[[Any], Any] | None:
-    """Return what makes a value of a type, or of a type or None, from what a column holds."""
+    """Return the conversion from a column's value to a field of this type, or None."""
     for each in get_args(hint) if isinstance(hint, UnionType) else (hint,):
         if isinstance(each, type) and issubclass(each, Enum):
             return each

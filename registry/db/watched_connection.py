@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose waits are watched; imported only where there is one."""
+"""PostgreSQL connections whose waits a watchdog checks; imported only for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _INTERVAL_S: Final = 0.1  #: psycopg's own
 
 
 class WatchedConnection(psycopg.Connection[Any]):
-    """A connection that is closed when its server hangs, or takes longer than it may itself.
+    """A connection that is closed when its server hangs or exceeds its own timeout.
 
-    psycopg looks up from its waiting ten times a second: that is when the watchdog is asked.
+    psycopg interrupts its wait ten times a second, and the watchdog is checked then.
     """
 
     pulse: DbWatchdog | None = None
@@ -29,7 +29,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     def wait(
         self, gen: PQGen[RV], interval: float = _INTERVAL_S, timeout: float | None = None
     ) -> RV:
-        """Wait as psycopg does, and raise `psycopg.OperationalError` if it is in vain."""
+        """Wait as psycopg does, but raise `psycopg.OperationalError` if the server hangs."""
         return super().wait(self._watch_wait(gen), interval, timeout)
 
     def _watch_wait(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
@@ -46,7 +46,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             return found
 
     def _close_if_in_vain(self, since: float) -> None:
-        """Hang up if the wait is in vain; what was to be committed may be, or not."""
+        """Close the connection if the wait is in vain; whether a commit took effect is unknown."""
         try:
             if self.pulse is not None:
                 self.pulse.check_wait(since)
@@ -59,7 +59,7 @@ class WatchedConnection(psycopg.Connection[Any]):
 
 
 def watchdog_of(url: URL) -> DbWatchdog:
-    """Return the pulse of the server at a URL."""
+    """Return the watchdog of the server at a URL."""
     given, named = url.get_dialect()().create_connect_args(url)
 
     def answers() -> bool:
@@ -75,7 +75,7 @@ def watchdog_of(url: URL) -> DbWatchdog:
 
 
 def watch(engine: Engine, pulse: DbWatchdog | None, *, most_s: float) -> None:
-    """Have an engine's connections watched."""
+    """Make an engine open watched connections."""
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, given: Any, named: Any) -> psycopg.Connection[Any]:

@@ -1,4 +1,4 @@
-"""The machines: how they are reached, what they report, and how they differ from the ledger."""
+"""Hosts: how they are reached, their reports, and their differences from the ledger."""
 
 from registry.hosts.credentials import CredentialFiles, HostCredentials
 from registry.hosts.identities import HostIdentity

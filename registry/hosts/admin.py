@@ -1,4 +1,4 @@
-"""What the operator wants of a host: one step of its state machine, in a caller's transaction."""
+"""The administrative state of hosts, changed in a caller's transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def change_admin(
     actor: str,
     reason: str | None = None,
 ) -> HostAdmin:
-    """Change what the operator wants of a host, and return what it was.
+    """Change the administrative state of a host, and return the former one.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def change_admin(
     if step.moved:
         if step.after == HostAdmin.RETIRED:
             _check_empty(connection, key, row.name)
-            # The host is not polled any more, so no poll would ever show that they are gone.
+            # A retired host is not polled, so no poll would show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
         now, data = db_now(connection), {"name": row.name}

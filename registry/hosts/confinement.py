@@ -1,4 +1,4 @@
-"""What confines the guests of a host, as its libvirt reports it."""
+"""The security model that confines the guests of a host, as its libvirt reports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNCONFINED: Final = "none"
 def keep_confinement(
     connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
 ) -> None:
-    """Store what a poll reported, and an event when a host stops confining its guests."""
+    """Store the reported confinement, and an event when a host stops confining its guests."""
     model = report.security_model or host.security_model
     kept = host.shares_kept if report.shares_kept is None else report.shares_kept
     if (model, kept) == (host.security_model, host.shares_kept):
@@ -31,7 +31,7 @@ def keep_confinement(
 
 
 def warnings_of_confinement(model: str | None, shares_kept: bool | None) -> Iterator[str]:
-    """Say what an operator should know of it."""
+    """Yield warnings about a host's confinement."""
     if model == UNCONFINED:
         yield (
             "libvirt there has no security model (AppArmor, SELinux): a guest that takes its QEMU"

@@ -1,8 +1,8 @@
-"""What opens hosts: files that an operator lays down, a folder per credential.
+"""Credentials of hosts: files that an operator provides, one folder for each credential.
 
-A host's row says which credential opens it, by name alone. Certificates and keys stay in
-the folder, on the machines of monitor and workers; they are read by libvirt, and neither
-they nor their paths are written, shown or logged.
+A host's row has only the credential's name. Certificates and keys stay in
+the folder, on the machines of monitors and workers. libvirt reads them, and neither
+they nor their paths are stored, shown or logged.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from registry.hosts.uris import Opening, opening_of
 
 
 def end_of_validity(authority: Path, certificate: Path, key: Path) -> datetime:
-    """Return when the first of the certificate and its authorities ends.
+    """Return the earliest expiry of a certificate and its authorities.
 
     Raises
     ------
     OSError
-        If the files do not fit each other, or one of them is none (`ssl.SSLError`).
+        If the files do not match, or one of them is invalid (`ssl.SSLError`).
 
     Notes
     -----
-    A handshake with ourselves, in memory: what verifies certificates in earnest says what
-    is wrong with them, and reads their dates.
+    It makes a TLS handshake with itself in memory, so the real verification reports
+    errors and reads the dates.
     """
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate, key)
@@ -82,7 +82,7 @@ _GROUP_READS: Final = 0o040
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialFiles:
-    """A credential whose files are in order."""
+    """A credential whose files passed the checks."""
 
     name: str
     folder: Path = field(repr=False)
@@ -90,25 +90,25 @@ class CredentialFiles:
 
 
 class HostCredentials:
-    """The folder of all credentials, as this machine sees it."""
+    """The folder of all credentials on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def names(self) -> tuple[str, ...]:
-        """Return the credentials that lie here; none where there is no folder."""
+        """Return the names of the credentials; () without a folder."""
         try:
             return tuple(sorted(each.name for each in self.folder.iterdir() if each.is_dir()))
         except FileNotFoundError:
             return ()
 
     def find(self, uri: str, name: str | None) -> CredentialFiles | None:
-        """Return what opens the host at a URI that was let in; None: nothing of ours.
+        """Return the credential for a checked URI; None if the URI needs none of ours.
 
         Raises
         ------
         HostCredentialError
-            If it is not there, or not as it has to be.
+            If the credential does not exist or fails its checks.
         """
         opening = opening_of(uri)
         if opening is None or (name is None and opening is Opening.TLS):
@@ -128,7 +128,7 @@ class HostCredentials:
         return CredentialFiles(name=name, folder=folder, stamp=" ".join(stamps))
 
     def openings(self, name: str) -> tuple[Opening, ...]:
-        """Return what a credential has any files for."""
+        """Return the kinds of access for which a credential has files."""
         folder = self.folder / name
         return tuple(
             opening
@@ -142,7 +142,7 @@ class HostCredentials:
         Raises
         ------
         HostCredentialError
-            If they do not fit each other or their key.
+            If they do not match each other or their key.
         """
         folder = self.folder / name
         try:
@@ -175,7 +175,7 @@ def _check_folder(name: str, folder: Path) -> None:
 
 
 def _check_file(name: str, folder: Path, file: _File) -> str:
-    """Return what changes when the file does."""
+    """Check a file and return a stamp that changes with its content."""
     path = folder / file.name
     try:
         found = path.stat()
@@ -187,7 +187,7 @@ def _check_file(name: str, folder: Path, file: _File) -> str:
         raise HostCredentialError(name, f"{file.name} is empty, or no file")
     if not os.access(path, os.R_OK):
         raise HostCredentialError(name, f"{file.name} cannot be read by this process's user")
-    # A service's group may read what root gives it: root:fuga 0640.
+    # The service's group may read files of root, such as root:fuga 0640.
     ours = _GROUP_READS if found.st_uid == 0 else 0
     forbidden = _OTHERS_ANYTHING & ~ours if file.private else _OTHERS_WRITE
     if found.st_mode & forbidden:

@@ -1,7 +1,7 @@
-"""How hosts differ from the ledger by the latest looks at them, and what an operator has done.
+"""Differences between hosts' latest reports and the ledger, and their repair by operators.
 
-Read anew from the looks and the ledger, by the functions that a look itself is judged by:
-what is shown is what was done about it, or what would be.
+They are computed from the reports and the ledger by the functions that handle reports, so
+the list shows what was done about each difference, or would be.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from registry.reconciliation import (
 )
 from registry.records.hosts import DomainReport, Host, HostDifference, HostReport
 
-#: How the names of volumes begin that are copies of images.
+#: Prefix of the names of volumes that are image copies.
 _IMAGE_COPY: Final = "fuga-image-"
 _SHOWN: Final = 5  #: names of files
 _AT_ONCE: Final = 200  #: hosts, whose reports are in memory
@@ -80,13 +80,13 @@ _SILENT: Final = (HostHealth.UNREACHABLE, HostHealth.DOWN)
 
 
 class Differences:
-    """Compares hosts with the ledger, and takes an operator's word on what differs."""
+    """Lists differences between hosts and the ledger, and repairs them for operators."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def list(self, host: str | None = None) -> tuple[HostDifference, ...]:
-        """Return every difference, of one host or of all, by host; a dry run of their repair."""
+        """Return the differences of one host or of all, by host, as a dry run of their repair."""
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
             if host is not None:
@@ -103,12 +103,12 @@ class Differences:
     def repair(
         self, host: str, difference: Difference, subject: str, *, actor: str
     ) -> HostDifference:
-        """Do about a difference what is done on an operator's word alone.
+        """Repair a difference that needs an operator's confirmation.
 
         Raises
         ------
         ConflictError
-            If there is no such difference (any more), or a word changes nothing about it.
+            If the difference does not exist (any more), or a confirmation does not change it.
         """
         with self._database.write() as connection:
             key = host_id_of(connection, host)
@@ -150,7 +150,7 @@ class Differences:
                 }
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
             else:
-                # First, so that the advice never is to switch off what may be the VM itself.
+                # First, so that the advice is never to switch off the VM itself.
                 if difference == Difference.WRONG_HOST:
                     _check_vm_runs_elsewhere(connection, at, found)
                 _check_domain_is_off(connection, at, found)
@@ -160,14 +160,14 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedHosts:
-    """What is compared, of many hosts: a query for each of them would be thousands."""
+    """Data of many hosts for the comparison, read at once to avoid thousands of queries."""
 
     reports: Mapping[UUID, HostReport]
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
     copies: Mapping[UUID, Set[str]]  #: volumes of images
     pools: Mapping[str, PoolSharing]  #: shared by hosts
-    firsts: Mapping[UUID, UUID]  #: of each second name of a machine, the host that it is
+    firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
 
 
 def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
@@ -274,7 +274,7 @@ def _filter_difference(domain: DomainReport) -> Difference | None:
 def _vms_to_filter(
     connection: Connection, report: HostReport, live: Mapping[UUID, Any]
 ) -> set[UUID]:
-    """Return the VMs whose networks are filtered, of those that are not."""
+    """Return the VMs without filters whose networks are filtered."""
     bare = {each.assignment_id for each in report.domains if each.filtered is False}
     keys = [row.vm_id for key, row in live.items() if key in bare]
     found: set[UUID] = set(keys)
@@ -314,7 +314,7 @@ def _without_other_names(
     known: Mapping[UUID, LedgerAssignment],
     firsts: Mapping[UUID, UUID],
 ) -> UnaccountedItems:
-    """Leave out what is there under another name of the machine, and say the rest once.
+    """Drop items that belong to another name of the machine, and report the others once.
 
     VMs of one name are on the right machine, and so are their disks. The machine's first host
     shows its foreign domains.
@@ -344,7 +344,7 @@ def _without_other_names(
 
 
 def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
-    """Name the files of a pool that nothing accounts for, all in one."""
+    """Yield one difference for all files of a pool that nothing accounts for."""
     known = {host.base_volume, *copies}
     strays = [
         name for name in report.unnamed if name not in known and assignment_of_volume(name) is None
@@ -389,7 +389,7 @@ def _new_difference(
 
 
 def _check_machine_is_free(connection: Connection, host: Host) -> None:
-    """Refuse to take a machine for a host that is another host's."""
+    """Raise `ConflictError` if the machine belongs to another host."""
     assert host.found_machine_uuid is not None  # noqa: S101 - it is the difference
     taken = host_with_machine(
         connection, host.found_machine_uuid, host.found_machine_name, apart_from=host.id
@@ -402,7 +402,7 @@ def _check_machine_is_free(connection: Connection, host: Host) -> None:
 
 
 def _check_domain_is_off(connection: Connection, host: Host, found: HostDifference) -> None:
-    """Refuse to remove a domain that runs, and the disk of one that does."""
+    """Raise `ConflictError` if the domain, or the domain of the disk, runs."""
     report = latest_report(connection, host.id)
     for domain in () if report is None else report.domains:
         its = domain.assignment_id is not None and domain.assignment_id == found.assignment_id
@@ -414,7 +414,7 @@ def _check_domain_is_off(connection: Connection, host: Host, found: HostDifferen
 
 
 def _check_vm_runs_elsewhere(connection: Connection, here: Host, found: HostDifference) -> None:
-    """Refuse to remove what may be the only one there is of a VM."""
+    """Raise `ConflictError` unless the VM runs elsewhere, as this may be its only copy."""
     marked = assignments.alias("marked")
     query = (
         select(hosts.c.id, hosts.c.name, vms.c.observed, hosts.c.health, hosts.c.found_machine_uuid)

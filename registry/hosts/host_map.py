@@ -1,4 +1,4 @@
-"""Every host in columns, for a map of the whole site: three reads, however many hosts there are."""
+"""All hosts in columns, for a map of the site, with three queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from registry.records.hosts import HostMap, MappedResource
 
 
 def _untyped_key(key: Column[Any]) -> ColumnElement[Any]:
-    """Return a key as the driver gives it: 200,000 of them need not become UUIDs to be compared."""
+    """Return a key column without conversion to UUIDs, which would be slow for 200,000 keys."""
     return type_coerce(key, String).label(key.name)
 
 
@@ -60,7 +60,7 @@ _HELD: Final = (
 
 
 def host_map(connection: Connection) -> HostMap:
-    """Return the map as it is now."""
+    """Return the present map of hosts."""
     now = db_now(connection)
     rows = connection.execute(_HOSTS).all()
     places = {row.id: place for place, row in enumerate(rows)}
@@ -113,7 +113,7 @@ def _resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedRe
 def _vms_by_tenant(
     connection: Connection, places: dict[Any, int]
 ) -> tuple[tuple[str, ...], tuple[tuple[tuple[int, int], ...], ...]]:
-    """Return who holds something, and of each host who has how many VMs there, most first."""
+    """Return the tenants with VMs, and each host's VMs by tenant, the largest number first."""
     named = {
         row.id: row.name
         for row in connection.execute(select(_untyped_key(tenants.c.id), tenants.c.name))

@@ -1,4 +1,4 @@
-"""Hosts: registration, what the operator wants of them, and what they offer."""
+"""Hosts: registration, administrative state, settings and capacity."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ from registry.records.hosts import Host, HostMap, HostReport, Miss, MissPolicy, 
 
 
 class Hosts:
-    """The hosts of the cluster."""
+    """Registers, reads, changes and retires hosts, and stores their polls."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retry_on_clash
     def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
-        """Register a host; it is enrolling until the monitor reached it."""
+        """Register a host; it is enrolling until the monitor reaches it."""
         new_name("name", new.name)
         check_uri(new.uri, uri_policy)
         values = checked_fields(new)
@@ -107,7 +107,7 @@ class Hosts:
         address: str | None = None,
         mac: str | None = None,
     ) -> Page[Host]:
-        """Return a page, by name; ``search`` is a part of it.
+        """Return a page of hosts, by name; ``search`` is a part of the name.
 
         ``address`` and ``mac`` are those of the host's last report.
         """
@@ -135,12 +135,12 @@ class Hosts:
             return with_inventories(connection, connection.execute(query).all())
 
     def map(self) -> HostMap:
-        """Return every host that is not retired, in columns: what a picture of the site needs."""
+        """Return all hosts that are not retired, in columns, for a map of the site."""
         with self._database.read() as connection:
             return host_map(connection)
 
     def get(self, name: str) -> Host:
-        """Return the host of that name (a retired one if no other has it)."""
+        """Return the host with a name, a retired one if no other has it."""
         with self._database.read() as connection:
             return host_of(connection, host_id_of(connection, name))
 
@@ -148,7 +148,7 @@ class Hosts:
     def apply(
         self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
     ) -> Host:
-        """Change what the operator wants of a host.
+        """Change the administrative state of a host.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Hosts:
         ssh_host_keys: Sequence[str] | None = None,
         actor: str,
     ) -> Host:
-        """Change what is given.
+        """Change the given settings of a host.
 
         An override of None goes back to what was detected, a ratio of None to
         what the host's labels say, a credential of None to that of the machine; an
@@ -239,7 +239,7 @@ class Hosts:
     def move(
         self, name: str, uri: str, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY
     ) -> Host:
-        """Write down that the same host, with all that is on it, is reached at another URI."""
+        """Record that a host, with all that is on it, has another URI."""
         check_uri(uri, uri_policy)
         with self._database.write() as connection:
             key = host_id_of(connection, name)
@@ -268,9 +268,9 @@ class Hosts:
     def set_label_ratios(
         self, label: str, ratios: Mapping[str, int], *, actor: str
     ) -> Mapping[str, int]:
-        """Let these be the ratios of hosts with a label that have none of their own; none: no more.
+        """Set the default ratios of hosts with a label; an empty mapping removes them.
 
-        Of several labels of a host the most careful counts.
+        If a host has several labels with ratios, the lowest ratio counts.
         """
         check_labels("label", [label])
         with self._database.write() as connection:
@@ -293,12 +293,12 @@ class Hosts:
             return checked
 
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
-        """Write what the monitor saw on a host; see `reports.record_reports`.
+        """Store the monitor's report of a host; see `reports.record_reports`.
 
         Raises
         ------
         AnotherMachineError
-            If the machine that answered is another one, without anything of the host's.
+            If another machine answered, without anything of the host's.
         NotFoundError
             If there is no such host.
         """
@@ -311,9 +311,9 @@ class Hosts:
     def record_reports(
         self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
-        """Write what the monitor saw on hosts, in one transaction.
+        """Store the monitor's reports of hosts in one transaction.
 
-        Of each the host as it is now, or why it was not believed; see `record_report`.
+        Returns for each the host as it is now, or the error of `record_report`.
         """
         with self._database.write() as connection:
             lock_hosts(connection, *reports)
@@ -362,7 +362,7 @@ class Hosts:
         apart_s: float = 0.0,
         actor: str = "monitor",
     ) -> Host:
-        """Write that a poll of a host, begun at ``started_at``, failed.
+        """Record that a poll of a host, begun at ``started_at``, failed.
 
         See `missed_polls.record_misses`.
         """
@@ -378,9 +378,9 @@ class Hosts:
     def record_misses(
         self, misses: Mapping[UUID, Miss], policy: MissPolicy, *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | NotFoundError]:
-        """Write that looks at hosts failed, in one transaction; see `missed_polls`.
+        """Record in one transaction that polls of hosts failed; see `missed_polls`.
 
-        Of each the host as it is now.
+        Returns each host as it is now.
         """
         with self._database.write() as connection:
             lock_hosts(connection, *misses)
@@ -391,7 +391,7 @@ class Hosts:
         return {key: after.get(key) or NotFoundError("host", key) for key in misses}
 
     def latest_report(self, name: str) -> HostReport:
-        """Return what the monitor saw of a host last; `NotFoundError` if it never answered."""
+        """Return the latest report of a host, or raise `NotFoundError` if it never answered."""
         host = self.get(name)
         with self._database.read() as connection:
             report = latest_report(connection, host.id)
@@ -400,7 +400,7 @@ class Hosts:
         return report
 
     def latest_reports(self) -> Mapping[UUID, HostReport]:
-        """Return the latest report of every host that ever answered and is not retired."""
+        """Return the latest reports of hosts that are not retired."""
         with self._database.read() as connection:
             return latest_reports(connection)
 

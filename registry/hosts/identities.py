@@ -1,4 +1,4 @@
-"""By which words a host can be recognised, and the secret that other names are made with."""
+"""The names and addresses of hosts, and the secret from which tenants' host aliases are made."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _NAMES = "names"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostIdentity:
-    """One host by all that it is called."""
+    """All names and addresses of one host."""
 
     name: str
     uri: str
-    hostname: str | None  #: as the machine says; None: it never answered
+    hostname: str | None  #: as the machine reports it; None if it never answered
     retired: bool
 
 
 class HostIdentities:
-    """Reads what all hosts are called; the retired ones too, of whom old texts speak."""
+    """Reads the names of all hosts, also of retired ones, which old texts mention."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class HostIdentities:
         return bytes.fromhex(value)
 
     def tally(self) -> tuple[int, int, datetime | None]:
-        """Return what is another as soon as a host was added or retired: cheap to ask."""
+        """Return a value that changes when a host is added or retired, by a cheap query."""
         retired = hosts.c.admin == HostAdmin.RETIRED.value
         query = select(
             func.count(), func.count().filter(retired), func.max(hosts.c.created_at)
@@ -48,7 +48,7 @@ class HostIdentities:
         return every, gone, newest
 
     def all(self) -> tuple[HostIdentity, ...]:
-        """Return every host that ever was, by name."""
+        """Return all hosts, also retired ones, by name."""
         query = (
             select(
                 hosts.c.name,

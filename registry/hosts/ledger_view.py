@@ -1,4 +1,4 @@
-"""What the ledger has of hosts, for looks at them to be compared with: read for many at once."""
+"""The ledger's data of hosts, with which reports are compared, read for many at once."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MORE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLedger:
-    """Of one host, in a transaction that has locked it and its VMs."""
+    """The ledger's data of one host that is locked with its VMs."""
 
     fence: Row[Any] | None
     live: Mapping[UUID, Row[Any]]  #: see `live_assignments`
     copies: Sequence[Row[Any]]  #: of images, whatever their state
-    strangers: Collection[UUID]  #: domains that are known not to be ours
+    strangers: Collection[UUID]  #: domains known to be foreign
     leftovers: Sequence[Row[Any]]
 
 
 def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, HostLedger]:
-    """Return what there is of hosts, whose rows the caller has locked; locks their VMs."""
+    """Return the ledger's data of locked hosts, and lock their VMs."""
     fences: dict[UUID, Row[Any]] = {}
     copies: defaultdict[UUID, list[Row[Any]]] = defaultdict(list)
     known: defaultdict[UUID, set[UUID]] = defaultdict(set)
@@ -72,7 +72,7 @@ def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUI
 
 
 def live_assignments(connection: Connection, *host_ids: UUID) -> dict[UUID, dict[UUID, Row[Any]]]:
-    """Return hosts' unreleased assignments, with what is wanted and known of their VMs."""
+    """Return hosts' unreleased assignments with the desired and observed states of their VMs."""
     found: dict[UUID, dict[UUID, Row[Any]]] = {key: {} for key in host_ids}
     for some in chunks(sorted(host_ids)):
         query = HELD.add_columns(*_MORE).where(among(connection, assignments.c.host_id, some))

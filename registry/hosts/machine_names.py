@@ -1,16 +1,16 @@
-"""What machines are called: by their operators, in a label, and by themselves."""
+"""Names of machines: an operator's name in a label, and the machine's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-#: A label of hosts: an operator's name for a machine whose UUID another one reports, too.
+#: Host label with an operator's name for a machine whose UUID another one also reports.
 MACHINE_LABEL: Final = "machine="
 
 
 def machine_label_of(labels: Iterable[str]) -> str | None:
-    """Return an operator's name for the machine of a host with these labels."""
+    """Return the operator's name for a host's machine from the host's labels."""
     found = (each for each in labels if each.startswith(MACHINE_LABEL))
     return next((each.removeprefix(MACHINE_LABEL) for each in found), None)
 
@@ -23,7 +23,7 @@ def other_machine_message(
     *,
     known_as: str | None = None,
 ) -> str:
-    """Say which machine answers in place of a host's; by its name, where both have one UUID."""
+    """Return text that names the machine answering in a host's place, by UUID or by name."""
     its = "" if known_as is None else f", which is host {known_as},"
     if found == known:
         return f"machine {found} named {found_name}{its} instead of the one named {name}"

@@ -1,7 +1,7 @@
-"""Which machine a host is: by the UUID that its libvirt reports, whatever its URI is.
+"""The machine of each host, identified by the UUID that its libvirt reports.
 
-A machine is one host. A second one that leads to it stays registered, but it gets no VMs, and
-its capacity counts as nothing: each of its resources is taken by the first host.
+A machine is one host. A second host with the same machine stays registered, but gets no VMs, and
+its capacity does not count, as the first host has it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _TURN: Final = "machines"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is known of the machine of a host."""
+    """The machine of a host: its UUID, label and name."""
 
-    id: UUID  #: of the host
+    id: UUID  #: the host's id
     host: str
     uuid: str | None
-    label: str | None  #: its operators' name for it
+    label: str | None  #: the operators' name for it
     name: str | None  #: what it calls itself
     double_of: UUID | None
     polled_at: datetime | None
 
 
 def are_distinguishable(one: Machine, other: Machine) -> bool:
-    """Return whether operators say of machines with one UUID that they are two.
+    """Return whether labels distinguish two machines with one UUID.
 
-    Some vendors give one number to many boards. Labels alone prove nothing: machines that share
+    Some vendors give one UUID to many boards. Labels alone prove nothing: machines that share
     their host name as well are one, whatever their labels are.
     """
     if one.label == other.label:
@@ -53,7 +53,7 @@ def are_distinguishable(one: Machine, other: Machine) -> bool:
 
 
 def are_different(one: Machine, other: Machine) -> bool:
-    """Return whether it is proven that two hosts are two machines."""
+    """Return whether two hosts are proven to be different machines."""
     if one.id == other.double_of or other.id == one.double_of:
         return False
     if one.uuid is None or other.uuid is None:
@@ -62,13 +62,13 @@ def are_different(one: Machine, other: Machine) -> bool:
 
 
 def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
-    """Return what is known of the machines of hosts."""
+    """Return the machines of hosts, by host."""
     rows = connection.execute(_QUERY.where(hosts.c.id.in_(keys)))
     return {row.id: _machine(row) for row in rows}
 
 
 def first_hosts_of_doubles(connection: Connection) -> dict[UUID, UUID]:
-    """Return for each host that is another one's machine that other one."""
+    """Return the first host of each host that has the same machine as another."""
     query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
     return {row.id: row.same_machine_as for row in connection.execute(query)}
 
@@ -78,7 +78,7 @@ def host_with_machine(
 ) -> str | None:
     """Return the name of another host that is the machine with this UUID.
 
-    Where several report it, that is the one whose machine calls itself by this ``name``.
+    If several machines report it, it is the one with this ``name``.
     """
     others = (hosts.c.machine_uuid == uuid) & (hosts.c.id != apart_from) & _COUNTS
     query = select(hosts.c.name).where(others).order_by(hosts.c.id)
@@ -88,7 +88,7 @@ def host_with_machine(
             return str(found)
         own = select(hosts.c.machine_uuid).where(hosts.c.id == apart_from)
         if connection.scalar(own) == uuid:
-            return None  # its own machine has this number, too
+            return None  # its own machine has this UUID, too
     found = connection.scalars(query.limit(2)).all()
     return found[0] if len(found) == 1 else None
 
@@ -96,7 +96,7 @@ def host_with_machine(
 def doubles_of(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
-    """Return for each host whose machine is another host already that other one.
+    """Return the other host for each host whose machine is registered already.
 
     The hosts are locked. Hosts whose machines are new take turns, so that of two that come to
     one machine at the same moment one is the second.
@@ -131,7 +131,7 @@ def keep_doubles(
     now: datetime,
     actor: str,
 ) -> None:
-    """Write which hosts, which are locked, are another one's machine, and which no longer are."""
+    """Record which of these locked hosts are doubles of others, and which no longer are."""
     why: dict[UUID, str] = {}
     for host, report in looks:
         first = doubles.get(host.id)
@@ -152,7 +152,7 @@ def keep_doubles(
 
 
 def double_message(host: str, first: str) -> str:
-    """Say that a host is another one's machine, and what an operator does about it."""
+    """Return text that a host has the same machine as another, with advice for the operator."""
     return (
         f"host {host} is the machine that is registered as host {first}: it gets no VMs and its"
         f" capacity does not count. Retire one of the two; if they are two machines with one"
@@ -169,10 +169,10 @@ def is_same_machine(
     now: datetime,
     actor: str,
 ) -> bool:
-    """Return whether a report is from the host: the machine has something that belongs to the host.
+    """Return whether a report with another UUID is from the host, by VMs or disks of the host.
 
-    Some machines have no number of their own, and libvirt makes up another at each start.
-    So another number alone proves nothing; but with nothing of ours on it, the host may
+    Some machines have no UUID of their own, and libvirt makes up another at each start.
+    So another UUID alone proves nothing. But without anything of ours on the machine, the host may
     have been built anew, or its VMs may run on, elsewhere, on a machine that is not polled. Volumes
     of a pool that other machines may see, too, prove nothing either.
     """
@@ -206,7 +206,7 @@ def is_same_machine(
 
 
 def _is_namesake(connection: Connection, host: Host, name: str | None) -> bool:
-    """Return whether a machine with the host's UUID calls itself otherwise, and may be another one.
+    """Return whether a machine with the host's UUID has another name, and may be another machine.
 
     Of a UUID that several machines report, or are said to, the names decide. A machine of which
     nobody says so was given another name.
@@ -223,7 +223,7 @@ def _is_namesake(connection: Connection, host: Host, name: str | None) -> bool:
 def _has_a_disk_of(
     connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
 ) -> bool:
-    """Return whether a look shows a disk of the host's VMs in a pool that only the host sees.
+    """Return whether a report has a disk of the host's VMs in a pool that only the host sees.
 
     A pool with a disk of another host's VM is shared, even if no label says so.
     """
@@ -261,7 +261,7 @@ def _is_double(host: Host) -> bool:
 def _candidate_machines(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
-    """Return the hosts that were looked at, and those that may be the machine of one of them."""
+    """Return the machines of the polled hosts, and of hosts that may have the same machines."""
     found: dict[UUID, Machine] = {}
     for some in chunks([host.id for host, _ in looks]):
         own = among(connection, hosts.c.id, some)
@@ -277,9 +277,9 @@ def _candidate_machines(
 def _candidate_conditions(
     looks: Sequence[tuple[Host, HostReport]], found: Mapping[UUID, Machine]
 ) -> Iterator[ColumnElement[bool]]:
-    """Yield conditions for the hosts that may be a machine that was looked at.
+    """Yield conditions for hosts that may have the machine of a polled host.
 
-    By its UUID and label, or UUID and name: of a UUID that thousands report few are read.
+    They match UUID and label, or UUID and name, as thousands of machines may report one UUID.
     """
     labels: set[tuple[str, str]] = set()
     names: set[tuple[str, str]] = set()
@@ -304,7 +304,7 @@ def _candidate_conditions(
 
 
 def _first_host_of(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
-    """Return the host that a machine is already; of hosts that were, the one added first."""
+    """Return the earliest registered host that has this machine, or None."""
     rivals = [
         each
         for each in known.values()

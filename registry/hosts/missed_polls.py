@@ -1,4 +1,4 @@
-"""Polls of hosts that failed: after so many a host is unreachable, then down."""
+"""Failed polls: after a number of them a host is unreachable, then down."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def record_misses(
     now: datetime,
     actor: str,
 ) -> None:
-    """Write that polls of hosts, which are locked, failed.
+    """Record failed polls of hosts, which are locked.
 
-    After so many in a row a host is unreachable, then down. Several monitors look at the
-    same host. Of polls that began within ``policy.apart_s`` of each other one counts, by
-    any monitor; a poll that began before the host last answered another monitor does not.
+    After a number of misses in a row a host is unreachable, then down. Several monitors may poll
+    the same host. Of polls that began within ``policy.apart_s`` of each other, one counts, by any
+    monitor; a poll that began before the host last answered another monitor does not.
 
     What follows is done for all hosts together, so that rows are locked in their order.
     """
@@ -50,7 +50,7 @@ def record_misses(
 def _count_miss(
     connection: Connection, host: Host, miss: Miss, policy: MissPolicy, *, now: datetime, actor: str
 ) -> HostHealth | None:
-    """Count a miss, and return what the host's health is then; None: it does not count."""
+    """Count a miss, and return the host's new health; None if the miss does not count."""
     error, started_at = miss.error, miss.started_at
     if host.admin == HostAdmin.RETIRED:
         return None

@@ -1,6 +1,6 @@
-"""The monitors there are: each holds a lease of its own, judged by the database's clock.
+"""Monitors, each with a lease that expires by the database's clock.
 
-Which monitor looks at which host is not written anywhere: every monitor works it out from
+Which monitor polls which host is stored nowhere: every monitor computes it from
 those whose leases are live. Two that disagree for a moment both poll the host, which does no harm.
 """
 
@@ -30,7 +30,7 @@ class Monitors:
 
     @retry_on_clash
     def beat(self, key: UUID, name: str, *, lease_s: float, watched: int, late: int) -> None:
-        """Write that a monitor lives, and take or extend its lease."""
+        """Record a monitor's heartbeat, and take or extend its lease."""
         with self._database.write() as connection:
             now = db_now(connection)
             values = {
@@ -47,12 +47,12 @@ class Monitors:
 
     @retry_on_clash
     def leave(self, key: UUID) -> None:
-        """Forget a monitor that ends, so that others need not wait for its lease to run out."""
+        """Delete a monitor that ends, so that others need not wait for its lease to expire."""
         with self._database.write() as connection:
             connection.execute(delete(monitors).where(monitors.c.id == key))
 
     def all(self) -> tuple[MonitorRecord, ...]:
-        """Return every monitor that was heard within an hour, by name."""
+        """Return the monitors with a heartbeat within an hour, by name."""
         with self._database.read() as connection:
             rows = connection.execute(select(monitors).order_by(monitors.c.name, monitors.c.id))
             found = rows.all()

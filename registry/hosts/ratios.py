@@ -1,4 +1,4 @@
-"""Over-commit ratios: a host's own, else the most careful of its labels, else none."""
+"""Over-commit ratios: a host's own, else the lowest of its labels, else none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ratios_by_label(connection: Connection) -> Mapping[str, dict[str, int]]:
 
 
 def write_label_ratios(connection: Connection, label: str, ratios: Mapping[str, int]) -> None:
-    """Let these, and no others, be the default ratios of hosts with a label."""
+    """Replace the default ratios of hosts with a label."""
     connection.execute(delete(label_ratios).where(label_ratios.c.label == label))
     rows = [
         {"label": label, "resource": resource, "ratio_thousandths": ratio}
@@ -35,7 +35,7 @@ def write_label_ratios(connection: Connection, label: str, ratios: Mapping[str, 
 
 
 def refresh_ratios(connection: Connection, keys: Collection[UUID]) -> None:
-    """Bring the ratios in force on these hosts, which are locked, up to date."""
+    """Update the ratios in force on these hosts, which are locked."""
     defaults = ratios_by_label(connection)
     for some in chunks(sorted(keys)):
         query = (

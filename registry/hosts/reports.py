@@ -1,4 +1,4 @@
-"""What the monitor saw: hosts that answer, what is detected there, VMs gone missing."""
+"""Reports of the monitor: hosts that answer, detected capacity, missing VMs."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ from registry.lifecycle import (
 from registry.reconciliation import DECIDED, Difference, LedgerAssignment, LedgerVm, vm_difference
 from registry.records.hosts import DomainReport, Host, HostReport
 
-#: A label of hosts: VMs that go missing there are rebuilt without confirmation.
+#: Host label: missing VMs are rebuilt without confirmation.
 REBUILD_LABEL: Final = "on_missing=rebuild"
-#: A worker switches the VM to what its tenant wants.
+#: Differences for which a worker switches the VM to its desired state.
 _SWITCHED: Final = (Difference.VM_LOST_POWER, Difference.VM_CRASHED, Difference.VM_RUNS)
 _BEING_FENCED: Final = "it answers, and is being fenced: it stays down until that is over"
 _SEEN: Final = {
@@ -68,23 +68,23 @@ _SEEN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _AcceptedPoll:
-    """A look at a host that counts."""
+    """A poll of a host that counts, with its report."""
 
     host: Host
     report: HostReport
     ledger: HostLedger
-    double_of: Machine | None = None  #: the host that its machine is already
+    double_of: Machine | None = None  #: the first host with the same machine
 
 
 def record_reports(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> set[UUID]:
-    """Write looks at hosts, which are locked, one of each. An older look changes nothing.
+    """Store one poll of each of these hosts, which are locked. An outdated poll changes nothing.
 
-    Of each host its own rows are written: their locks are those of the host and of the VMs on
-    it. What others may hold too (images, requests) comes last, for all hosts together.
+    The rows of each host are written first: their locks are those of the host and of the VMs on
+    it. Rows that others may lock (images, requests) come last, for all hosts together.
 
-    Returns at which hosts another machine answered in their place: nothing else is
+    Returns the hosts at which another machine answered: nothing else is
     written of these.
     """
     ledgers = read_ledgers(connection, [host.id for host, _ in looks])
@@ -137,7 +137,7 @@ def _is_counted(
 
 
 def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
-    """Write that the hosts answered, and what."""
+    """Store that the hosts answered, with their reports."""
     update_rows(
         connection,
         hosts,
@@ -170,7 +170,7 @@ def _compare_with_ledger(
     now: datetime,
     actor: str,
 ) -> Sequence[Row[Any]]:
-    """Write how the host differs from what the ledger has of it.
+    """Record the differences between a host and the ledger.
 
     Returns the assignments of missing VMs whose places are to be cleared.
     """
@@ -191,7 +191,7 @@ def _compare_with_ledger(
     if report.pool_silent_since is None:
         note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
         foreign["disk_gib"] += disk_of_copies(ledger.copies)
-    else:  # nothing is known of volumes: what was, stays
+    else:  # volumes are not known: the stored ones stay
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
     detected = _share_of_detected(host, report, pools)
@@ -217,7 +217,7 @@ def _return_to_service(
     now: datetime,
     actor: str,
 ) -> None:
-    """Let a host that answers be up; one that was down only when it is clear of leftovers.
+    """Set an answering host to up; one that was down, only once it is clear of leftovers.
 
     VMs that were replaced elsewhere are removed from it before it accepts VMs.
     """
@@ -256,7 +256,7 @@ def reports_pool_strays(pools: Mapping[str, PoolSharing], host: Host) -> bool:
 def _share_of_detected(
     host: Host, report: HostReport, pools: Mapping[str, PoolSharing]
 ) -> Mapping[str, int]:
-    """Return what a host was seen to have; of a shared pool's disk an even part."""
+    """Return a host's detected amounts, with an even share of a shared pool's disk."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     if found is None or "disk_gib" not in report.detected:
         return report.detected
@@ -264,7 +264,7 @@ def _share_of_detected(
 
 
 def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
-    """Return what leaves a host nothing to offer: its machine is another host's."""
+    """Return the whole capacity of a double, which counts as foreign so that it offers nothing."""
     found = {}
     for each in host.inventories:
         detected = seen.get(each.resource, each.detected or 0)
@@ -288,7 +288,7 @@ def _write_inventories(
 
 
 def _foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
-    """Return what domains that are not ours hold: a stopped one only its disk."""
+    """Return the amounts that foreign domains hold; a stopped one holds only its disk."""
     awake = [domain for domain in others if domain.state != "stopped"]
     return {
         "vcpus": sum(domain.vcpus for domain in awake),
@@ -331,7 +331,7 @@ def _observe_vms(
     now: datetime,
     actor: str,
 ) -> Sequence[Row[Any]]:
-    """Write what VMs were seen to do; return those that are missing and are built anew."""
+    """Record the observed states of VMs; return missing ones that are rebuilt."""
     seen = {
         domain.assignment_id: domain
         for domain in report.domains
@@ -348,8 +348,8 @@ def _observe_vms(
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
         settled = settled_before(row, report)
         switched = row.switched_at is not None and row.switched_at >= report.started_at
-        # A worker knows better what it switched since; what was not seen to run may
-        # have been started after the look began.
+        # A worker has switched VMs since; a VM that was not seen to run may
+        # have been started after the poll began.
         if switched or (event != VmObservedEvent.SEEN_RUNNING and not settled):
             continue
         step = VM_OBSERVED.step(row.observed, event)

@@ -1,4 +1,4 @@
-"""Hosts as the tables have them: found by name or key, with inventories and fence."""
+"""Host records from rows, found by name or key, with inventories and fence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def host_of(connection: Connection, key: UUID) -> Host:
 
 
 def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
-    """Return those of the hosts that there are, in the order of their keys."""
+    """Return the existing hosts among these keys, in the order of keys."""
     found: dict[UUID, Host] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
@@ -63,7 +63,7 @@ def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
 
 
 def host_id_of(connection: Connection, name: str) -> UUID:
-    """Return the id of the host of that name (a retired one if no other has it)."""
+    """Return the id of the host with a name, a retired one if no other has it."""
     retired = hosts.c.admin == HostAdmin.RETIRED.value
     query = (
         select(hosts.c.id)
@@ -132,7 +132,7 @@ def _protection_warnings(row: Row[Any]) -> Iterator[str]:
 
 
 def _label_warnings(row: Row[Any]) -> Iterator[str]:
-    """Name labels of a time when a key could have two values."""
+    """Yield a warning for older labels that give one key two values."""
     try:
         check_one_valued("labels", row.labels)
     except InvalidError as error:

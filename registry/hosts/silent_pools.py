@@ -1,7 +1,7 @@
 """Hosts whose guests run and whose storage pool does not answer.
 
-Such a host is up: its VMs run, stop, start and speak. What needs the pool waits, and nothing
-is begun there; it is over as soon as the pool answers.
+Such a host is up: its VMs run, stop, start and use the network. Work that needs the pool waits, and
+nothing is built there until the pool answers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from registry.images.holds import note_hosts_lost
 from registry.ledger.release import withdraw_reserved
 from registry.records.hosts import Host, HostReport
 
-#: Some pools take a while to look through.
+#: Silence after which a pool counts as silent, as listing some pools takes a while.
 _SILENT_AFTER: Final = timedelta(seconds=10)
-#: It answered at most this long before it fell silent.
+#: The longest time between a pool's last answer and its silence.
 _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
 def record_silent_pools(
     connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
-    """Write of hosts, which are locked, whose pools fell silent or answer again.
+    """Record which of these hosts, which are locked, have pools that fell silent or answer again.
 
     What follows is done for all hosts together, so that rows are locked in their order.
     """
@@ -56,7 +56,7 @@ def record_silent_pools(
 
 
 def silent_since(host: Host, report: HostReport) -> datetime | None:
-    """Return since when a host's pool counts as silent after this look; None: it does not."""
+    """Return since when a host's pool counts as silent after this poll, or None."""
     silent_since = report.pool_silent_since
     if silent_since is None:
         return None
@@ -66,7 +66,7 @@ def silent_since(host: Host, report: HostReport) -> datetime | None:
 
 
 def pool_trouble(host: Host, report: HostReport) -> str | None:
-    """Say what is the matter with a host's pool."""
+    """Return text that a host's pool is silent, or None."""
     since = silent_since(host, report)
     if since is None:
         return None

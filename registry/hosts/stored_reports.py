@@ -1,4 +1,4 @@
-"""The latest report of each host, as it is stored."""
+"""The stored latest report of each host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 
 
 def keep_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> None:
-    """Let these be the latest reports of hosts, which are locked."""
+    """Replace the latest reports of hosts, which are locked."""
     rows = [
         {"host_id": key, "report": _to_json(report), "polled_at": report.polled_at}
         for key, report in reports.items()
@@ -41,7 +41,7 @@ def keep_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> 
 
 
 def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
-    """Return the latest report by host."""
+    """Return the latest reports of hosts that are not retired, by host."""
     query = (
         select(host_reports)
         .join(hosts, hosts.c.id == host_reports.c.host_id)
@@ -52,7 +52,7 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
 
 
 def reports_of(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
-    """Return the latest reports of some hosts; none of one that never answered."""
+    """Return the latest reports of some hosts; a host that never answered has none."""
     query = select(host_reports).where(among(connection, host_reports.c.host_id, host_ids))
     return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
 
@@ -70,7 +70,7 @@ def hosts_with_addresses(address: str | None, mac: str | None) -> Select[tuple[U
     Raises
     ------
     InvalidError
-        If one of them is none.
+        If an address is invalid.
     """
     query = select(host_reports.c.host_id)
     if address is not None:
@@ -88,7 +88,7 @@ def hosts_with_addresses(address: str | None, mac: str | None) -> Select[tuple[U
 
 
 def _has_json_value(name: str, value: str) -> ColumnElement[bool]:
-    """Compare with a part's JSON as text, which both databases have in one form."""
+    """Return the condition that a report's JSON list contains a value, by comparing text."""
     return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
 
 
@@ -98,7 +98,7 @@ def _to_json(record: HostReport | DomainReport) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value in its JSON form."""
     match value:
         case UUID():
             return str(value)
@@ -112,7 +112,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _from_json(stored: Mapping[str, Any]) -> HostReport:
-    """Read a report back; what a later version added to it is left out."""
+    """Return the report of its JSON form, without fields that later versions added."""
     domains = tuple(
         DomainReport(
             **{name: each[name] for name in _DOMAIN_FIELDS if name in each}

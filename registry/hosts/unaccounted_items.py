@@ -35,25 +35,25 @@ _VOLUME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaccountedItems:
-    """What one poll found that no assignment of the host stands for."""
+    """Domains and volumes of one poll that belong to no assignment of the host."""
 
     of_domains: Mapping[UUID, Difference]  #: by UUID
     of_volumes: Mapping[str, tuple[Difference, UUID]]  #: by name, with the assignment
-    strangers: tuple[DomainReport, ...]  #: not ours to touch; they hold capacity
-    domains: tuple[DomainReport, ...]  #: leftovers: of assignments that are released
-    volumes: tuple[tuple[str, UUID], ...]  #: leftovers: name, assignment
+    strangers: tuple[DomainReport, ...]  #: foreign domains, which stay and hold capacity
+    domains: tuple[DomainReport, ...]  #: leftover domains of released assignments
+    volumes: tuple[tuple[str, UUID], ...]  #: name and assignment of leftover volumes
 
 
 def assignment_of_volume(name: str) -> UUID | None:
-    """Return the assignment that a volume's name says it is of."""
+    """Return the assignment in a volume's name, or None."""
     match = _VOLUME.fullmatch(name)
     return UUID(match[1]) if match else None
 
 
 def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = True) -> set[UUID]:
-    """Return the assignments that a look shows marks of and that are not live on the host.
+    """Return the assignments that a report has marks of and that are not live on the host.
 
-    Volumes of a pool that hosts share are looked at by the one that ``speaks`` for it.
+    Only the host that ``speaks`` for a shared pool compares the pool's volumes.
     """
     marks = {domain.assignment_id for domain in report.domains}
     if speaks:
@@ -72,15 +72,14 @@ def find_unaccounted(
 ) -> UnaccountedItems:
     """Separate unknown domains from leftovers; ``live`` are the host's unreleased assignments.
 
-    ``known`` is what `known_assignments` says of the marks of others.
+    ``known`` has the other marks' assignments, from `known_assignments`.
 
-    Only what carries the mark of an assignment that this register center has
-    released is a leftover, to be removed. A mark that it does not know (another
-    fuga's, or of a time after the backup that was restored), or of an assignment
-    of another host whose VM lives (an operator moved it), is a stranger: nothing
-    that we are not sure of is destroyed. What was released after the look began
-    is neither: it may be gone by now. Of a ``shared_pool`` one host ``speaks``, so that
-    volumes of no VM there are reported once.
+    Only what carries the mark of an assignment that this register center has released is a
+    leftover, to be removed. A mark that it does not know (another fuga's, or of a time after the
+    backup that was restored), or of an assignment of another host whose VM lives (an operator moved
+    it), is a stranger: fuga destroys nothing that is uncertain. An assignment released after the
+    poll began is neither, as its remains may be gone by now. One host ``speaks`` for a
+    ``shared_pool``, so that volumes of no VM there are reported once.
     """
     seen = report.volumes if speaks else ()
     volumes = {name: key for name in seen if (key := assignment_of_volume(name))}
@@ -122,7 +121,7 @@ def find_unaccounted(
 def known_assignments(
     connection: Connection, keys: Collection[UUID]
 ) -> dict[UUID, LedgerAssignment]:
-    """Return what is known of assignments; no entry: nothing."""
+    """Return the ledger's data of assignments; unknown ones have no entry."""
     found: dict[UUID, LedgerAssignment] = {}
     used = disks_in_use(connection, keys)
     younger = assignments.alias("younger")
@@ -156,7 +155,7 @@ def known_assignments(
 
 
 def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUID, str]:
-    """Return the hosts that show domains of the VMs of assignments, by VM, apart from their own."""
+    """Return other hosts that report domains of these assignments' VMs, by VM."""
     keys = {row.vm_id: row.host_id for row in rows}
     found: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
@@ -175,7 +174,7 @@ def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUI
 
 
 def running_elsewhere(connection: Connection, host_id: UUID) -> str:
-    """Name VMs of a host that another host, which is up, reports as running; empty: none.
+    """Return text with VMs of a host that another host, which is up, reports as running, or "".
 
     The machine may run under another name, or a copy was started there by hand.
     """
@@ -215,7 +214,7 @@ def note_strangers(
     now: datetime,
     actor: str,
 ) -> None:
-    """Write an event for each stranger that is not known yet; what it holds is `foreign`."""
+    """Add an event for each new stranger; the amounts it holds are `foreign`."""
     present = {domain.uuid: domain for domain in unaccounted.strangers}
     gone = [uuid for uuid in known if uuid not in present]
     if gone:
@@ -272,9 +271,9 @@ def note_leftovers(
     now: datetime,
     actor: str,
 ) -> None:
-    """Keep `leftovers` (``before``) what this look found of ours and no assignment needs.
+    """Bring the rows of `leftovers` (``before``) up to date with what this poll found.
 
-    What an operator wants removed stays in it until it is gone.
+    Removals that an operator requested stay until the item is gone.
     """
     found: dict[tuple[str, str], tuple[UUID | None, UUID]] = {}
     states = {domain.name: domain.state for domain in unaccounted.domains}

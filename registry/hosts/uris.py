@@ -1,4 +1,4 @@
-"""Which libvirt URIs are let in: some parameters (``command=``, ``netcat=``) run programs."""
+"""Checks of libvirt URIs, as some parameters (``command=``, ``netcat=``) run programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from registry.errors import UriRefusedError
 
-#: what libvirt passes to ssh or to a resolver: names and addresses, nothing that
-#: an option or a shell could be made of
+#: names and addresses that libvirt passes to ssh or to a resolver, without characters of
+#: options or of a shell
 _HOST: Final = re.compile(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
 )
@@ -22,7 +22,7 @@ MAX_LENGTH: Final = 1024
 
 
 class Opening(StrEnum):
-    """What opens a host: files of a credential."""
+    """How a host is opened, which decides the credential's files."""
 
     TLS = "tls"
     SSH = "ssh"
@@ -38,13 +38,13 @@ _OPENINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UriPolicy:
-    """What an operator's URI may use."""
+    """The schemes, hosts and parameters that an operator's URI may use."""
 
     schemes: frozenset[str]
     parameters: frozenset[str]
 
 
-#: of a libvirtd that listens on TCP without TLS
+#: port of a libvirtd that listens on TCP without TLS
 OPEN_DANGER: Final = (
     "anyone who reaches the port is root on the host, and all traffic can be read on the way"
 )
@@ -56,17 +56,17 @@ DEFAULT_URI_POLICY: Final = UriPolicy(
 
 
 def opening_of(uri: str) -> Opening | None:
-    """Return what opens a host at a URI that was let in; None: nothing of ours."""
+    """Return how the host of a checked URI is opened; None if it needs no credential."""
     return _OPENINGS.get(urlsplit(uri).scheme.partition("+")[2])
 
 
 def is_open(uri: str) -> bool:
-    """Return whether a host admits everyone who reaches its port, as by TCP without TLS."""
+    """Return whether a URI uses TCP without TLS, which admits everyone who reaches the port."""
     return uri.partition(":")[0].endswith("+tcp")
 
 
 def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
-    """Return the URI, or raise `UriRefusedError` saying what is wrong with it."""
+    """Return the URI, or raise `UriRefusedError` with the reason."""
     if len(uri) > MAX_LENGTH:
         raise UriRefusedError(f"{uri[:64]}…", f"longer than {MAX_LENGTH} characters")
     if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in uri):

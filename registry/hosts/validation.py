@@ -1,4 +1,4 @@
-"""What may be said of a host: its fields and amounts, checked before they reach a table."""
+"""Checks of a host's fields and amounts before they are stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_HOST_KEYS = 8
 
 
 class Keep(Enum):
-    """Says of what may be None that it is to stay."""
+    """Marks an optional field as unchanged, where None is a value."""
 
     AS_IT_IS = auto()
 
@@ -50,7 +50,7 @@ def checked_amounts(
 def checked_connection(
     uri: str, credential: str | None, ssh_host_keys: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the columns that say what opens a host at a URI that was let in."""
+    """Return the columns of a host's URI, credential and SSH host keys."""
     opening = opening_of(uri)
     if credential is not None:
         check_name("credential", credential)
@@ -68,13 +68,13 @@ def checked_connection(
 
 
 def checked_host_keys(keys: Sequence[str]) -> list[str]:
-    """Return public keys of hosts without their comments, each once."""
+    """Return hosts' public keys without comments and duplicates."""
     checked = [check_public_key(f"ssh_host_keys.{place}", key) for place, key in enumerate(keys)]
     return list(dict.fromkeys(" ".join(key.split()[:2]) for key in checked))
 
 
 def checked_fields(new: NewHost) -> dict[str, Any]:
-    """Return a new host's columns; its name and URI are checked by others."""
+    """Return a new host's columns, except its name and URI."""
     if new.domain_type not in DOMAIN_TYPES:
         raise InvalidError("domain_type", new.domain_type, f"one of {', '.join(DOMAIN_TYPES)}")
     for field, value in (
@@ -99,7 +99,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
 
 
 def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
-    """Return the columns of a host's labels: all of them, and what some of them name."""
+    """Return the columns of a host's labels, with the pool and machine that labels name."""
     checked = check_host_labels("labels", labels)
     return {
         "labels": list(checked),

@@ -1,7 +1,7 @@
-"""The hosts as monitors read them: all at first, then those that changed, then those in trouble.
+"""Hosts as monitors read them: first all, then those that changed or are in trouble.
 
-Whatever changes how a host is reached, or whether it is looked at at all, leaves an event of
-the host in the same transaction. So who reads on from where it read last misses no change,
+Each change of how a host is reached, or of whether it is polled, adds an event of
+the host in the same transaction. So a monitor that continues from its last read misses no change,
 and reads nothing while there is none, however many hosts there are. Polls leave no events.
 """
 
@@ -33,14 +33,14 @@ _IN_USE: Final = hosts.c.admin != HostAdmin.RETIRED.value
 
 
 class WatchedHosts:
-    """What monitors look at."""
+    """Reads the hosts that monitors poll."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def all(self) -> HostsRead:
         """Return every host that is not retired."""
-        cursor = self._newest()  # what changes from now on is read again
+        cursor = self._newest()  # later changes are read again
         with self._database.read() as connection:
             rows = connection.execute(select(*_COLUMNS).where(_IN_USE).order_by(hosts.c.name))
             found = tuple(_to_watched(row) for row in rows)
@@ -66,13 +66,13 @@ class WatchedHosts:
         return HostsRead(cursor=newest, hosts=tuple(found), gone=frozenset(gone))
 
     def in_trouble(self) -> frozenset[UUID]:
-        """Return the hosts whose latest look was missed."""
+        """Return the hosts whose latest poll failed."""
         with self._database.read() as connection:
             missed = select(hosts.c.id).where(hosts.c.missed_polls > 0, _IN_USE)
             return frozenset(connection.scalars(missed))
 
     def _newest(self) -> int:
-        """Return an event's id; no event up to it comes any more."""
+        """Return an event id up to which no new event can appear."""
         settled = settled_id(self._database)
         if settled is not None:
             return settled
