@@ -4,8 +4,8 @@ On PostgreSQL many rows travel as one array for each column: a single statement,
 which triggers of statements run once, and which neither SQLAlchemy nor the server
 has to read value by value. SQLite, which is in our process, gets row by row.
 
-A large commit costs this process as much work (rows, arrays, JSON) as the server, so statements
-ready first and run `run_behind` the making of the next ones.
+A large commit costs this process as much work (rows, arrays, JSON) as the server. So statements
+can be compiled first and executed in the background with `run_behind`.
 """
 
 from __future__ import annotations

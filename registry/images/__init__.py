@@ -1,4 +1,4 @@
-"""What disks rest on: images, their files, and their copies on hosts."""
+"""Images, the backing files of disks: their files in the store, and their copies on hosts."""
 
 from registry.images.files import check_image_files, remove_files_of_removed, remove_strays
 from registry.images.incoming_file import IncomingFile, StoredFile

@@ -1,4 +1,4 @@
-"""Copies of images on hosts: their rows, and how one changes."""
+"""Rows of image copies on hosts, and their changes of state."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from registry.records.hosts import Host, HostReport
 
 
 def copy_rows(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Lock the copies on hosts, and return them."""
+    """Lock and return the copies on hosts."""
     there = COPY_ROWS.where(image_copies.c.host_id.in_(host_ids)).order_by(image_copies.c.id)
     return connection.execute(there).all()
 
 
 def disk_of_copies(copies: Iterable[Row[Any]]) -> int:
-    """Return what these copies take of a host's disk, in GiB."""
+    """Return the GiB of a host's disk that these copies take."""
     return sum(row.disk_gib for row in copies if row.counted)
 
 
@@ -38,10 +38,10 @@ def note_missing(
     now: datetime,
     actor: str,
 ) -> None:
-    """Want copies anew whose volumes a look at the host did not find.
+    """Request new copies in place of those whose volumes a poll did not find.
 
-    The name that went missing is forgotten and no attempt uses it again: should
-    the pool come back with it, VMs that rest on it are not disturbed.
+    The name of the missing volume is never used again: should
+    the pool return with it, VMs with this backing file are not disturbed.
     """
     there = set(report.volumes)
     for row in copies:
@@ -83,7 +83,7 @@ def change_copy(
     reason: str | None = None,
     **values: Any,
 ) -> None:
-    """Take a copy to its next state, and end its claim."""
+    """Change a copy's state, and release its claim."""
     step = COPY.step(row.state, event)
     COPIES.give_back(connection, row.id, state=step.after.value, **values)
     data = {"host": row.host_name}

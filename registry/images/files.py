@@ -1,8 +1,8 @@
-"""The folder of images held against the register center: files of no image, images of no file.
+"""Comparison of the image folder with the register center: stray files and missing files.
 
-A file is there before its image is, and goes after it: a process that is killed in
-between leaves one of no image. Those of images that were removed are deleted by the
-next API that starts, all of them by `fuga doctor --repair`.
+A file is stored before its image is registered, and deleted after it: a process that is killed in
+between leaves a stray file. Files of removed images are deleted by the
+next API that starts, and all stray files by `fuga doctor --repair`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from registry.records.images import Image
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFinding:
-    """One file, or one image, that is not as it should be."""
+    """A stray file, or an image whose file is missing or damaged."""
 
     message: str
     stray: Path | None = None  #: a file that belongs to no image and is not being added
@@ -32,7 +32,7 @@ class FileFinding:
 def check_image_files(
     images: Images, store: ImageStore, *, hashes: bool = False
 ) -> Iterator[FileFinding]:
-    """Yield what is wrong; with ``hashes`` every file is read to its end."""
+    """Yield stray, missing and damaged files; with ``hashes`` every file is read completely."""
     for path, why, _ in _strays(images, store):
         yield FileFinding(message=f"{path}: {why}", stray=path)
     for image in _all_images(images):
@@ -48,9 +48,9 @@ def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
 
 
 def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFinding]:
-    """Delete the files that the register center knows to be no more needed, and those in part.
+    """Delete files of removed images, and partial files of ended uploads.
 
-    Files that it knows nothing of stay: it may be another's, or older than they are.
+    Unknown files stay: they may belong to another register center, or to a newer state of this one.
     """
     return [_remove_file(path, why) for path, why, known in _strays(images, store) if known]
 
@@ -61,10 +61,10 @@ def _remove_file(path: Path, why: str) -> FileFinding:
 
 
 def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
-    """Yield files of no image, why, and whether the register center knows of them.
+    """Yield stray files, each with the reason and whether the register center knows the image.
 
-    Each is locked until the next is requested. Who adds an image lets go of its file after
-    its row is written, so what is read while the file is held is the last word.
+    Each is locked until the next is requested. A process that adds an image unlocks its file after
+    its row is committed, so a read while the file is locked is final.
     """
     for path in store.files():
         with store.held(path) as mine:

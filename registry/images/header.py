@@ -1,15 +1,15 @@
-"""What an image's file says of itself, and which files must never become images.
+"""Checks of image headers: the virtual size, and files that must never become images.
 
 A qcow2 file may name another file of the host as the rest of its content, and a user who
-opens it reads that one too: an image that names ``/etc/shadow`` would show it to its
-guests. So an image is whole in itself or it is refused, and it is what it is said to be
-and nothing else: what libvirt or QEMU would take it for is looked up in `probe_formats`.
+opens it also reads that one: an image with the backing file ``/etc/shadow`` would show it to its
+guests. So an image with external data is refused, and so is an image that
+libvirt or QEMU could take for another format (`probe_formats`).
 
-How files begin that some program would read as more than the bytes of a disk.
+`_AT_HEAD` and `_AT_TAIL` list the signatures of formats that a program may detect in a file.
 
-libvirtd, as root, looks at how each file of a pool begins and follows the names that it
-finds there; so do QEMU, where no format is named, and tools of operators. What counts
-is the loosest of them: libvirt takes three bytes for a qcow2 image where QEMU wants four.
+libvirtd, as root, probes each file of a pool and follows the file names that it
+finds there; so do QEMU without an explicit format, and operators' tools. The
+loosest probe counts: libvirt needs three bytes for a qcow2 image, QEMU four.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import BinaryIO, Final
 from registry.errors import ImageRefusedError
 from registry.records.images import ImageFormat
 
-#: libvirt looks at the first 33,280 bytes; this is more.
+#: Length of the probed head. libvirt probes the first 33,280 bytes.
 HEAD_BYTES: Final = 1 << 16
-#: Some formats end in what they are.
+#: Length of the probed tail, as some formats have their signature at the end.
 TAIL_BYTES: Final = 512
 
 QCOW2: Final = "a qcow2 (or qcow) image"
@@ -35,7 +35,7 @@ _VHD: Final = "a VHD image"
 _PARALLELS: Final = "a Parallels (ploop) image"
 _ISO: Final = "an ISO 9660 image: a medium of a CD drive, which VMs here do not have"
 
-#: Place from the beginning, bytes, what they are.
+#: Offset, signature and format.
 _AT_HEAD: Final = (
     (0, b"QFI", QCOW2),
     (0, b"OOOM", "a COW image"),
@@ -62,12 +62,12 @@ _AT_HEAD: Final = (
     (0, b"PK\x03\x04", "a zip archive"),
 )
 _AT_TAIL: Final = ((b"conectix", _VHD), (b"koly", "a DMG image"))
-#: A VMDK descriptor as QEMU knows it: remarks and empty lines before its version.
+#: A VMDK descriptor as QEMU detects it: comments and empty lines before its version.
 _DESCRIPTOR: Final = re.compile(rb"(?:[ \t]*\r?\n|#[^\n]*\n)*[ \t]*version=[0-9]")
 
 
 def probe_formats(head: bytes, tail: bytes) -> Iterator[str]:
-    """Yield what a file could be taken for that begins and ends like this; none: a raw disk."""
+    """Yield the formats that programs could detect in a file with this head and tail."""
     for place, magic, what in _AT_HEAD:
         if head[place : place + len(magic)] == magic:
             yield what
@@ -84,7 +84,7 @@ _EXTERNAL_DATA_NAME: Final = 0x44415441
 _BITMAPS: Final = 0x23852875
 _FULL_DISK_ENCRYPTION: Final = 0x0537BE77
 _EXTENDED_L2: Final = 1 << 4
-#: What a reader must understand, by bit: those that only say how the content is stored.
+#: Incompatible features of qcow2 that are allowed, as they only concern how content is stored.
 _HARMLESS_FEATURES: Final = (1 << 3) | _EXTENDED_L2
 _FEATURES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -101,36 +101,36 @@ _EXTENSIONS: Final[Mapping[int, str]] = MappingProxyType(
         " `qemu-img convert` leaves them out",
     }
 )
-#: What QEMU reads into memory before it looks at any content, at most.
+#: The largest tables that QEMU loads into memory before it reads any content.
 _MAX_L1_BYTES: Final = 32 << 20
 _MAX_REFCOUNT_TABLE_BYTES: Final = 8 << 20
 _MAX_REFCOUNT_ORDER: Final = 6
 
 
 def virtual_size_of(file: BinaryIO, said: ImageFormat) -> int:
-    """Return the size of the disk in an image's file, in bytes.
+    """Return the virtual size of an image's disk, in bytes.
 
     Raises
     ------
     ImageRefusedError
-        If the file is not of the format that was said, or not whole in itself.
+        If the file has another format than stated, or refers to other files.
     """
     return _check_file(file, said)[1]
 
 
 def checked_head(file: BinaryIO, said: ImageFormat) -> bytes:
-    """Return how an image's file begins: the very bytes that were judged. Raises the same."""
+    """Return the checked head of an image's file, or raise `ImageRefusedError`."""
     return _check_file(file, said)[0]
 
 
 def check_length(size_bytes: int, said: ImageFormat) -> None:
-    """Judge a file by its length alone. Raises `ImageRefusedError`."""
+    """Check the length of a file, or raise `ImageRefusedError`."""
     if said == "raw":
         _check_raw(size_bytes)
 
 
 def check_start(head: bytes, said: ImageFormat) -> None:
-    """Judge a file by its first `HEAD_BYTES`. Raises `ImageRefusedError`."""
+    """Check the first `HEAD_BYTES` of a file, or raise `ImageRefusedError`."""
     _check_format(head, b"", said)
     if said == "qcow2":
         _check_qcow2(head)
@@ -210,7 +210,7 @@ def _check_qcow2(head: bytes) -> int:
 
 
 def _check_extensions(head: bytes, at: int) -> None:
-    """Walk through the header's extensions: one of them names a file with the content."""
+    """Check the header's extensions, of which one may name an external data file."""
     while True:
         try:
             kind, length = struct.unpack_from(">II", head, at)
@@ -232,7 +232,7 @@ def _check_tables(
     refcount_clusters: int,
     refcount_order: int,
 ) -> None:
-    """Check that its tables are what a disk of that size needs, and not beyond what QEMU loads."""
+    """Check that the tables fit the disk's size and the limits of QEMU."""
     in_one = (1 << cluster_bits) * ((1 << cluster_bits) // entry_bytes)
     needed = -(-size // in_one)
     if not needed <= l1_entries <= _MAX_L1_BYTES // 8:

@@ -1,11 +1,11 @@
-"""Images held back because hosts stop answering while they are brought there.
+"""Holds on images during whose upload hosts stop answering.
 
-Like a request that no host survives, an image that none survives must not go round the
-cluster. It is on trial until one host has it whole: so long a few hosts at a time get it.
-Where several stop answering with it on its way, or just come, it is held: it goes to no
-host and no VM of it is placed until an operator releases it. A host that dies for another
-reason has mostly company that has nothing of the image, and an image in wide use has hosts
-that bear it: neither is held for that.
+An image that crashes hosts must not be brought to all hosts of the
+cluster. Until one host has it whole, only a few hosts at a time get it.
+If several hosts stop answering during its upload, or right after, it is held: it goes to no
+host and no VM of it is placed until an operator releases it. If hosts fail for another
+reason, hosts without the image mostly fail too, and an image in wide use has hosts
+that keep running with it; then it is not held.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from registry.lifecycle import FINISHED, OUT_OF_REACH, AssignmentState, CopyStat
 from registry.records.images import Image
 
 IMAGE_HELD: Final = "image_held"
-#: So many hosts get an image at a time that none has whole yet, and so many may be lost with it.
+#: How many hosts at a time get an image that none has whole yet.
 HOSTS_AT_STAKE: Final = 2
-#: Hosts lost with it weigh as long as this, ...
+#: How long hosts lost with the image count, ...
 _BATCH_WINDOW: Final = timedelta(hours=1)
-#: ... and those lost without it, at the same time, as long as that.
+#: ... and how close in time hosts lost without it count against that.
 _AT_ONCE: Final = timedelta(minutes=10)
-#: So many hosts that bear it, for each that is lost, say that it is not to blame.
+#: Surviving hosts for each lost one at which the image is not to blame.
 _BEARING: Final = 3
 _NAMED: Final = 5
 
-#: It was begun and did not end well. What was not begun has no volume.
+#: The condition that an upload began and did not succeed; one that never began has no volume.
 _BEGUN: Final = and_(
     image_copies.c.state.in_((CopyState.ABSENT.value, CopyState.UPLOADING.value)),
     image_copies.c.volume.is_not(None),
 )
-#: It, or its pool, does not answer now.
+#: The condition that a host or its pool does not answer now.
 _SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(None))
 
 
@@ -63,7 +63,7 @@ def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: dat
     )
     if connection.execute(there.limit(1)).first() is not None:
         return True
-    # Two who ask at the same time would not see each other.
+    # Concurrent transactions would not see each other's uploads.
     mine = select(images.c.held_at).where(images.c.id == image.id).with_for_update(key_share=True)
     if connection.scalars(mine).one() is not None:
         return False
@@ -74,7 +74,7 @@ def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: dat
         .where(
             image_copies.c.image_id == image.id,
             image_copies.c.host_id != host_id,
-            # One that never comes back, or is removed, must not be in the way for ever.
+            # A host that never returns, or is removed, must not block the image for ever.
             hosts.c.admin != HostAdmin.RETIRED.value,
             or_(image_copies.c.lease_until > now, and_(_BEGUN, _SILENT, _is_recent_loss(now))),
         )
@@ -85,10 +85,10 @@ def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: dat
 def note_hosts_lost(
     connection: Connection, lost: Mapping[UUID, datetime | None], *, now: datetime, actor: str
 ) -> None:
-    """Note with which images hosts, which are locked, or their pools stopped answering.
+    """Record the images on their way to hosts that stopped answering, and hold those to blame.
 
-    Those that are to blame are held. What came after a host answered last, as reported of
-    each, counts. Images are locked in the order of their keys, whatever hosts have them.
+    The hosts are locked. Copies that came after a host's last answer, given for
+    each, count. Images are locked in the order of their keys.
     """
     hosts_with: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for host_id, answered_at in lost.items():
@@ -105,7 +105,7 @@ def note_hosts_lost(
 
 
 def release_image(connection: Connection, image: Image, *, now: datetime, actor: str) -> None:
-    """Let an image, which is locked, be brought to hosts again; what was counted is forgotten."""
+    """Release the hold on an image, which is locked, and reset its losses."""
     connection.execute(
         update(images).where(images.c.id == image.id).values(held_at=None, held_reason=None)
     )
@@ -119,7 +119,7 @@ def release_image(connection: Connection, image: Image, *, now: datetime, actor:
 
 
 def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition: an image may be brought to hosts."""
+    """Return the condition that an image is not held."""
     held = select(images.c.id).where(images.c.id == image_id, images.c.held_at.is_not(None))
     return ~held.correlate_except(images).exists()
 
@@ -146,9 +146,9 @@ def _is_recent_loss(now: datetime) -> ColumnElement[bool]:
 def _images_at_stake(
     connection: Connection, host_id: UUID, answered_at: datetime | None
 ) -> set[UUID]:
-    """Return the images that were on their way to a host, or came since it last answered.
+    """Return the images uploading to a host, or copied there since it last answered.
 
-    Or the first VM of which was being built there.
+    Images whose first VM was being built there are among them.
     """
     since = _BEGUN
     if answered_at is not None:
@@ -199,7 +199,7 @@ def _hold_if_to_blame(connection: Connection, image_id: UUID, *, now: datetime, 
 
 
 def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
-    """Return the hosts that stopped answering with it, and their names."""
+    """Return the names, by id, of hosts that stopped answering with an image."""
     query = (
         select(hosts.c.id, hosts.c.name)
         .join(image_copies, image_copies.c.host_id == hosts.c.id)
@@ -212,7 +212,7 @@ def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> d
 
 
 def _count_survivors(connection: Connection, image_id: UUID) -> int:
-    """Count the hosts that have it and answered since."""
+    """Count the hosts that have the image and answered since."""
     query = (
         select(func.count())
         .select_from(image_copies)
@@ -230,7 +230,7 @@ def _count_survivors(connection: Connection, image_id: UUID) -> int:
 
 
 def _count_lost_without(connection: Connection, lost: Collection[UUID], now: datetime) -> int:
-    """Count the other hosts that answered a while ago and do not now: also those still up."""
+    """Count other hosts that recently stopped answering, also those still marked as up."""
     lately = now - _AT_ONCE
     query = select(func.count()).where(
         or_(

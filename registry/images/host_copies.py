@@ -1,4 +1,4 @@
-"""What rounds and builds ask of images on hosts: wanted once, counted as disk in use.
+"""Image copies that rounds and builds need on hosts, counted as disk in use.
 
 A copy is wanted from the commit of the first VM of its image on a host. Builds of VMs
 that wait for a copy are not sent to workers at all, so they hold no thread and no claim.
@@ -25,7 +25,7 @@ from registry.lifecycle import CopyEvent, CopyState
 from registry.records.images import BuildImage
 
 _DISK: Final = "disk_gib"
-#: Of the disk they are counted on nothing is left by the others.
+#: States in which a copy counts as disk in use.
 COUNTED: Final = tuple(state.value for state in CopyState if state != CopyState.FAILED)
 
 
@@ -34,7 +34,7 @@ def pairs_without_room(
     chosen: Sequence[tuple[Any, UUID]],
     amounts: Mapping[UUID, Mapping[str, int]],
 ) -> set[tuple[UUID, UUID]]:
-    """Return which (image, host) pairs a round may not bring about: their host's disk is too full.
+    """Return the (image, host) pairs for which the host's disk has no room.
 
     A copy takes disk in addition to the VMs based on it. Policies do not count it,
     since most hosts have it already; so it is checked here, with the hosts locked.
@@ -65,7 +65,7 @@ def pairs_without_room(
 def request_copies(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]], *, now: datetime, actor: str
 ) -> None:
-    """Have the images of these (VM, host) pairs brought to their hosts, unless they are there."""
+    """Request copies of the VMs' images on their hosts, unless they exist."""
     history: list[dict[str, Any]] = []
     missing = _uncounted_copies(connection, _image_host_pairs(chosen))
     names = _names_of(connection, {host_id for _, host_id in missing})
@@ -114,8 +114,8 @@ def _names_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, s
 
 
 def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition: the request has an image that is not on the host."""
-    # Two levels down nothing is correlated unasked: a copy on any host would do.
+    """Return the condition that the request's image is not on the host."""
+    # SQLAlchemy does not correlate two levels down by itself: a copy on any host would count.
     there = (
         select(image_copies.c.id)
         .where(
@@ -133,7 +133,7 @@ def lacks_image(host_id: ColumnElement[Any], request_id: ColumnElement[Any]) -> 
 
 
 def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> BuildImage | None:
-    """Return the image of a request as it lies on a host; None: it has none."""
+    """Return the copy of a request's image on a host; None if the request has no image."""
     row = connection.execute(
         select(images, image_copies.c.volume)
         .join(request_images, request_images.c.image_id == images.c.id)
@@ -149,7 +149,7 @@ def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> Bu
 
 
 def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:
-    """Have a host offer so much less disk for VMs; `reports` sets the same sum anew."""
+    """Reduce the disk that a host offers by ``gib``; `reports` computes the same sum anew."""
     amount = inventories.c.foreign_amount + gib
     connection.execute(
         update(inventories)
@@ -165,7 +165,7 @@ def _image_host_pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUI
 def _uncounted_copies(
     connection: Connection, pairs: Collection[tuple[UUID, UUID]]
 ) -> dict[tuple[UUID, UUID], int]:
-    """Return those pairs whose copy takes no disk yet, and what it will take."""
+    """Return the pairs whose copy takes no disk yet, with the GiB it will take."""
     missing = set(pairs)
     for some in chunks(sorted({host_id for _, host_id in pairs})):
         query = select(image_copies.c.image_id, image_copies.c.host_id).where(

@@ -1,4 +1,4 @@
-"""Images: what VMs' disks rest on. They are immutable; another content is another revision."""
+"""Images, the backing files of VMs' disks. They are immutable; new content is a new revision."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Images:
         opened: bool = True,
         signed_by: str | None = None,
     ) -> Image:
-        """Register an image whose content lies in the store under ``id``, whole and checked.
+        """Register an image whose content is in the store under ``id``, complete and checked.
 
-        Where no QEMU was there to see whether it can be ``opened``, a worker looks
-        at it first, like at one that it fetches.
+        If no QEMU was available to test whether it can be ``opened``, a worker
+        tests it first, as it tests images that it fetches.
 
-        Where the newest revision of that name is the very same, that one is
-        returned and nothing is created: a caller that lost the answer may repeat the call.
+        If the newest revision of that name is identical, that one is
+        returned and nothing is created, so that a caller may repeat the call.
         """
         check_int("size_bytes", size_bytes, 1, 2**62)
         check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)
@@ -85,10 +85,10 @@ class Images:
     def fetch(
         self, new: NewImage, *, url: str, sha256: str, actor: str, signature: str | None = None
     ) -> Image:
-        """Register an image that a worker is to fetch. The URL was checked.
+        """Register an image that a worker is to fetch from a checked URL.
 
-        Where the newest revision of that name is the very same, or on its way,
-        that one is returned and nothing is made.
+        If the newest revision of that name is identical, or is being fetched,
+        that one is returned and nothing is created.
         """
         with self._database.write() as connection:
             newest = _lock_newest_revision(connection, new)
@@ -108,12 +108,12 @@ class Images:
             return keep_result(connection, image)
 
     def by_id(self, image_id: UUID) -> Image:
-        """Return an image, removed or not."""
+        """Return an image, also a removed one."""
         with self._database.read() as connection:
             return _get(connection, image_id)
 
     def is_removed(self, image_id: UUID) -> bool:
-        """Return whether an image is off offer."""
+        """Return whether an image was removed."""
         with self._database.read() as connection:
             return _get(connection, image_id).state == ImageState.REMOVED
 
@@ -125,7 +125,7 @@ class Images:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Image]:
-        """Return a page, by name and revision."""
+        """Return a page of images, by name and revision."""
         query = select(*_COLUMNS).order_by(images.c.name, images.c.revision)
         query = query.limit(check_limit(limit) + 1)
         if name is not None:
@@ -140,7 +140,7 @@ class Images:
         return page_of(found, limit, lambda image: (image.name, image.revision))
 
     def get(self, reference: str) -> Image:
-        """Return the revision that a reference names; none named: the newest that is ready."""
+        """Return the image of a reference; without a revision, the newest that is ready."""
         with self._database.read() as connection:
             return find_image(connection, reference)
 
@@ -160,16 +160,16 @@ class Images:
 
     @retry_on_clash
     def remove(self, reference: str, *, actor: str) -> Image:
-        """Take an image off offer, and its copies off the hosts. Twice is no error.
+        """Remove an image and its copies on hosts; a repeated call is no error.
 
         Raises
         ------
         ConflictError
-            If a VM rests on it, or a request of it has not been placed.
+            If a VM has it as backing file, or a request with it is not placed yet.
         """
         with self._database.write() as connection:
             image = find_image(connection, reference, removed=True)
-            # A request for VMs of it locks this row too: one of the two sees the other.
+            # A request with this image locks the row too, so one of the two sees the other.
             connection.execute(
                 select(images.c.id).where(images.c.id == image.id).with_for_update(key_share=True)
             )
@@ -191,7 +191,7 @@ class Images:
 
     @retry_on_clash
     def release(self, reference: str, *, actor: str) -> Image:
-        """Let an image that is held be brought to hosts again. One that is not held stays so."""
+        """Release the hold on an image; without a hold nothing changes."""
         with self._database.write() as connection:
             key = find_image(connection, reference).id
             connection.execute(
@@ -205,11 +205,11 @@ class Images:
 
 
 def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:
-    """Return the image that a reference names, or raise `NotFoundError`.
+    """Return the image of a reference, or raise `NotFoundError`.
 
-    Without a revision it is the newest that is ready, or the newest if none is.
-    A revision that was removed is found (with ``removed``) when it is named, and
-    when nothing of that name is left.
+    Without a revision it is the newest ready one, or the newest if none is ready.
+    With ``removed``, a removed revision is found when it is named, and
+    when no other of that name is left.
     """
     match = _REFERENCE.fullmatch(reference) if len(reference) <= 80 else None
     if match is None:
@@ -229,14 +229,14 @@ def find_image(connection: Connection, reference: str, *, removed: bool = False)
 
 
 def image_for(connection: Connection, reference: str, vm_type: VmType) -> Image:
-    """Return the image that a request names, kept from being removed until we are done.
+    """Return a request's image and lock it against removal until this transaction ends.
 
     Raises
     ------
     NotFoundError
-        If there is none.
+        If there is no such image.
     InvalidError
-        If its content is not here, or it does not fit into a VM of that type.
+        If its content is not in the store, or it does not fit into a VM of the type.
     """
     key = find_image(connection, reference).id
     connection.execute(select(images.c.id).where(images.c.id == key).with_for_update(read=True))
@@ -270,17 +270,17 @@ def to_image(row: Row[Any]) -> Image:
 
 
 def disk_gib_of(size_bytes: int) -> int:
-    """Return what a file takes of a host's disk, in whole GiB."""
+    """Return the GiB of a host's disk that a file takes, rounded up."""
     return -(-size_bytes // GIB)
 
 
 def _format_gib(size_bytes: int) -> str:
-    """Say a size in GiB, never less than it is."""
+    """Return a size in GiB as text, rounded up."""
     return f"{-(-size_bytes * 100 // GIB) / 100:g}"
 
 
 def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None:
-    """Check what was said, wait for others who add, return the newest revision of that name."""
+    """Check a new image, lock its name, and return the newest revision with the name."""
     check_name("name", new.name)
     check_int("min_memory_mib", new.min_memory_mib, 0, MAX_AMOUNT)
     take_turns(connection, "images")
@@ -306,7 +306,7 @@ def _is_same(image: Image, new: NewImage, sha256: str) -> bool:
 
 
 def _note_signer(connection: Connection, image: Image, signed_by: str | None) -> Image:
-    """Note who signed an image that was here unsigned."""
+    """Record who signed an image that was stored without a signer."""
     if signed_by is None or image.signed_by is not None:
         return image
     connection.execute(update(images).where(images.c.id == image.id).values(signed_by=signed_by))
@@ -378,7 +378,7 @@ def _check_unused(connection: Connection, image: Image) -> None:
 def _release_copies(
     connection: Connection, image: Image, now: Any, actor: str
 ) -> list[dict[str, Any]]:
-    """Mark the copies to be removed by workers; return an event for each."""
+    """Mark an image's copies for removal by workers; return an event for each."""
     history = []
     rows = connection.execute(
         select(image_copies, hosts.c.name.label("host"))

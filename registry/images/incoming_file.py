@@ -1,7 +1,7 @@
-"""A file on its way into the image store, judged by what is announced and by what came so far.
+"""An upload into the image store, checked by its announced length and its content so far.
 
-What is too long, no image, or more than its disk has room for ends at the first byte that shows
-it, not when all is on the disk. Zeros take no place: runs of them become holes of the file.
+An upload that is too long, no image, or too large for the disk ends at the first byte that shows
+it. Runs of zeros become holes of the file.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey, check_signature
 from registry.records.images import ImageFormat
 
-#: Runs of zeros are looked for in blocks of this size, by their place in the file.
+#: Size of the aligned blocks in which zeros are detected.
 _BLOCK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """What is known of a file once it is in the store."""
+    """The size, digest and signer of a file in the store."""
 
     sha256: str
     size_bytes: int
     virtual_size_bytes: int
-    opened: bool  #: False: no QEMU is on this machine to say whether it opens
+    opened: bool  #: QEMU opened it; False if this machine has no QEMU
     signed_by: str | None
 
 
 class IncomingFile:
-    """A file on its way into the store."""
+    """A file that is being uploaded into the store."""
 
     def __init__(
         self,
@@ -71,16 +71,16 @@ class IncomingFile:
         self.size_bytes = 0
 
     def announce(self, size_bytes: int) -> None:
-        """Judge the file by its length alone, before any of it comes.
+        """Check the announced length of the file.
 
         Raises
         ------
         ImageTooLargeError
-            If it is longer than the operator allows.
+            If the file is longer than the operator allows.
         ImageRefusedError
-            If no image of its format has that length.
+            If no image of the format has that length.
         ImageStoreError
-            If the disk of the store has no room for it.
+            If the store's disk has no room for the file.
         """
         if size_bytes > self._max_bytes:
             raise ImageTooLargeError(self._max_bytes, size_bytes)
@@ -88,16 +88,16 @@ class IncomingFile:
         self._check_room(size_bytes)
 
     def write(self, piece: bytes) -> None:
-        """Append what came next.
+        """Append a piece of the file.
 
         Raises
         ------
         ImageTooLargeError
-            If more came than the operator allows.
+            If the file is longer than the operator allows.
         ImageRefusedError
-            If the file begins like no image of its format.
+            If the file does not begin like an image of its format.
         ImageStoreError
-            If the disk of the store has no room for it.
+            If the store's disk has no room for the file.
         """
         if self.size_bytes + len(piece) > self._max_bytes:
             raise ImageTooLargeError(self._max_bytes)
@@ -114,12 +114,12 @@ class IncomingFile:
         self.size_bytes += len(piece)
 
     def keep(self, sha256: str | None) -> StoredFile:
-        """Check what came and put it in its place, for good.
+        """Check the whole file and move it to its place in the store.
 
         Raises
         ------
         ImageRefusedError
-            If its hash is not the one given, its signature not good, or it must not
+            If its hash is not the one given, its signature is invalid, or it must not
             become an image.
         """
         found = self._digest.hexdigest()
@@ -144,7 +144,7 @@ class IncomingFile:
         )
 
     def _check_start_once(self, piece: bytes) -> None:
-        """Judge the beginning once enough of it came; `keep` judges shorter files."""
+        """Check the head once enough of it has arrived; `keep` checks shorter files."""
         if self._judged:
             return
         self._head += piece[: HEAD_BYTES - len(self._head)]
@@ -153,7 +153,7 @@ class IncomingFile:
             check_start(self._head, self._format)
 
     def _check_room(self, needed_bytes: int) -> None:
-        """Refuse to take what the disk's other users need: a database may share it."""
+        """Raise if the disk's margin would be used, as a database may share the disk."""
         try:
             disk = os.fstatvfs(self._file.fileno())
         except OSError as error:
@@ -179,7 +179,7 @@ class IncomingFile:
 
 
 def check_digest(found: str, sha256: str, size_bytes: int) -> None:
-    """Refuse a file whose content is not what was announced."""
+    """Raise `ImageRefusedError` if a file's hash is not the announced one."""
     if found != sha256:
         raise ImageRefusedError(
             f"its SHA-256 is {found} over {size_bytes} bytes, expected was {sha256}"
@@ -187,14 +187,14 @@ def check_digest(found: str, sha256: str, size_bytes: int) -> None:
 
 
 def error_message(error: OSError) -> str:
-    """Return what went wrong in the store's folder, for its reader."""
+    """Return the message of an error in the store's folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "its disk is full"
     return error.strerror or str(error)
 
 
 def _nonzero_parts(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the parts of a piece that are not zeros, each with its place in the file."""
+    """Yield the parts of a piece that are not zeros, each with its offset in the file."""
     view, begun, start = memoryview(piece), 0, 0
     while start < len(piece):
         end = min(len(piece), start + _BLOCK_BYTES - (at + start) % _BLOCK_BYTES)

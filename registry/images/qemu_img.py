@@ -1,8 +1,8 @@
-"""Have QEMU's own reader look at an image before it is on offer, in a child that is bounded.
+"""Checks an image with `qemu-img` before it is offered, in a sandboxed child process.
 
-The header says what an image is (`registry.images.header`); whether its tables lead anywhere only a
-reader knows. That reader parses what a stranger wrote, so it gets little: memory,
-processor and time, no network, nothing of our environment, and of files the image alone.
+The header has the format (`registry.images.header`). Only a reader can tell whether the tables
+are sound. The reader parses untrusted data, so it gets limited memory,
+CPU and time, no network, an empty environment, and no file but the image.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from registry.errors import ImageRefusedError
 _MEMORY_BYTES: Final = 1 << 30
 _PROCESSOR_S: Final = 60
 _DEADLINE_S: Final = 180.0
-_SAID_BYTES: Final = 1 << 16  #: a damaged image has a line for each of its clusters
+_SAID_BYTES: Final = 1 << 16  #: limit of the output, as a damaged image has a line for each cluster
 _SAID_CHARACTERS: Final = 300
-_BROKEN, _LEAKS = 2, 3  #: what `qemu-img check` ends with; leaks cost place and nothing else
+_BROKEN, _LEAKS = 2, 3  #: exit codes of `qemu-img check`; leaks only waste space
 
-#: Bound ourselves, then become the program. A namespace without network is had as root, or
-#: where users may make namespaces; where neither is so, the other bounds remain.
+#: Shell command that sets the limits and then executes the program. A network namespace needs root,
+#: or user namespaces; without both, the other limits remain.
 _CHILD: Final = f"""
 import ctypes, os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY_BYTES},) * 2)
@@ -40,22 +40,22 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def qemu_img_path() -> str | None:
-    """Return where qemu-img is on this machine."""
+    """Return the path of qemu-img on this machine, or None."""
     return shutil.which("qemu-img")
 
 
 def check_opens(file: BinaryIO) -> bool:
-    """Have QEMU open a qcow2 file and walk through its tables; False: no QEMU is here to ask.
+    """Check a qcow2 file's tables with QEMU; return False if this machine has no QEMU.
 
     Raises
     ------
     ImageRefusedError
-        If it cannot be opened, is damaged, or takes more than a sound image does.
+        If the image cannot be opened, is damaged, or exceeds the limits.
     """
     path = qemu_img_path()
     if path is None:
         return False
-    # By its descriptor: these very bytes, even if the name is given to another file.
+    # By its descriptor, which stays the same file even if the name is reused.
     opened = {
         "driver": "qcow2",
         "file": {"driver": "file", "filename": "/proc/self/fd/0", "locking": "off"},
@@ -93,7 +93,7 @@ def check_opens(file: BinaryIO) -> bool:
 
 
 def _error_text(stderr: bytes) -> str:
-    """Return what QEMU said, which may quote the image, as one line of plain characters."""
+    """Return QEMU's message, which may quote the image, as one line of printable characters."""
     text = stderr.decode(errors="replace").rpartition("}': ")[2]
     plain = "".join(each if each.isprintable() else " " for each in text)
     return " ".join(plain.split())[:_SAID_CHARACTERS] or "it does not say why"

@@ -1,7 +1,7 @@
-"""Who signed an image: signatures of minisign and of `cosign sign-blob`, under keys of operators.
+"""Image signatures of minisign and `cosign sign-blob`, checked with operators' keys.
 
-Both sign a digest of the bytes, which is computed while they come, so what is checked is
-what was stored. `cryptography` judges; the two small formats around it are read here.
+Both sign a digest, which is computed during the upload, so the stored bytes are
+checked. `cryptography` verifies; the two small formats are parsed here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final, Literal
 
 from registry.errors import ImageRefusedError, SettingsError
 
-#: Of a signature, or of a file with a key; real ones have a few hundred.
+#: Limit of a signature or key file; real ones have a few hundred bytes.
 MAX_SIGNATURE_BYTES: Final = 4096
-#: Suffixes of signatures next to a fetched image, in the order in which they are tried.
+#: Suffixes of signature files next to a fetched image, in the order of attempts.
 SIGNATURE_SUFFIXES: Final = (".minisig", ".sig")
 _PEM: Final = b"-----BEGIN"
 _KEY_ID_BYTES: Final = 8
@@ -28,11 +28,11 @@ _TRUSTED: Final = b"trusted comment: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageKey:
-    """A public key whose owner operators trust with images."""
+    """A public key that operators trust to sign images."""
 
-    name: str  #: of its file
+    name: str  #: name of the key's file
     kind: Literal["minisign", "cosign"]
-    id: str  #: as `minisign -V` and `openssl` say it
+    id: str  #: the id that `minisign -V` and `openssl` print
     public: bytes  #: Ed25519: the point; ECDSA: SubjectPublicKeyInfo in DER
 
     def __str__(self) -> str:
@@ -40,12 +40,12 @@ class ImageKey:
 
 
 def read_keys(paths: Iterable[Path]) -> tuple[ImageKey, ...]:
-    """Read the public keys that a setting names.
+    """Read the public keys of the setting FUGA_IMAGE_KEYS.
 
     Raises
     ------
     SettingsError
-        If one cannot be read, or is none of minisign or cosign.
+        If a key cannot be read, or is no key of minisign or cosign.
     """
     return tuple(_read_key(path) for path in sorted(paths))
 
@@ -66,7 +66,7 @@ def _read_key(path: Path) -> ImageKey:
 
 
 def parse_key(name: str, content: bytes) -> ImageKey:
-    """Read a public key from its file's content. Raises `ValueError` if it is none of ours."""
+    """Parse a public key file, or raise `ValueError` if it is of neither format."""
     if len(content) > MAX_SIGNATURE_BYTES:
         raise ValueError("it is too long for a public key")
     return (_cosign_key if content.lstrip().startswith(_PEM) else _minisign_key)(name, content)
@@ -107,12 +107,12 @@ def _cosign_key(name: str, content: bytes) -> ImageKey:
 def check_signature(
     keys: Sequence[ImageKey], signature: bytes, *, sha256: bytes, blake2b: bytes
 ) -> str:
-    """Return which key signed the content of these digests.
+    """Return the key that signed content with these digests.
 
     Raises
     ------
     ImageRefusedError
-        If none of the keys did, or it is no signature.
+        If none of the keys signed it, or the signature is malformed.
     """
     try:
         if signature.startswith(_UNTRUSTED):
@@ -183,7 +183,7 @@ def _is_ecdsa(key: ImageKey, proof: bytes, sha256: bytes) -> bool:
 
 
 def _decode_base64(line: bytes) -> bytes:
-    """Decode base64 that has one spelling alone. Raises `ValueError`."""
+    """Decode canonical base64, or raise `ValueError`."""
     try:
         raw = binascii.a2b_base64(line, strict_mode=True)
     except binascii.Error:

@@ -1,7 +1,7 @@
-"""The folder in which images lie, each once; workers bring them to hosts from there.
+"""The folder of image files, from which workers copy them to hosts.
 
-A file becomes an image by a rename, when all of it is here and was checked. What a
-process that was killed left half received is cleared away by the next who receives.
+A complete and checked file becomes an image by a rename. A partial file of a
+killed process is deleted by the next upload.
 The receiver of a file locks it (flock) until its row is written: an unlocked file without
 an image was left by a killed process.
 """
@@ -25,14 +25,14 @@ from registry.images.signatures import ImageKey
 from registry.records.images import ImageFormat
 
 PART: Final = ".part"
-#: A file without writes for so long belongs to no upload.
+#: Seconds without a write after which a partial file belongs to no upload.
 _STALE_S: Final = 3600.0
 
 
 class ImageStore:
     """Images by id. Several processes may use one folder, also over a shared file system.
 
-    Where ``keys`` are given, an image is signed by one of them or it is refused. Images
+    With ``keys``, an image must be signed by one of them. Images
     leave ``margin_bytes`` of the folder's disk free, which a database may share.
     """
 
@@ -45,24 +45,24 @@ class ImageStore:
         self.keys = keys
 
     def path(self, image_id: UUID, image_format: ImageFormat) -> Path:
-        """Return where an image lies, or would."""
+        """Return the path of an image's file, which may not exist."""
         return self.folder / f"{image_id}.{image_format}"
 
     @contextmanager
     def receive(
         self, image_id: UUID, image_format: ImageFormat, signature: bytes | None = None
     ) -> Iterator[IncomingFile]:
-        """Hand out a file to write to; unless `IncomingFile.keep` is called nothing stays of it.
+        """Yield a file for an upload, which is deleted unless `IncomingFile.keep` is called.
 
-        Others take it for one that is being added until the block ends: the register
-        center is informed inside.
+        The file is locked until the block ends, so the caller registers the image
+        inside the block.
 
         Raises
         ------
         ImageStoreError
             If the folder cannot be written to.
         ImageRefusedError
-            If a signature is missing, or no key is there to verify it.
+            If a signature is missing, or there is no key to verify it.
         """
         self._check_signature_given(signature)
         path = self.path(image_id, image_format)
@@ -90,12 +90,12 @@ class ImageStore:
             part.unlink(missing_ok=True)
 
     def examine(self, image_id: UUID, image_format: ImageFormat, sha256: str) -> StoredFile | None:
-        """Return a file that was not accessible when it was written; None if it does not exist.
+        """Check a stored file that was not checked when it was written; None if it does not exist.
 
         Raises
         ------
         ImageRefusedError
-            If it is not what was said, or must not become an image.
+            If the file differs from its announcement, or must not become an image.
         ImageStoreError
             If it cannot be read.
         """
@@ -117,12 +117,12 @@ class ImageStore:
             raise ImageStoreError(self.folder, error_message(error)) from error
 
     def head(self, image_id: UUID, image_format: ImageFormat) -> bytes:
-        """Return how an image's file begins, judged once more: a host looks at that first.
+        """Return the head of an image's file, checked again, as hosts probe it first.
 
         Raises
         ------
         ImageRefusedError
-            If it must not be brought to any host: an older release took it, or it changed.
+            If the file must not reach a host, as an older release accepted it or it changed.
         ImageStoreError
             If it cannot be read.
         """
@@ -146,7 +146,7 @@ class ImageStore:
             )
 
     def put_in_place(self, image_id: UUID, of: UUID, image_format: ImageFormat) -> None:
-        """Have a file be that of another image, whose content is the very same."""
+        """Rename a file to that of another image with identical content."""
         try:
             self.path(image_id, image_format).replace(self.path(of, image_format))
         except OSError as error:
@@ -158,7 +158,7 @@ class ImageStore:
             self.path(image_id, image_format).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """Return every file of an image, whole or not; none without a folder."""
+        """Return all image files, complete or partial; [] without a folder."""
         try:
             found = sorted(self.folder.iterdir())
         except FileNotFoundError:
@@ -169,7 +169,7 @@ class ImageStore:
 
     @contextmanager
     def held(self, path: Path) -> Iterator[bool]:
-        """Lock a file; return False if another process may be adding it, or it is gone."""
+        """Lock a file; yield False if another process may be adding it, or it does not exist."""
         with ExitStack() as stack:
             try:
                 # To write: over a shared file system no other process may lock it exclusively.
@@ -182,14 +182,14 @@ class ImageStore:
 
     def _clear_stale(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
-            # By its time alone a file that gets nothing but zeros is stale: they become holes.
+            # By its time alone, a file that receives only zeros seems stale, as they become holes.
             with self.held(part) as no_writer, suppress(OSError):
                 if no_writer:
                     part.unlink()
 
 
 def image_of(path: Path) -> UUID | None:
-    """Return whose file it is by its name; None: no image's."""
+    """Return the image id in a file's name, or None."""
     try:
         return UUID(path.name.partition(".")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""From where images may be fetched: what the operator lists, and nothing that leads out of it.
+"""Checks of image URLs against the operator's list of allowed prefixes.
 
 A user who may add images names a URL, and a machine inside the site opens it. Without a list,
 that user could reach any service that this machine reaches.
@@ -16,7 +16,7 @@ from registry.errors import ImageUrlRefusedError
 
 _PORTS: Final = {"http": 80, "https": 443}
 _PLAIN: Final = re.compile(r"[!-~]{1,500}")
-#: Encodings of `/`, `.`, `?`, `#` and `%` that servers undo and comparisons do not see: encoded,
+#: Encodings of `/`, `.`, `?`, `#` and `%` that servers decode and comparisons miss: encoded,
 #: twice or in an overlong form, control characters, parameters (`..;`), half an encoding.
 _HIDDEN: Final = re.compile(
     r"%(?:2[35ef]|3[bf]|5c|[01][0-9a-f]|7f|c[01]|e0%80)|%(?![0-9a-f]{2})|[;\\]", re.IGNORECASE

@@ -1,4 +1,4 @@
-"""What becomes of VMs and their assignments, and what is freed when one ends."""
+"""The ledger: VMs, their assignments, and the capacity that assignments hold."""
 
 from registry.ledger.power import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 

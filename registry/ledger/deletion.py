@@ -1,4 +1,4 @@
-"""Deleting VMs: what their tenant wants, and what that means for their assignments."""
+"""Deletion of VMs, and its consequences for their assignments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def delete_vms(
     request_event: RequestEvent | None = None,
     reason: str = "deleted",
 ) -> int:
-    """Mark VMs as deleted and send their assignments the event; return how many were marked.
+    """Mark VMs as deleted and apply the event to their assignments; return the number of VMs.
 
     A reserved assignment is released at once: no worker claimed it, so there is
     no domain. All others keep their capacity until their domain is proven
@@ -47,7 +47,7 @@ def delete_vms(
         .join(tenants, tenants.c.id == vms.c.tenant_id)
         .where(left, ~place.exists())
     ).all()
-    # A VM that moves is held twice, and deleted once.
+    # A VM that moves has two assignments and is deleted once.
     rows = list({row.vm_id: row for row in (*held, *nowhere)}.values())
     if not rows:
         return 0

@@ -1,4 +1,4 @@
-"""What becomes of the VMs of a host that is down: by its labels, and by where their disks are."""
+"""The failure policy of hosts: what happens to VMs of a host that is down, by its labels."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-#: A label of hosts.
+#: Prefix of the host label.
 FAILURE_LABEL: Final = "on_failure="
 
 
 class OnFailure(StrEnum):
-    """What is wanted for VMs of a host that fails."""
+    """The failure policy of a host."""
 
     WAIT = "wait"
-    REPLACE = "replace"  #: they start elsewhere with their disks; without these they wait
-    REBUILD = "rebuild"  #: the same, or anew from their images: what they had written is lost
+    REPLACE = "replace"  #: VMs start elsewhere if their disks are in a shared pool, else they wait
+    REBUILD = (
+        "rebuild"  #: like replace, but VMs without shared disks are built anew and lose their data
+    )
 
 
 def failure_policy_of(
     labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT
 ) -> OnFailure:
-    """Return what a host's labels say, or else the site's setting."""
+    """Return the failure policy in a host's labels, or the site's default."""
     said = {
         label.removeprefix(FAILURE_LABEL) for label in labels if label.startswith(FAILURE_LABEL)
     }
@@ -33,14 +35,14 @@ def failure_policy_of(
 
 
 def is_replaced(wanted: OnFailure, shared_pool: str | None) -> bool:
-    """Return whether VMs are placed elsewhere when their host fails: no disk is lost unsaid."""
+    """Return whether VMs are placed elsewhere when their host fails."""
     return wanted is OnFailure.REBUILD or (wanted is OnFailure.REPLACE and shared_pool is not None)
 
 
 def failure_outlook(
     labels: Iterable[str], shared_pool: str | None, *, by_default: OnFailure = OnFailure.WAIT
 ) -> str:
-    """Say what becomes of a VM on a host with these labels that fails."""
+    """Return text about what happens to VMs when a host with these labels fails."""
     wanted = failure_policy_of(labels, by_default=by_default)
     if wanted is OnFailure.WAIT:
         return "it waits for its host"

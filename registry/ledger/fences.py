@@ -1,4 +1,4 @@
-"""The fencing of hosts that are down, a step at a time: see `registry.tasks.fencing`."""
+"""Rows and steps of host fencing; see `registry.tasks.fencing`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from registry.db.schema import host_fences
 from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence
 
-#: To be fenced, or being so.
+#: States in which a fence is pending or runs.
 OPEN: Final = (FenceState.PENDING.value, FenceState.RUNNING.value)
 
 
@@ -28,7 +28,7 @@ def fence_row(connection: Connection, host_id: UUID) -> Row[Any] | None:
 
 
 def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, Fence]:
-    """Return what is known of the fencing of these hosts, where anything is."""
+    """Return the fences of these hosts, by host."""
     found = {}
     for some in chunks(sorted(host_ids)):
         for row in connection.execute(select(host_fences).where(host_fences.c.host_id.in_(some))):
@@ -37,7 +37,7 @@ def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, 
 
 
 def is_being_fenced(row: Row[Any] | None, now: datetime) -> bool:
-    """Return whether a worker may be running the command at this moment."""
+    """Return whether a worker may be running the fencing command now."""
     return row is not None and row.state == FenceState.RUNNING.value and is_claimed(row, now)
 
 
@@ -54,7 +54,7 @@ def change_fence(
     epoch: int | None = None,
     **values: Any,
 ) -> FenceState:
-    """Take one step of a host's fencing; ``values`` are further columns of its row."""
+    """Apply an event to a host's fence; ``values`` are further columns of its row."""
     step = FENCE.step(row.state if row is not None else FenceState.IDLE, event)
     after = step.after
     here = host_fences.c.host_id == host_id

@@ -1,4 +1,4 @@
-"""Requests keep away from hosts where their VMs could not be built."""
+"""Backoff of requests from hosts where their VMs could not be built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def avoid_host(
     now: datetime,
     length_s: float = BUILD_AVOID_S,
 ) -> None:
-    """Let rounds not place VMs of a request on a host for a while."""
+    """Keep rounds from placing a request's VMs on a host for a while."""
     until = now + timedelta(seconds=length_s)
     which = and_(build_failures.c.request_id == request_id, build_failures.c.host_id == host_id)
     changed = connection.execute(

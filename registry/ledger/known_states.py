@@ -1,4 +1,4 @@
-"""What VMs do as far as anybody knows: what was seen, unless their hosts fell silent since."""
+"""Known states of VMs: the observed state, or unknown if the host no longer answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from registry.db.bulk import among
 from registry.db.schema import assignments, hosts, is_place, unreleased, vms
 from registry.lifecycle import OUT_OF_REACH, VmObserved, VmState
 
-#: What a host was seen to do with a VM, and may not do any more once it is out of reach.
+#: Observed states that may be outdated once the host is out of reach.
 SEEN: Final = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
-#: Of a query that joins VMs with their hosts; a VM without a host has none that is silent.
+#: The condition that a VM's host is out of reach, in a query that joins VMs with their hosts.
 ANSWERS: Final = or_(hosts.c.health.is_(None), hosts.c.health.not_in(OUT_OF_REACH))
 
 RUNS: Final = and_(vms.c.observed == VmObserved.RUNNING.value, ANSWERS)
@@ -20,15 +20,15 @@ IS_UNKNOWN: Final = and_(vms.c.observed.in_(SEEN), hosts.c.health.in_(OUT_OF_REA
 
 
 def is_unknown(health: str | None, observed: str) -> bool:
-    """Return whether what was observed of a VM is old: its host does not answer any more."""
+    """Return whether a VM's observed state is outdated, as its host no longer answers."""
     return health in OUT_OF_REACH and observed in SEEN
 
 
 def is_in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
-    """Return what VMs in this state have in common, in a query that joins them with their hosts.
+    """Return the condition for VMs in a state, in a query that joins them with their hosts.
 
-    Hosts that are silent are named one by one: they are few, and mostly there are none. As a part
-    of the query they would be looked for among the hosts of all VMs there are.
+    Silent hosts, of which there are few, are listed by id. As a part
+    of the query they would be searched among the hosts of all VMs.
     """
     if state is not VmState.UNKNOWN:
         seen = vms.c.observed == state.value

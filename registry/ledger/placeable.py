@@ -1,4 +1,4 @@
-"""Which VMs a round may place: found by what it places of them, however many wait besides.
+"""VMs that a round may place, found at a cost that does not depend on how many wait.
 
 The conditions that `ix_vms_request_id_unplaced` names are written as literals, so that
 both databases can prove that it serves a query.
@@ -32,13 +32,13 @@ from registry.db.schema import assignments, is_place, preserved_disks, vms
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import VmDesired
 
-#: Wanted, and not there: of these a VM either waits or is being built.
+#: The condition for VMs that are wanted and absent: they wait or are being built.
 ABSENT: Final = and_(
     vms.c.observed == literal_column("'absent'"), vms.c.desired != literal_column("'deleted'")
 )
 _RUNNING: Final = vms.c.desired == VmDesired.RUNNING.value
 _PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
-#: Looked up VM by VM, as they come: a join would begin with the places of all of them.
+#: Subquery per VM: a join would start from the assignments of all VMs.
 _WITHOUT_PLACE: Final = and_(ABSENT, _PLACE.correlate(vms).scalar_subquery().is_(None))
 
 
@@ -54,7 +54,7 @@ def waiting_vms() -> ColumnElement[bool]:
 def kept_disks_of_requests(
     connection: Connection, waits: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, KeptDisk]]:
-    """Return the disks that are kept for VMs for which a condition holds, by request and VM."""
+    """Return the kept disks of VMs that meet a condition, by request and VM."""
     kept = {
         row.vm_id: KeptDisk(
             shared_pool=row.shared_pool, disk_of=row.disk_of, generation=row.disk_generation
@@ -62,7 +62,7 @@ def kept_disks_of_requests(
         for row in connection.execute(select(preserved_disks))
     }
     found: dict[UUID, dict[UUID, KeptDisk]] = {}
-    # By key: a join may begin with all VMs that wait, and mostly no disk is kept.
+    # By key: a join may start from all waiting VMs, and mostly no disk is kept.
     for some in chunks(sorted(kept)):
         query = select(vms.c.id, vms.c.request_id).where(vms.c.id.in_(some), waits)
         for row in connection.execute(query):
@@ -71,7 +71,7 @@ def kept_disks_of_requests(
 
 
 def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:
-    """Return of each request at most so many VMs that wait, its oldest."""
+    """Return the oldest waiting VMs of each request, up to its number in ``wanted``."""
     return [row.id for row in _oldest_vms(connection, wanted, and_(_WITHOUT_PLACE, _RUNNING))]
 
 
@@ -82,12 +82,12 @@ def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mappin
 
 
 def waiting_requests(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these requests have a VM that a round may place."""
+    """Return those of these requests that have a VM that a round may place."""
     return set(count_waiting(connection, dict.fromkeys(request_ids, 1)))
 
 
 def requests_lacking_places(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these requests want a VM, to run or to be off, that has no place."""
+    """Return those of these requests that have a wanted VM, running or stopped, without a host."""
     rows = _oldest_vms(connection, dict.fromkeys(request_ids, 1), _WITHOUT_PLACE)
     return {row.request_id for row in rows}
 
@@ -95,7 +95,7 @@ def requests_lacking_places(connection: Connection, request_ids: Collection[UUID
 def _oldest_vms(
     connection: Connection, numbers: Mapping[UUID, int], condition: ColumnElement[bool]
 ) -> Iterator[Row[UUID, UUID]]:
-    """Yield the oldest VMs for which a condition holds, of each request at most so many."""
+    """Yield the oldest VMs that meet a condition, up to a number for each request."""
     which = select(vms.c.id, vms.c.request_id).where(condition).order_by(vms.c.id)
     keys = sorted(numbers)
     if connection.dialect.name == "sqlite":

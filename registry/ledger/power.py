@@ -1,4 +1,4 @@
-"""Stop, start and reboot: what a tenant asks of VMs, kept until a worker has done it.
+"""Power changes of VMs (stop, start, reboot), stored until a worker has made them.
 
 A pending action is a row of `power_actions`, the workers' message. Inserting, changing or
 deleting such a row needs the lock of its VM.
@@ -31,7 +31,7 @@ from registry.lifecycle import (
     VmObserved,
 )
 
-#: How long a guest is given to shut down.
+#: Seconds that a guest has to shut down.
 SHUTDOWN_TIMEOUT_S: Final = 60
 MAX_TIMEOUT_S: Final = 3600
 
@@ -42,13 +42,13 @@ _POWER_EVENT_OF: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(
         VmDesiredEvent.REBOOT: PowerEvent.REBOOT,
     }
 )
-#: In these there is, or will be, a domain to switch.
+#: Assignment states with a domain, now or soon.
 _BUILT: Final = (AssignmentState.ACTIVE.value,)
 _BUILDING: Final = (AssignmentState.RESERVED.value, AssignmentState.CREATING.value)
 
 
 def power_rows(which: ColumnElement[bool]) -> Any:
-    """Return a query: VMs, their pending power change, and their unreleased assignment."""
+    """Return the query for VMs with their pending power change and unreleased assignment."""
     return (
         select(
             vms.c.id,
@@ -80,7 +80,10 @@ def request_power_change(
     now: datetime,
     actor: str,
 ) -> None:
-    """Ask it of one VM; `ConflictError` where it makes no sense."""
+    """Request a power change of one VM.
+
+    It raises `ConflictError` if the VM is deleted, or if it does not run and is to be rebooted.
+    """
     lock_vms(connection, vms.c.id == vm_id)
     row = connection.execute(power_rows(vms.c.id == vm_id)).one()
     if row.desired == VmDesired.DELETED.value:
@@ -156,7 +159,7 @@ def _apply_requests(
 
 
 def _needs_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
-    """A VM without a domain is only wanted otherwise; a build that is under way is awaited."""
+    """Return whether a worker must act: the VM has a domain, or a build under way will make one."""
     if row.assignment_state in _BUILT:
         return True
     if row.assignment_state in _BUILDING:
@@ -173,7 +176,7 @@ def _write_action(
     now: datetime,
     actor: str,
 ) -> dict[str, Any]:
-    """Write a VM's row after a wish; a shorter timeout than before counts from now on."""
+    """Insert or update a VM's power action; a shorter timeout than before counts from now on."""
     step = POWER.step(row.state if row.state is not None else PowerState.IDLE, event)
     after = step.after
     values: dict[str, Any] = {"state": after.value, "timeout_s": timeout_s, "due_at": now}
@@ -201,7 +204,7 @@ def _write_action(
 def restore_desired_power(
     connection: Connection, keys: Collection[UUID], desired: VmDesired, *, now: datetime
 ) -> None:
-    """Have VMs be as their tenant wants them, after they were seen to be otherwise."""
+    """Request the desired power state of VMs that were observed in another."""
     which = and_(
         vms.c.id.in_(list(keys)), vms.c.desired == desired.value, power_actions.c.vm_id.is_(None)
     )

@@ -1,4 +1,4 @@
-"""A request's state follows from its VMs: one function looks and writes what it finds."""
+"""The states of requests, which are computed from the states of their VMs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OTHER_ASSIGNMENTS = assignments.alias("other_assignments")
 _OTHERS = select(_OTHER_ASSIGNMENTS.c.id).where(_OTHER_ASSIGNMENTS.c.vm_id == vms.c.id)
 _ARRIVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'arriving'")).exists()
 _LEAVES = _OTHERS.where(_OTHER_ASSIGNMENTS.c.state == literal_column("'leaving'")).exists()
-#: Its place is gone, and it may have arrived at another: that counts as placed.
+#: A VM whose source is gone during a move counts as placed, as it may have arrived.
 _PLACED = or_(assignments.c.id.is_not(None), _ARRIVES)
 _HELD = or_(_PLACED, _LEAVES)
 
@@ -45,7 +45,7 @@ def _count_if(condition: Any) -> Any:
 
 
 def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
-    """Return a query: what became of the VMs of requests, a row each; ``which`` VMs (all)."""
+    """Return the query that counts VMs by progress, one row per request; ``which`` filters VMs."""
     query = (
         select(
             vms.c.request_id,
@@ -71,7 +71,7 @@ def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
 
 
 def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
-    """Return a query: what requests say of their VMs, a row each; ``which`` VMs."""
+    """Return the query for the VM counts that requests show; ``which`` filters VMs."""
     return (
         select(
             vms.c.request_id,
@@ -88,7 +88,7 @@ def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
 
 
 def request_event(row: Row[Any]) -> RequestEvent | None:
-    """Return what a row of `vm_tally_query` means for its request; None: it is still going."""
+    """Return the event for a request with these counts; None if its last VMs are still going."""
     if row.wanted == 0:
         if row.held:
             return None
@@ -107,12 +107,12 @@ def recompute_states(
     reason: str | None = None,
     event: RequestEvent | None = None,
 ) -> None:
-    """Bring the states of these requests up to date, with an event for each change.
+    """Update the states of these requests, and add an event for each change.
 
-    ``event`` is what happens to them; None: what a look at their VMs finds.
+    ``event`` is applied to them; None means the event that follows from their VMs.
 
-    A request of which nothing waits any more loses its reason for waiting, and
-    begins anew to wait should one of its VMs be lost.
+    A request without waiting VMs loses its reason for waiting, and
+    starts to wait anew should one of its VMs be lost.
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(set(request_ids))):
@@ -159,17 +159,17 @@ def recompute_after_placing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestTally:
-    """What became of a request, which is locked."""
+    """The counts and the event of a request, which is locked."""
 
     request: Row[Any]
     happened: RequestEvent | None
     wanted: int
-    placed: int | None  #: None: not counted, as its state does not change
+    placed: int | None  #: None if they were not counted, as the state does not change
     waits: bool
 
 
 def _lock_requests(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """Lock requests in the order of their keys, and return what they are."""
+    """Lock requests in the order of their keys, and return their rows."""
     query: Select[Any] = (
         select(
             requests.c.id,
@@ -225,7 +225,7 @@ def _write_states(
 
 
 def forget_user_data(connection: Connection, request_ids: Iterable[UUID]) -> None:
-    """Delete the user-data of requests that are over; size and hash stay on record."""
+    """Delete the user-data of finished requests; its size and hash stay."""
     for some in chunks(sorted(request_ids)):
         connection.execute(
             update(request_access)

@@ -1,4 +1,4 @@
-"""How assignments end: whatever the cause, the locks, the rows and the events are these.
+"""The end of assignments, with the same locks, rows and events for every cause.
 
 A caller that ends some locks their VMs first and then the assignments (`lock_vms_and_assignments`);
 the release of capacity locks inventories, by the ledger's triggers, and what follows for requests
@@ -44,7 +44,7 @@ _OTHERS: Final = select(_OTHER.c.id).where(
     _OTHER.c.id != assignments.c.id,
     _OTHER.c.state != literal_column("'released'"),
 )
-#: What endings have to know of the VM's other assignments, while it moves or after it did.
+#: Columns about the VM's other assignments, during or after a move.
 OTHER_ASSIGNMENTS: Final = (
     _OTHERS.correlate(vms, assignments).exists().label("held_elsewhere"),
     _OTHERS.where(_OTHER.c.state == literal_column("'arriving'"))
@@ -53,7 +53,7 @@ OTHER_ASSIGNMENTS: Final = (
     .label("moves"),
     is_moving(vms.c.id).label("is_moving"),
 )
-#: What every ending has to know of an assignment.
+#: The assignments with all columns that an ending needs.
 HELD: Final[Select[Any]] = (
     select(
         assignments.c.id,
@@ -74,7 +74,7 @@ HELD: Final[Select[Any]] = (
     .where(unreleased)
     .order_by(assignments.c.id)
 )
-#: A worker may still be at the VM: it learns of the event with its next step.
+#: States in which a worker may be busy with the VM, and learns of the event at its next step.
 _LEFT_TO_OWNER: Final = (AssignmentEvent.DELETE_REQUESTED, AssignmentEvent.MISSING)
 _RESERVED: Final = assignments.c.state == AssignmentState.RESERVED.value
 _NAMED: Final = 3  #: causes in the reason of a request
@@ -82,7 +82,7 @@ _NAMED: Final = 3  #: causes in the reason of a request
 
 @dataclass(frozen=True)
 class AssignmentRelease:
-    """What ends one assignment."""
+    """An event that ends one assignment."""
 
     row: Row[Any]  #: locked, with the columns of `HELD`
     event: AssignmentEvent
@@ -90,26 +90,26 @@ class AssignmentRelease:
 
     @cached_property
     def step(self) -> Change[AssignmentState]:
-        """What becomes of the assignment."""
+        """The assignment's step by this event."""
         return ASSIGNMENT.step(self.row.state, self.event)
 
     @property
     def frees(self) -> bool:
-        """Whether the capacity is free then."""
+        """Whether the step frees the capacity."""
         return self.step.after == AssignmentState.RELEASED
 
     @property
     def deletes(self) -> bool:
-        """Whether its VM is not wanted any more."""
+        """Whether the VM is deleted."""
         deleted = self.row.desired == VmDesired.DELETED.value
         return deleted or self.event == AssignmentEvent.DELETE_REQUESTED
 
     @property
     def unplaces(self) -> bool:
-        """Whether the VM has no place then, and so no domain that may run.
+        """Whether the VM then has no host, and so no domain that may run.
 
-        What it left behind on another host says nothing of it. Where it may have arrived it
-        still has a place; one that is deleted is gone when nothing is left of it anywhere.
+        Its remains on the source of a move do not count. At the destination, where it may have
+        arrived, it still has a place. A deleted VM is gone when nothing is left of it anywhere.
         """
         if self.deletes:
             return self.frees and not self.row.held_elsewhere
@@ -119,19 +119,19 @@ class AssignmentRelease:
 
     @property
     def arrives(self) -> bool:
-        """Whether it becomes the place of its VM."""
+        """Whether the assignment becomes the place of its VM."""
         return self.event == AssignmentEvent.ARRIVED
 
 
 def lock_vms_and_assignments(
     connection: Connection, which: ColumnElement[bool]
 ) -> Sequence[Row[Any]]:
-    """Lock the unreleased assignments for which a condition holds, VMs first, and return them."""
+    """Lock and return the unreleased assignments that meet a condition, after their VMs."""
     there = select(assignments.c.vm_id).where(unreleased, which)
     keys = lock_vms(connection, vms.c.id.in_(there))
     if keys is None:
         return lock_assignments(connection, which)
-    # Of these VMs alone: an assignment of another VM may have reached this state since the read.
+    # Only of these VMs: an assignment of another VM may meet the condition since the read.
     return [
         row
         for some in chunks(sorted(keys))
@@ -142,7 +142,7 @@ def lock_vms_and_assignments(
 
 
 def lock_assignments(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row[Any]]:
-    """Lock the unreleased assignments of VMs, which are locked, for which a condition holds."""
+    """Lock and return the unreleased assignments that meet a condition; their VMs are locked."""
     query = HELD.where(which).with_for_update(of=assignments, key_share=True)
     return connection.execute(query).all()
 
@@ -157,9 +157,9 @@ def end_assignments(
     is_error: bool = False,
     **values: Any,
 ) -> None:
-    """End assignments, and let their requests wait for other places where one became free.
+    """End assignments, and let their requests wait for new places where VMs lost theirs.
 
-    ``reason`` is that of the requests. What ``is_error`` is shown to the tenants of the VMs.
+    ``reason`` is that of the requests. With ``is_error`` it is shown to the tenants of the VMs.
     ``values`` are further columns of the assignments.
     """
     record(
@@ -183,21 +183,21 @@ def write_endings(
     changed: Mapping[UUID, Mapping[str, Any]] = MappingProxyType({}),
     **values: Any,
 ) -> list[dict[str, Any]]:
-    """Write the ends of assignments and what they mean for their VMs; return the events.
+    """Write the ended assignments and the changes of their VMs; return the events.
 
-    ``changed`` is what else is written of VMs, also of those without an assignment.
+    ``changed`` has further columns of VMs, also of those without an assignment.
     """
     history: list[dict[str, Any]] = []
     ends: dict[UUID, Mapping[str, Any]] = {}
     of_vms = dict(changed)
     gone: list[UUID] = []
-    # By host, so that runs of them meet inventories in one order.
+    # By host, so that concurrent calls lock inventories in the same order.
     for each in sorted(endings, key=lambda each: (each.row.host_id, each.row.id)):
         row, step, change, change_vm = each.row, each.step, dict(values), dict[str, Any]()
         if not step.moved:
             continue
         history.append(step_of_assignment(step, row, now, actor, reason=each.reason))
-        # Sent at once: what is left to do need not wait for the last sending to grow old.
+        # Sent at once, without waiting for the resend interval.
         change |= {"state": step.after.value, "sent_at": None}
         if is_error:
             change["last_error"] = change_vm["last_error"] = each.reason
@@ -292,7 +292,7 @@ def end_builds(
 def clear_missing(
     connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Have workers clear the places of missing VMs; proven absent, they are decided anew."""
+    """Let workers clean up after missing VMs, which are placed again once proven absent."""
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
     endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]
@@ -302,10 +302,10 @@ def clear_missing(
 def release_all(
     connection: Connection, host_id: UUID, host_name: str, *, now: datetime, actor: str
 ) -> int:
-    """Release whatever a host holds, which is proven to be off; return how many VMs that were.
+    """Release all assignments of a host that is proven to be off; return the number of VMs.
 
-    Who still works on one of them holds a claim that is gone: it can neither
-    write that its domain started nor let it run. VMs on a shared pool keep their disks.
+    A worker that is still busy with one of them has lost its claim: it can neither
+    record that the domain started nor let it run. VMs on a shared pool keep their disks.
     """
     rows = lock_vms_and_assignments(connection, assignments.c.host_id == host_id)
     pool = keep_disks_of(connection, host_id, now=now)

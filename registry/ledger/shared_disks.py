@@ -1,9 +1,9 @@
-"""Disks in shared pools: whose name each carries, which are in use, and which wait for a host.
+"""Disks in shared pools: their names, their use, and those kept for VMs without a host.
 
 A volume is named after the assignment that made it. In a pool that several hosts see it outlives
 that assignment: a VM that moves, or starts elsewhere after its host was fenced, goes on with it.
-`assignments.disk_of` says whose name the disk of an assignment carries, and a row of
-`preserved_disks` which disk a VM without a host has. Other volumes belong to no VM.
+`assignments.disk_of` has the assignment in the name of the disk, and a row of
+`preserved_disks` has the disk of a VM without a host. Other volumes belong to no VM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from registry.db.bulk import among, chunks
 from registry.db.schema import assignments, hosts, preserved_disks, unreleased, vms
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 
-#: A label of hosts: those with one value see one pool.
+#: Prefix of the host label: hosts with the same value see one pool.
 SHARED_POOL_LABEL: Final = "shared_pool="
 
 
@@ -34,24 +34,24 @@ class KeptDisk:
 
     @property
     def label(self) -> str:
-        """The label of hosts that see it."""
+        """The label of hosts that see the disk."""
         return SHARED_POOL_LABEL + self.shared_pool
 
 
 def shared_pool_of(labels: Iterable[str]) -> str | None:
-    """Return the shared pool that a host's labels name."""
+    """Return the shared pool in a host's labels, or None."""
     found = (each for each in labels if each.startswith(SHARED_POOL_LABEL))
     return next((each.removeprefix(SHARED_POOL_LABEL) for each in found), None)
 
 
 def disk_name_of(row: Row[Any]) -> UUID:
-    """Return the assignment whose name the disk of an assignment carries."""
+    """Return the assignment in the name of an assignment's disk: an earlier one, or itself."""
     found: UUID = row.disk_of or row.id
     return found
 
 
 def disks_in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
-    """Return which of these assignments made disks that later attempts use, or that are kept.
+    """Return those of these assignments whose disks later assignments use, or that are kept.
 
     An assignment's use of its own disk is not listed.
     """
@@ -69,7 +69,7 @@ def disks_in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
 
 
 def is_needed(connection: Connection, row: Row[Any]) -> bool:
-    """Return whether the disk of an assignment, a row of it, is to outlive it."""
+    """Return whether the disk of an assignment's row must outlive the assignment."""
     name = disk_name_of(row)
     others = select(assignments.c.id).where(
         assignments.c.vm_id == row.vm_id,
@@ -84,9 +84,10 @@ def is_needed(connection: Connection, row: Row[Any]) -> bool:
 
 
 def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> str | None:
-    """Keep the disks of the VMs of a host that is off; return the shared pool where they are.
+    """Keep the disks of the VMs of a host that is off; return their shared pool.
 
-    None: it shares no pool, and nothing is kept. VMs that were being built have written nothing.
+    It returns None and keeps nothing if the host shares no pool. VMs that were being built have no
+    data.
     """
     pool: str | None
     pool = connection.scalars(select(hosts.c.shared_pool).where(hosts.c.id == host_id)).one()
@@ -112,7 +113,7 @@ def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> st
 
 
 def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
-    """Keep disks no longer for VMs: they run with them, or go."""
+    """Delete the kept disks' rows of VMs that run again or are deleted."""
     for some in chunks(sorted(vm_ids)):
         connection.execute(
             delete(preserved_disks).where(among(connection, preserved_disks.c.vm_id, some))
@@ -123,12 +124,13 @@ def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
 class PoolSharing:
     """The hosts that see one pool."""
 
-    hosts: int  #: that are not retired: each offers an even part of its disk
-    speaker: UUID | None  #: reports volumes of no VM: the first host that is up, if any
+    #: number of hosts that are not retired; each offers an even share of the pool's disk
+    hosts: int
+    speaker: UUID | None  #: the first host that is up, which reports stray volumes
 
 
 def sharing_of_pools(connection: Connection, pools: Collection[str]) -> dict[str, PoolSharing]:
-    """Return of each of these shared pools which hosts see it."""
+    """Return the hosts that share each of these pools, by pool."""
     if not pools:
         return {}
     query = (

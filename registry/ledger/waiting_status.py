@@ -1,4 +1,4 @@
-"""Why VMs wait, as JSON in `requests.waiting`, and for how many slots they have."""
+"""The waiting status of requests as JSON in `requests.waiting`, and the slots they waited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import case, select
 from registry.db.schema import requests, slot_loop
 from registry.records.requests import WaitingStatus
 
-#: Slots that a request waited in: `rounds_waited`, and those that left no round since. A request
+#: The slots that a request waited: its `rounds_waited`, and slots without a round since. A request
 #: that waited in no round came after those slots, or there would have been a round.
 SLOTS_WAITED: Final = case(
     (
@@ -23,7 +23,7 @@ SLOTS_WAITED: Final = case(
 
 
 def to_json(waiting: WaitingStatus) -> dict[str, Any]:
-    """Return what is stored."""
+    """Return the JSON form of a waiting status."""
     return {
         "count": waiting.count,
         "reason": waiting.reason,
@@ -34,7 +34,7 @@ def to_json(waiting: WaitingStatus) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
-    """Return what was stored."""
+    """Return the waiting status of its JSON form."""
     if stored is None:
         return None
     since = stored["since"]
