@@ -29,7 +29,7 @@ class RequestState(StrEnum):
 
 
 class RequestEvent(StrEnum):
-    """What a look at a request's VMs finds."""
+    """An event of a request, which follows from the states of its VMs."""
 
     NONE_PLACED = "none_placed"
     PART_PLACED = "part_placed"
@@ -40,7 +40,7 @@ class RequestEvent(StrEnum):
 
 
 class VmDesired(StrEnum):
-    """What its tenant wants of a VM."""
+    """The state that a VM's tenant wants."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -48,7 +48,7 @@ class VmDesired(StrEnum):
 
 
 class VmDesiredEvent(StrEnum):
-    """What a tenant asks for."""
+    """A tenant's call that changes the desired state of a VM."""
 
     START = "start"
     STOP = "stop"
@@ -57,9 +57,9 @@ class VmDesiredEvent(StrEnum):
 
 
 class PowerState(StrEnum):
-    """How far a tenant's wish to stop, start or reboot a VM has come on its host."""
+    """The progress of a pending stop, start or reboot of a VM on its host."""
 
-    IDLE = "idle"  #: nothing is pending: no row
+    IDLE = "idle"  #: nothing is pending, so there is no row
     STOPPING = "stopping"
     SHUTTING_DOWN = "shutting_down"  #: its guest was signalled to shut down, or is about to be
     STARTING = "starting"
@@ -68,12 +68,14 @@ class PowerState(StrEnum):
 
 
 class PowerEvent(StrEnum):
-    """What a tenant asks, and what a worker did or saw."""
+    """An event of a power change: a tenant's call, or what a worker did or saw."""
 
     STOP = "stop"
     START = "start"
     REBOOT = "reboot"
-    SIGNALLED = "signalled"  #: written before the signal is sent: the guest may have got it
+    SIGNALLED = (
+        "signalled"  #: recorded before the signal is sent, so the guest may have received it
+    )
     SEEN_OFF = "seen_off"
     SEEN_ON = "seen_on"
     RESET = "reset"
@@ -82,7 +84,7 @@ class PowerEvent(StrEnum):
 
 
 class VmObserved(StrEnum):
-    """What is known of a VM's domain."""
+    """The state of a VM's domain as it was last observed."""
 
     ABSENT = "absent"
     RUNNING = "running"
@@ -91,7 +93,7 @@ class VmObserved(StrEnum):
 
 
 class VmState(StrEnum):
-    """What a VM does as far as anybody knows: what was observed, while its host answers."""
+    """The known state of a VM: the observed one, or unknown while its host does not answer."""
 
     ABSENT = "absent"
     RUNNING = "running"
@@ -101,7 +103,7 @@ class VmState(StrEnum):
 
 
 class VmObservedEvent(StrEnum):
-    """What a worker or the monitor saw."""
+    """An observation of a VM's domain by a worker or the monitor."""
 
     SEEN_RUNNING = "seen_running"
     SEEN_STOPPED = "seen_stopped"
@@ -122,60 +124,60 @@ class AssignmentState(StrEnum):
     RELEASING = "releasing"
     RELEASED = "released"
     QUARANTINED = "quarantined"
-    ARRIVING = "arriving"  #: its VM moves there, and is still at its place
-    LEAVING = "leaving"  #: its VM is elsewhere: what it left there goes
+    ARRIVING = "arriving"  #: its VM is moving there, and is still on the source
+    LEAVING = "leaving"  #: its VM has moved away, and its remains are removed
 
 
 class AssignmentEvent(StrEnum):
-    """What happens to an assignment."""
+    """An event of an assignment."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker takes over after the lease ran out
     STARTED = "started"  #: its domain exists, paused: it may be resumed from now on
     FAILED = "failed"
     DELETE_REQUESTED = "delete_requested"
-    WITHDRAWN = "withdrawn"  #: its host went down before anybody touched it
+    WITHDRAWN = "withdrawn"  #: its host went down before a worker claimed it
     PROVEN_ABSENT = "proven_absent"
     MISSING = "missing"  #: its host is up and has no such domain: it is to be built anew
     FENCED = "fenced"  #: its host is proven to be off: whatever it had there does not run
     ARRIVED = "arrived"  #: the guest was seen there, or the VM that is off is whole there
-    LEFT = "left"  #: the same, by the place that the VM moved away from
+    LEFT = "left"  #: the VM was seen at its destination; this is the assignment on the source
     NOT_ARRIVED = "not_arrived"  #: the move is over, and the VM is not there
 
 
 class MoveState(StrEnum):
-    """How far the move of a VM to another host has come."""
+    """The progress of a VM's move to another host."""
 
     PENDING = "pending"
-    MOVING = "moving"  #: a worker is at it, or died over it
+    MOVING = "moving"  #: a worker carries it out, or died while it did
     MOVED = "moved"
-    FAILED = "failed"  #: the VM is where it was
+    FAILED = "failed"  #: the VM is still on the source
     CANCELLED = "cancelled"
 
 
 class MoveEvent(StrEnum):
-    """What happens to a move."""
+    """An event of a move."""
 
     CLAIMED = "claimed"
-    RECLAIMED = "reclaimed"  #: another worker finds out what became of it
+    RECLAIMED = "reclaimed"  #: another worker finds out how far it came
     ARRIVED = "arrived"
     FAILED = "failed"
     CANCELLED = "cancelled"  #: by an operator, or because its VM was deleted
 
 
 class PlanState(StrEnum):
-    """How far a plan of moves has come."""
+    """The progress of a plan of moves."""
 
     PENDING = "pending"
     PROPOSED = "proposed"
-    APPROVED = "approved"  #: it is carried out, wave by wave
+    APPROVED = "approved"  #: its moves are carried out, wave by wave
     DONE = "done"  #: every move of it is over, however it ended
     CANCELLED = "cancelled"
     FAILED = "failed"  #: it could not be decided
 
 
 class PlanEvent(StrEnum):
-    """What happens to a plan of moves."""
+    """An event of a plan of moves."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -185,16 +187,16 @@ class PlanEvent(StrEnum):
 
 
 class RollState(StrEnum):
-    """How far a roll over hosts has come."""
+    """The progress of a roll over hosts."""
 
-    RUNNING = "running"  #: some fuga drives it, or its last driver is gone
+    RUNNING = "running"  #: a `fuga roll` drives it, or its last driver is gone
     STOPPED = "stopped"  #: at a failure, or by its driver; it can be resumed
     DONE = "done"
     CANCELLED = "cancelled"
 
 
 class RollEvent(StrEnum):
-    """What happens to a roll over hosts."""
+    """An event of a roll over hosts."""
 
     STOPPED = "stopped"
     RESUMED = "resumed"
@@ -203,21 +205,21 @@ class RollEvent(StrEnum):
 
 
 class RollPhase(StrEnum):
-    """Where a host of a roll is. They follow each other; it fails in one, and goes on there."""
+    """The phase of a host in a roll. A host that fails in a phase later resumes in it."""
 
-    WAITING = "waiting"  #: for its turn
+    WAITING = "waiting"  #: the host waits for its turn
     EMPTYING = "emptying"  #: in maintenance, its VMs move away
     EMPTY = "empty"
     RUNNING = "running"  #: the command runs, or ran when its driver went away
-    RETURNING = "returning"  #: the command is over; the host is to be seen up
+    RETURNING = "returning"  #: the command ended; the host is to report as up
     DONE = "done"
     SKIPPED = "skipped"  #: by the operator who resumed the roll
 
 
 class WhatIfState(StrEnum):
-    """How far a what-if has come."""
+    """The progress of a what-if."""
 
-    WAITING = "waiting"  #: another one runs, or it is about to begin
+    WAITING = "waiting"  #: another what-if runs, or this one is about to begin
     RUNNING = "running"
     FINISHED = "finished"  #: it has a report
     FAILED = "failed"
@@ -226,7 +228,7 @@ class WhatIfState(StrEnum):
 
 
 class WhatIfEvent(StrEnum):
-    """What happens to a what-if."""
+    """An event of a what-if."""
 
     BEGUN = "begun"
     FINISHED = "finished"
@@ -236,26 +238,28 @@ class WhatIfEvent(StrEnum):
 
 
 class SpotState(StrEnum):
-    """Whether a spot VM stays."""
+    """Whether the end of a spot VM is announced."""
 
-    STAYS = "stays"  #: no preemption is announced: no row
+    STAYS = "stays"  #: no end is announced, so there is no row
     ENDING = "ending"  #: its end was announced to its tenant
-    GONE = "gone"  #: it is deleted: no row any more
+    GONE = "gone"  #: it is deleted, and so is the row
 
 
 class SpotEvent(StrEnum):
-    """What happens to a spot VM's stay."""
+    """An event of a spot VM's announced end."""
 
     ANNOUNCED = "announced"  #: a round needs its room
-    WITHDRAWN = "withdrawn"  #: whom it was to end for waits no more, or it lost its place
+    WITHDRAWN = (
+        "withdrawn"  #: the request that needed the room waits no more, or the VM lost its place
+    )
     DUE = "due"  #: its time is over
     DELETED = "deleted"  #: by its tenant, or with its request
 
 
 class ReservationState(StrEnum):
-    """How far a reservation is."""
+    """The progress of a reservation."""
 
-    PENDING = "pending"  #: the control centre decides it
+    PENDING = "pending"  #: the control centre has to decide it
     ACCEPTED = "accepted"
     REFUSED = "refused"
     IN_FORCE = "in_force"  #: from its beginning to its end
@@ -264,7 +268,7 @@ class ReservationState(StrEnum):
 
 
 class ReservationEvent(StrEnum):
-    """What happens to a reservation."""
+    """An event of a reservation."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -274,7 +278,7 @@ class ReservationEvent(StrEnum):
 
 
 class HostAdmin(StrEnum):
-    """What the operator wants of a host."""
+    """The administrative state of a host, which operators set."""
 
     ACTIVE = "active"
     DRAINING = "draining"
@@ -283,7 +287,7 @@ class HostAdmin(StrEnum):
 
 
 class HostAdminEvent(StrEnum):
-    """What an operator asks for."""
+    """An operator's call."""
 
     ACTIVATE = "activate"
     DRAIN = "drain"
@@ -292,7 +296,7 @@ class HostAdminEvent(StrEnum):
 
 
 class HostHealth(StrEnum):
-    """What the monitor found."""
+    """The health of a host, as the monitor found it."""
 
     ENROLLING = "enrolling"
     UP = "up"
@@ -301,33 +305,33 @@ class HostHealth(StrEnum):
 
 
 class HostHealthEvent(StrEnum):
-    """What the monitor's last poll came to."""
+    """The result of the monitor's last poll."""
 
     ANSWERED = "answered"
-    UNANSWERED = "unanswered"  #: so many polls in a row that it is unreachable
-    GIVEN_UP = "given_up"  #: so many that it is down
-    RETURNED = "returned"  #: it answers again, but not before it is clear it is up
+    UNANSWERED = "unanswered"  #: enough polls in a row failed for it to be unreachable
+    GIVEN_UP = "given_up"  #: enough polls in a row failed for it to be down
+    RETURNED = "returned"  #: it answers again, and is clear of leftovers
 
 
 class FenceState(StrEnum):
-    """How far it has come that a host which is down is proven to be off."""
+    """The progress of fencing, which proves that a host that is down is off."""
 
-    IDLE = "idle"  #: nothing is pending: no row
+    IDLE = "idle"  #: nothing is pending, so there is no row
     PENDING = "pending"
-    RUNNING = "running"  #: a worker runs the command, or died over it
-    FAILED = "failed"  #: tried again later
+    RUNNING = "running"  #: a worker runs the command, or died while it did
+    FAILED = "failed"  #: the command failed, and is tried again later
     FENCED = "fenced"
 
 
 class FenceEvent(StrEnum):
-    """What happens to the fencing of a host."""
+    """An event of a host's fencing."""
 
     REQUESTED = "requested"
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker runs the command after the lease ran out
     SUCCEEDED = "succeeded"
-    FAILED = "failed"  #: or took too long: nothing is proven
-    CONFIRMED = "confirmed"  #: an operator has seen to it that the host is off
+    FAILED = "failed"  #: the command failed or took too long, so nothing is proven
+    CONFIRMED = "confirmed"  #: an operator confirmed that the host is off
     RETURNED = "returned"  #: the host answers and is clear of what was placed elsewhere
 
 
@@ -341,7 +345,7 @@ class ImageState(StrEnum):
 
 
 class ImageEvent(StrEnum):
-    """What happens to an image."""
+    """An event of an image."""
 
     IMPORTED = "imported"  #: its content is in the store, whole and checked
     FAILED = "failed"
@@ -349,9 +353,9 @@ class ImageEvent(StrEnum):
 
 
 class ConsoleState(StrEnum):
-    """Whether what a caller types reaches a VM."""
+    """Whether a console session is attached to its VM."""
 
-    WAITING = "waiting"  #: for a worker
+    WAITING = "waiting"  #: the session waits for a worker
     ATTACHED = "attached"
     ENDED = "ended"
 
@@ -365,9 +369,9 @@ class ConsoleEvent(StrEnum):
 
 
 class CopyState(StrEnum):
-    """What is known of an image's copy on one host. A row that is gone was removed."""
+    """The state of an image's copy on one host; a removed copy has no row."""
 
-    ABSENT = "absent"  #: wanted, and no worker has claimed it
+    ABSENT = "absent"  #: requested, and no worker has claimed it
     UPLOADING = "uploading"
     PRESENT = "present"
     FAILED = "failed"
@@ -375,12 +379,12 @@ class CopyState(StrEnum):
 
 
 class CopyEvent(StrEnum):
-    """What happens to an image's copy on a host."""
+    """An event of an image's copy on a host."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"  #: another worker begins anew after the lease ran out
     UPLOADED = "uploaded"
-    INTERRUPTED = "interrupted"  #: for a passing reason: it is tried again
+    INTERRUPTED = "interrupted"  #: it failed for a passing reason, and is tried again
     REFUSED = "refused"
     WANTED = "wanted"  #: a later round placed VMs here again
     MISSING = "missing"  #: its host answered that it has no such volume
@@ -395,7 +399,7 @@ class SlotLoopState(StrEnum):
 
 
 class SlotLoopEvent(StrEnum):
-    """What an operator asks for."""
+    """An operator's call."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -406,7 +410,7 @@ def _table(
     events: type[E],
     rows: Callable[[type[S], type[E]], Mapping[S | tuple[S, ...], Mapping[E, S]]],
 ) -> Mapping[tuple[S, E], S]:
-    """Return the next state by state and event; a row is of one state or of several."""
+    """Return the next state by state and event; a key of ``rows`` is one state or several."""
     found: dict[tuple[S, E], S] = {}
     for key, after in rows(states, events).items():
         for state in key if isinstance(key, tuple) else (key,):
@@ -511,18 +515,18 @@ VM_OBSERVED_TRANSITIONS: Final = _table(
     VmObserved,
     VmObservedEvent,
     lambda s, e: {
-        # A look at the host is believed whatever was known before.
+        # A poll's observation counts whatever was known before.
         tuple(s): {
             e.SEEN_RUNNING: s.RUNNING,
             e.SEEN_STOPPED: s.STOPPED,
             e.MISSING: s.LOST,
             e.PROVEN_ABSENT: s.ABSENT,
         },
-        # Paused is what a VM is between its start and its resume: nothing new.
+        # A VM is paused between its start and its resume, so this is no change.
         s.ABSENT: {e.SEEN_PAUSED: s.ABSENT},
         s.RUNNING: {e.SEEN_PAUSED: s.RUNNING},
         s.STOPPED: {e.SEEN_PAUSED: s.STOPPED},
-        # It is back, and it has to be resumed: as if it had just been started.
+        # It is back and has to be resumed, as if it had just been started.
         s.LOST: {e.SEEN_PAUSED: s.ABSENT},
     },
 )
@@ -531,7 +535,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
     AssignmentState,
     AssignmentEvent,
     lambda s, e: {
-        # No worker claimed it: proof enough that there is no domain.
+        # No worker claimed it, which proves that there is no domain.
         s.RESERVED: {
             e.CLAIMED: s.CREATING,
             e.DELETE_REQUESTED: s.RELEASED,
@@ -544,7 +548,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
             e.FAILED: s.QUARANTINED,
             e.DELETE_REQUESTED: s.RELEASING,
         },
-        # If its worker died before the resume, another one finishes, or fails to.
+        # If its worker died before the resume, another one resumes it, or fails.
         s.ACTIVE: {
             e.RECLAIMED: s.ACTIVE,
             e.FAILED: s.QUARANTINED,
@@ -637,7 +641,7 @@ HOST_HEALTH_TRANSITIONS: Final = _table(
     lambda s, e: {
         tuple(s): {e.ANSWERED: s.UP},
         (s.UP, s.UNREACHABLE): {e.UNANSWERED: s.UNREACHABLE, e.GIVEN_UP: s.DOWN},
-        # It never was there: nothing to mourn.
+        # It never answered, so nothing is lost.
         s.ENROLLING: {e.UNANSWERED: s.ENROLLING, e.GIVEN_UP: s.ENROLLING},
         # Once it returns, it may still run VMs that were replaced elsewhere: they are removed
         # first.
@@ -700,21 +704,21 @@ SLOT_LOOP_TRANSITIONS: Final = _table(
     lambda s, e: {s.RUNNING: {e.PAUSE: s.PAUSED}, s.PAUSED: {e.RESUME: s.RUNNING}},
 )
 
-#: Moves in these states go on.
+#: States of moves that are not over.
 OPEN_MOVES: Final = (MoveState.PENDING, MoveState.MOVING)
-#: Requests of which VMs may wait for a place.
+#: States of requests whose VMs may wait for a place.
 OPEN_REQUESTS: Final = (RequestState.PENDING, RequestState.PARTLY_PLACED)
-#: Requests in these states are over; their name is free again.
+#: States of requests that are over; their names are free again.
 FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.EXPIRED)
 
 
 def next_state(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
-    """Return the state after ``event``; `IllegalTransitionError` where the table has no row."""
+    """Return the state after ``event``, or raise `IllegalTransitionError`."""
     try:
         return table[state, event]
     except KeyError:
         raise IllegalTransitionError(state, event) from None
 
 
-#: Work on such a host would only wait for its deadline: it is done when the host is back.
+#: Health of hosts on which no work begins, as it would only run into its deadline.
 OUT_OF_REACH = (HostHealth.UNREACHABLE.value, HostHealth.DOWN.value)

@@ -1,7 +1,7 @@
-"""What may differ between the ledger and a host, and what is done about each: one table, no SQL.
+"""Differences between the ledger and a host, and the remedy of each, without SQL.
 
 `mark_difference` and `vm_difference` name the difference; `DECIDED` has the answer. The
-monitor's look acts on them as it is written down, and `fuga doctor --hosts` shows them.
+monitor's poll applies the remedies, and `fuga doctor --hosts` shows the differences.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from uuid import UUID
 
 from registry.lifecycle import VmDesired, VmObserved
 
-#: A crash so soon after a start is not answered by another start.
+#: A VM that crashes this soon after a start is not started again.
 CRASHES_S: Final = 600.0
 
 
 class ObservedDomain(Protocol):
-    """What a look shows of a domain."""
+    """A domain as the last poll found it."""
 
     @property
     def state(self) -> str:
@@ -29,7 +29,7 @@ class ObservedDomain(Protocol):
 
     @property
     def off_reason(self) -> str | None:
-        """Of a stopped one: guest, hand, crash or host."""
+        """Why a stopped domain stopped: guest, hand, crash or host."""
 
 
 class Difference(StrEnum):
@@ -57,21 +57,21 @@ class Difference(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What kind of answer a difference has."""
+    """The kind of remedy for a difference."""
 
-    REPAIR = "repair"  #: done without confirmation
-    NOTE = "note"  #: an event, and nothing else
-    CONFIRM = "confirm"  #: nothing is done without an operator's word
+    REPAIR = "repair"  #: repaired without confirmation
+    NOTE = "note"  #: only an event is added
+    CONFIRM = "confirm"  #: nothing is done without an operator's confirmation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceDecision:
-    """What is done about a difference, and why so."""
+    """The remedy of a difference, and the reason."""
 
     remedy: Remedy
     action: str
     why: str
-    on_confirmation: str | None = None  #: what an operator may have done about it
+    on_confirmation: str | None = None  #: the repair that an operator can confirm
 
 
 DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
@@ -187,7 +187,7 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         ),
     }
 )
-#: What carries a mark and is counted as a stranger's all the same.
+#: Differences of marked items that count as foreign all the same.
 STRANGE: Final = (
     Difference.STRANGER,
     Difference.UNKNOWN_MARK,
@@ -198,23 +198,23 @@ STRANGE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAssignment:
-    """What the ledger knows of an assignment that is not one of the host's."""
+    """An assignment in the ledger that is not live on the host."""
 
     host_id: UUID
-    released_at: datetime | None  #: None: it is unreleased, on another host
+    released_at: datetime | None  #: None if it is unreleased on another host
     vm_lives: bool  #: its VM is not deleted
-    placed_anew: bool  #: its VM has a younger assignment that is unreleased
-    shared_pool: str | None = None  #: that its host sees, with its volumes in it
-    disk_in_use: bool = False  #: a later attempt of its VM uses its disk, or will
+    placed_anew: bool  #: its VM has a later unreleased assignment
+    shared_pool: str | None = None  #: the shared pool with its volumes, if its host sees one
+    disk_in_use: bool = False  #: a later assignment of its VM uses the disk, or will
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerVm:
-    """What the ledger says of a VM that is active on a host."""
+    """A VM in the ledger that is active on a host."""
 
     desired: VmDesired
     observed: VmObserved
-    started_at: datetime | None  #: it was last switched on, or built
+    started_at: datetime | None  #: when it was last started or built
     being_started: bool = False
 
 
@@ -226,10 +226,11 @@ def mark_difference(
     *,
     host_id: UUID,
 ) -> Difference | None:
-    """Name what a domain or volume with this mark is; None: it belongs there, or nothing is sure.
+    """Return the difference of a domain or volume with a mark; None if it belongs there.
 
-    What was released after the look began may be gone by now. What a released assignment of
-    another host left is no leftover while its VM lives: it was brought here by hand, and it may be
+    None also means that nothing is certain: an assignment released after the poll began may have no
+    domain by now. The remains of a released assignment of
+    another host are no leftover while its VM lives: they were moved here by hand, and may be
     the only copy.
     """
     if assignment_id is None:
@@ -255,11 +256,11 @@ def volume_difference(
     host_id: UUID,
     shared_pool: str | None,
 ) -> Difference | None:
-    """Name what a volume with this mark is, in a pool that other hosts may see, too.
+    """Return the difference of a volume with a mark, in a pool that other hosts may share.
 
-    There it may be the disk of a VM on another host, or of one that waits for a host. Hosts may
-    see one pool without a label that says so: what bears the mark of a VM elsewhere is never
-    taken for a copy of its disk.
+    The volume may be the disk of a VM on another host, or of one that waits for a host. Hosts may
+    share a pool without a label: a volume with the mark of a VM elsewhere never counts
+    as a copy of the VM's disk.
     """
     found = known.get(assignment_id)
     if found is not None:
@@ -276,7 +277,7 @@ def volume_difference(
 def vm_difference(
     vm: LedgerVm, domain: ObservedDomain | None, look_began_at: datetime
 ) -> Difference | None:
-    """Name how an active VM's domain differs from what its tenant wants; None: it does not."""
+    """Return how an active VM's domain differs from the desired state, or None."""
     if domain is None:
         return Difference.VM_MISSING
     if domain.state == "running":
@@ -285,7 +286,7 @@ def vm_difference(
         is_held = domain.state == "paused" and vm.observed == VmObserved.RUNNING
         return Difference.VM_PAUSED if is_held else None
     if vm.observed == VmObserved.STOPPED and not vm.being_started:
-        return Difference.VM_STOPPED  # it was off before, whatever its host says of it now
+        return Difference.VM_STOPPED  # it was off before, whatever its host reports now
     if domain.off_reason == "crash":
         lived_s = (look_began_at - (vm.started_at or look_began_at)).total_seconds()
         return Difference.VM_CRASHES if lived_s < CRASHES_S else Difference.VM_CRASHED

@@ -1,4 +1,4 @@
-"""Plans that a standing rule asks for: one at a time, each when it is due, by who leads."""
+"""Automatic plans: the leading control centre requests them at an interval, one at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from registry.rounds.leases import check_epoch
 
 
 class AutoPlans:
-    """Plans of standing rules. The next is due an interval after the last was created."""
+    """Requests automatic plans. The next is due an interval after the last was created."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def last(self) -> tuple[datetime, datetime | None]:
-        """Return the time now and the time at which the rule last created a plan."""
+        """Return the present time, and the creation time of the last automatic plan."""
         with self._database.read() as connection:
             return db_now(connection), _last_created_at(connection)
 
@@ -35,15 +35,15 @@ class AutoPlans:
     def request_if_due(
         self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
     ) -> Plan | None:
-        """Ask for a plan that is approved once it is decided, unless it is declined then.
+        """Create a plan that is approved once it is decided, unless it is declined.
 
-        None if the last one is younger than ``every_s``, a plan is decided or carried out, a roll
-        goes over hosts, or the slot loop is paused.
+        It returns None if the last one is younger than ``every_s``, another plan is open, a roll
+        is running, or the slot loop is paused.
 
         Raises
         ------
         StaleEpochError
-            If the lease is another's by now.
+            If another control centre holds the lease by now.
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)

@@ -19,7 +19,7 @@ from registry.moves.stored_plans import vms_following
 
 
 def destination_refusal(connection: Connection, move: Row[Any]) -> str | None:
-    """Return why the destination of a move that has not begun would now refuse it.
+    """Return why the destination would now refuse a move that has not begun, or None.
 
     Its hosts and its VM's groups are locked: what this finds holds until the move has begun.
     """
@@ -35,7 +35,7 @@ def destination_refusal(connection: Connection, move: Row[Any]) -> str | None:
         connection,
         vm,
         move.to_host_id,
-        # Its own room there is no neighbour of its own.
+        # The VM does not conflict with its own room there.
         leaving={move.from_host_id, move.to_host_id},
         following=_vms_following(connection, move),
     )
@@ -43,7 +43,7 @@ def destination_refusal(connection: Connection, move: Row[Any]) -> str | None:
 
 
 def _exceeded_resource(connection: Connection, move: Row[Any]) -> str | None:
-    """Return a resource of which the destination promised more than it offers."""
+    """Return a resource whose committed amount exceeds the destination's capacity, or None."""
     short = (
         select(inventories.c.resource)
         .join(assignment_resources, assignment_resources.c.resource == inventories.c.resource)
@@ -61,7 +61,7 @@ def _exceeded_resource(connection: Connection, move: Row[Any]) -> str | None:
 
 
 def _vms_following(connection: Connection, move: Row[Any]) -> Collection[UUID]:
-    """Return the VMs that the plan of a move, if it is of one, has yet to bring there, too."""
+    """Return the other VMs that the move's plan will still bring to its destination."""
     query = select(plan_moves.c.plan_id, plan_moves.c.position)
     plan = connection.execute(query.where(plan_moves.c.move_id == move.id)).one_or_none()
     if plan is None:

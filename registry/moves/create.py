@@ -1,4 +1,4 @@
-"""A VM is to move: what speaks against it, and the hold on the host where it arrives.
+"""Creation of moves: obstacles, and the arriving assignment that holds room.
 
 The arriving assignment holds capacity from the moment that the move is requested, under the
 ledger's triggers, as an assignment of a round does.
@@ -49,13 +49,13 @@ from registry.requests.rules import (
     without_violations,
 )
 
-#: What speaks against a move, and in which words.
+#: An obstacle to a move, with its description.
 Against: TypeAlias = tuple[MoveObstacle, str]
 #: A tenant's label on its VM: `moves=never`, or `moves=cold` for one that moves while it is off.
 MOVES_LABEL: Final = "moves"
-#: The one hypervisor that copies no disk, and whose guests do nothing.
+#: The domain type that cannot copy disks: libvirt's test driver.
 CANNOT_COPY: Final = "test"
-#: A VM and its place, as the check of whether it may move reads them.
+#: VMs with their places, with the columns that the checks of moves need.
 HERE: Final[Select[Any]] = (
     select(
         vms.c.id,
@@ -98,19 +98,19 @@ def create_move(
     now: datetime,
     actor: str,
 ) -> UUID:
-    """Hold room for a VM on a host, and have it moved there; return the id of the move.
+    """Create a move of a VM with room held on the destination; return the move's id.
 
-    VMs ``following`` it there may be of a group that is to keep together. With ``from_host`` it
-    moves from that host alone: what it was to move for says nothing of another.
+    VMs ``following`` it there may be of a group that must keep together. With ``from_host`` it
+    moves only from that host, as the reason of the move applies to no other.
 
     Raises
     ------
     NotFoundError
         If there is no such VM or host.
     MoveRefusedError
-        If something speaks against it.
+        If there is an obstacle.
     ConflictError
-        If it is not on the host that it was to move from.
+        If the VM is not on ``from_host``.
     """
     before = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
     there = connection.scalars(
@@ -152,7 +152,7 @@ def _obstacles(
     only_cold: bool,
     following: Collection[UUID],
 ) -> Iterator[Against]:
-    """Yield what speaks against a move: of the VM, of the hosts, of what is in their ledgers."""
+    """Yield the obstacles to a move: of the VM, of both hosts, of rules and of room."""
     yield from obstacles_to_any_move(connection, vm, only_cold=only_cold)
     yield from _host_obstacles(connection, vm, there)
     yield from rule_obstacles(connection, vm, there, leaving={vm.host_id}, following=following)
@@ -162,7 +162,7 @@ def _obstacles(
 def obstacles_to_any_move(
     connection: Connection, vm: Row[Any], *, only_cold: bool
 ) -> Iterator[Against]:
-    """Yield what speaks against a move of a VM, a row of `HERE`, whatever host it is to."""
+    """Yield the obstacles to any move of a VM, which is a row of `HERE`."""
     if vm.desired == VmDesired.DELETED.value:
         yield MoveObstacle.DELETED, "it is deleted"
     seen = (VmObserved.RUNNING.value, VmObserved.STOPPED.value)
@@ -189,7 +189,7 @@ def obstacles_to_any_move(
 
 
 def _endpoint_obstacles(host: Row[Any]) -> Iterator[Against]:
-    """Yield what keeps a host from being either end of a move."""
+    """Yield the obstacles on a host as source or destination."""
     if host.health != HostHealth.UP.value:
         yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
     if host.pool_silent_since is not None:
@@ -224,7 +224,7 @@ def rule_obstacles(
     leaving: Collection[UUID],
     following: Collection[UUID],
 ) -> Iterator[Against]:
-    """Yield what of a VM's request, groups and network forbids it a host.
+    """Yield the obstacles from a VM's request, groups and network on a host.
 
     The groups are locked. See `without_violations` for ``leaving`` and ``following``.
     """
@@ -264,7 +264,7 @@ def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterat
 
 
 def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
-    """Return what an assignment holds, by resource."""
+    """Return the amounts that an assignment holds, by resource."""
     query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
         assignment_resources.c.assignment_id == assignment_id
     )
@@ -272,7 +272,7 @@ def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
 
 
 def _share_a_pool(connection: Connection, here: UUID, there: UUID) -> bool:
-    """Return whether the labels of two hosts say that they see one pool; the move proves it."""
+    """Return whether two hosts have the same label of a shared pool; the move verifies it."""
     pools = connection.scalars(select(hosts.c.shared_pool).where(hosts.c.id.in_([here, there])))
     named = set(pools)
     return len(named) == 1 and None not in named

@@ -1,8 +1,8 @@
-"""The cluster as a VM that is to move meets it: as one more VM of its own request.
+"""The cluster view for the choice of a move's destination: the VM as a request of its own.
 
-So whatever decides where new VMs go can say where it may go, by the same rules. Its present
-place stays committed, as it does during the move. What its rules count, the VMs of its groups
-and of zones, is without it.
+So a policy chooses its destination by the rules for new VMs. Its present
+place stays committed, as it does during the move. The VMs of its groups
+and zones are counted without it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from registry.rounds.spot import rooms_kept
 
 
 def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
-    """Return the cluster with one request: for one VM, which avoids the host that it leaves.
+    """Return the cluster with a single request for one VM, which avoids the VM's present host.
 
-    No quota stands in its way, since a move asks for no more than the tenant holds. Room that
+    Quotas do not apply, as a move needs no more than the tenant holds. Room that
     is freed or kept for waiting requests is listed, spot VMs are not.
 
     Raises
@@ -38,7 +38,7 @@ def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) ->
     NotFoundError
         If there is no such VM.
     MoveRefusedError
-        If something speaks against a move to any host.
+        If the VM cannot move to any host.
     """
     vm = connection.execute(HERE.where(vms.c.id == vm_id)).one_or_none()
     if vm is None:
@@ -46,7 +46,7 @@ def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) ->
     for obstacle, detail in obstacles_to_any_move(connection, vm, only_cold=only_cold):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
     axis, now = resource_names(connection), db_now(connection)
-    # Room of reservations is committed, as rounds see it.
+    # Reserved room counts as committed, as in rounds.
     _, found = reserved_view(connection, axis, now, KnownHosts().read(connection, axis, now))
     request = request_of_vm(connection, axis, now, [host.id for host in found], vm_id)
     return ClusterView(
@@ -74,7 +74,7 @@ def _request_of_moving_vm(
     axis: Sequence[str],
     found: Sequence[HostView],
 ) -> RequestView:
-    """Return what a VM that leaves its host asks for: what it holds, on any other host."""
+    """Return the VM's request for its held amounts on any host but its present one."""
     here = next(host for host in found if host.id == vm.host_id)
     held = amounts_of(connection, vm.assignment_id)
     spread = request.spread
@@ -93,7 +93,7 @@ def _request_of_moving_vm(
 
 
 def _incompatible_hosts(connection: Connection, host_id: UUID) -> Sequence[UUID]:
-    """Return the hosts that take no guest of a host, since they run another hypervisor."""
+    """Return the hosts with another hypervisor, which cannot take guests of this host."""
     own = select(hosts.c.domain_type).where(hosts.c.id == host_id).scalar_subquery()
     other = or_(hosts.c.domain_type != own, hosts.c.domain_type == CANNOT_COPY)
     return connection.scalars(select(hosts.c.id).where(other)).all()

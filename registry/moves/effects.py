@@ -1,13 +1,13 @@
-"""What a plan makes better and what worse, in one sentence."""
+"""The effect of a plan, better and worse, in one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Differences below this are none to a reader of the table above the sentence.
+#: Smaller differences are invisible in the table above the sentence.
 _SAME: Final = 0.00005
-#: What the game of a kind of plan rises for: its potential alone says nothing to a reader.
+#: The goal of each kind of plan in words, as its potential means nothing to a reader.
 _AIM: Final[Mapping[str, tuple[str, str]]] = {
     "balance": ("the load of hosts is nearer to the pool's", "the load of hosts is further off"),
     "pack": ("VMs are on fewer, fuller hosts", "VMs are on more, emptier hosts"),
@@ -15,7 +15,7 @@ _AIM: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _number(value: float, places: int) -> str:
-    """Return a number with so many decimal places; one digit of what would round to zero."""
+    """Return a number with ``places`` decimals, or one digit if it would round to zero."""
     text = f"{value:.{places}f}"
     return text if float(text) or not value else f"{value:.1g}"
 
@@ -23,7 +23,7 @@ def _number(value: float, places: int) -> str:
 def effect(
     kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> str | None:
-    """Return the sentence of a plan; None of one that is not made for a gain, or not decided."""
+    """Return the sentence of a plan; None if it is not decided or not made for a gain."""
     if kind not in _AIM or not before or not after:
         return None
     better: list[str] = []

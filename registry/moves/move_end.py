@@ -1,4 +1,4 @@
-"""How a move ends, for the move and for both assignments: in one transaction.
+"""The end of a move and of both its assignments, in one transaction.
 
 Ending a move needs the locks of both hosts and of the VM.
 """
@@ -42,9 +42,9 @@ MOVE_ROWS: Select[Any] = (
 def lock_move(
     connection: Connection, move_id: UUID, *, with_groups: bool = False
 ) -> Row[Any] | None:
-    """Lock both hosts of a move, its VM and its row; None: there is none of that id.
+    """Lock both hosts of a move, its VM and its row; return the row, or None without one.
 
-    ``with_groups``: also the groups of its VM, until it has begun.
+    With ``with_groups`` also lock the VM's groups if the move has not begun.
     """
     fixed = select(
         moves.c.vm_id, moves.c.from_host_id, moves.c.to_host_id, moves.c.state, vms.c.request_id
@@ -53,7 +53,7 @@ def lock_move(
     if found is None:
         return None
     lock_hosts(connection, found.from_host_id, found.to_host_id)
-    if with_groups and found.state == MoveState.PENDING.value:  # which it never is again
+    if with_groups and found.state == MoveState.PENDING.value:  # it never becomes pending again
         lock_groups_of(connection, [found.request_id])
     lock_vms(connection, vms.c.id == found.vm_id)
     query = MOVE_ROWS.where(moves.c.id == move_id).with_for_update(of=moves, key_share=True)
@@ -61,7 +61,7 @@ def lock_move(
 
 
 def complete_arrival(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
-    """Make the arriving assignment the place of the VM, and have the old one cleared."""
+    """Make the arriving assignment the place of the VM, and have the source cleaned up."""
     ends = {row.id: row for row in lock_assignments(connection, _is_of_move(move))}
     if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
@@ -77,10 +77,10 @@ def complete_arrival(connection: Connection, move: Row[Any], *, now: datetime, a
 def end_without_arrival(
     connection: Connection, move: Row[Any], reason: str, *, now: datetime, actor: str
 ) -> None:
-    """Have what there may be of a VM where it did not arrive cleared, and free the room then.
+    """Have the destination of a failed move cleaned up, and its room freed afterwards.
 
-    A move that was never claimed has left nothing anywhere. A VM whose old place is gone, too,
-    waits for another.
+    A move that was never claimed left nothing there. A VM whose source is gone, too,
+    waits for a new place.
     """
     rows = lock_assignments(connection, assignments.c.id == move.to_id)
     if not any(row.state == AssignmentState.ARRIVING.value for row in rows):
@@ -101,7 +101,7 @@ def close_move(
     actor: str,
     **values: Any,
 ) -> None:
-    """Write what became of a move. A host that it failed for is avoided for a while."""
+    """End a move's row. The request avoids a destination at which the move failed for a while."""
     step = MOVE.step(move.state, event)
     values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
     MOVES.write(connection, move.id, **values)

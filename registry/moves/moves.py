@@ -30,7 +30,7 @@ _OPEN: Final = [state.value for state in OPEN_MOVES]
 
 
 class Moves:
-    """What operators do with moves, and what all may see of them."""
+    """Creates, cancels and lists moves."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,7 +46,7 @@ class Moves:
         of_plan: tuple[UUID, int] | None = None,
         actor: str,
     ) -> Move:
-        """Hold room for a VM on a host and have a worker move it there; see `create`.
+        """Create a move, which a worker carries out; see `create`.
 
         ``of_plan`` is the plan, and the position in it, that the move carries out;
         `PlanMoveOverError` if that plan is over or has created the move already.
@@ -81,30 +81,30 @@ class Moves:
             return keep_result(connection, _to_move(row))
 
     def cluster_for_move(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
-        """Return the cluster with a VM that is to move as the one that wants a place.
+        """Return the cluster with the moving VM as the only request.
 
-        Its request is the only one, for one VM. See `destinations.cluster_for_move`.
+        See `destinations.cluster_for_move`.
 
         Raises
         ------
         NotFoundError
             If there is no such VM.
         MoveRefusedError
-            If it cannot move to any host.
+            If the VM cannot move to any host.
         """
         with self._database.read() as connection:
             return cluster_for_move(connection, vm_id, only_cold=only_cold)
 
     @retry_on_clash
     def cancel(self, move_id: UUID, *, actor: str) -> Move:
-        """End a move with the VM where it was. A worker that is at it does so with its next step.
+        """Cancel a move, so that the VM stays on the source; a worker ends it at its next step.
 
         Raises
         ------
         NotFoundError
             If there is no such move.
         ConflictError
-            If it is over.
+            If the move is over.
         """
         with self._database.write() as connection:
             row = lock_move(connection, move_id)
@@ -132,7 +132,7 @@ class Moves:
             return keep_result(connection, _to_move(row))
 
     def get(self, move_id: UUID, *, tenant: str | None = None) -> Move:
-        """Return a move; `NotFoundError` also where it is another tenant's."""
+        """Return a move; raise `NotFoundError` if it does not exist or is another tenant's."""
         query = MOVE_ROWS.where(moves.c.id == move_id)
         if tenant is not None:
             query = query.where(vms.c.tenant_id == key_query(tenant))
@@ -143,9 +143,9 @@ class Moves:
         return _to_move(row)
 
     def move_to_place(self, assignment_id: UUID, *, vm_id: UUID) -> Move | None:
-        """Return the move by which a VM came to its present place; None: a round placed it there.
+        """Return the move that brought a VM to its present place; None if a round placed it there.
 
-        ``assignment_id`` is that of the place.
+        ``assignment_id`` is the place.
         """
         query = MOVE_ROWS.where(moves.c.vm_id == vm_id, moves.c.to_id == assignment_id)
         with self._database.read() as connection:
@@ -163,7 +163,7 @@ class Moves:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Move]:
-        """Return a page, the latest first; ``host`` is either end."""
+        """Return a page of moves, the latest first; ``host`` is the source or the destination."""
         query = MOVE_ROWS.order_by(moves.c.id.desc()).limit(check_limit(limit) + 1)
         if tenant is not None:
             query = query.where(vms.c.tenant_id == key_query(tenant))
@@ -184,7 +184,7 @@ class Moves:
 
 
 def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UUID:
-    """Lock a plan, see that it still asks for a move, and return the host which that is from.
+    """Lock a plan, check that it still needs a move, and return the move's source.
 
     The executor read the plan earlier: it may have been cancelled since, or another control
     centre may lead now and carry it out.

@@ -1,4 +1,4 @@
-"""What a plan of moves still has a reason for, and what it gained in the end."""
+"""The reasons of a plan's moves, which may cease, and the plan's gain."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def reopened_hosts(connection: Connection, plan: Plan) -> Mapping[str, str]:
 def refuse_moves_from(
     connection: Connection, plan_id: UUID, reasons: Mapping[str, str], *, actor: str
 ) -> None:
-    """Refuse the moves of a plan from these hosts that have not begun, each with its reason."""
+    """Refuse the moves of a plan from these hosts that have not begun, with a reason for each."""
     for name, reason in reasons.items():
         host_id = select(hosts.c.id).where(hosts.c.name == name).scalar_subquery()
         of_host = (plan_moves.c.plan_id == plan_id, plan_moves.c.from_host_id == host_id)
@@ -72,10 +72,10 @@ def refuse_moves_from(
 
 
 def gain_values(connection: Connection, plan_id: UUID, *, ended: bool) -> dict[str, Any]:
-    """Return by what a plan raises the potential, as values of its row; nothing if not by design.
+    """Return a plan's gain of the potential as columns; {} if the plan has no such aim.
 
-    What was refused, failed or was cancelled gained nothing, and once the plan has ``ended``,
-    neither did what never began.
+    Moves that were refused, failed or cancelled gain nothing. Once the plan has ``ended``,
+    moves that never began gain nothing either.
     """
     row = connection.execute(
         select(plans.c.gain, plans.c.packed_plan).where(plans.c.id == plan_id)

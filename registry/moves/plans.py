@@ -39,7 +39,7 @@ from registry.rounds.known_hosts import KnownHosts
 
 
 class Plans:
-    """What operators and the control centre do with plans."""
+    """Creates, decides, approves, carries out and lists plans."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,7 +52,7 @@ class Plans:
     def create(
         self, kind: PlanKind, arguments: Mapping[str, Any], *, approve: bool, actor: str
     ) -> Plan:
-        """Have the control centre decide a plan; with ``approve`` it is carried out at once.
+        """Create a plan for the control centre to decide; with ``approve`` it begins at once.
 
         ``arguments`` are the plan's own: ``hosts``, names of those to evacuate; ``request``,
         the id of one to let in; parameters of its planner by name.
@@ -60,7 +60,7 @@ class Plans:
         Raises
         ------
         UnknownNameError
-            If a host that is named is not there, or the request.
+            If a named host or the request does not exist.
         ConflictError
             If no VM of the request waits, or another plan makes room for it already.
         """
@@ -70,12 +70,12 @@ class Plans:
 
     @retry_on_clash
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
-        """Have a plan carried out that was proposed.
+        """Approve a proposed plan, so that it is carried out.
 
         Raises
         ------
         PlanStepError
-            If it is not decided, or was approved, or is over.
+            If the plan is not decided, was approved, or is over.
         ConflictError
             If no VM waits any more of the request that it makes room for, or another plan
             makes room for it by now.
@@ -97,7 +97,7 @@ class Plans:
 
     @retry_on_clash
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
-        """End a plan. Moves that began go on; no others begin."""
+        """Cancel a plan. Moves that began continue; no others begin."""
         with self._database.write() as connection:
             cancel_plan(connection, id, actor=actor, reason=reason)
             return keep_result(connection, get_plan(connection, id))
@@ -115,7 +115,7 @@ class Plans:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Plan]:
-        """Return a page, the latest first."""
+        """Return a page of plans, the latest first."""
         query = select(plans.c.id).order_by(plans.c.id.desc()).limit(check_limit(limit) + 1)
         for column, value in ((plans.c.kind, kind), (plans.c.state, state)):
             if value is not None:
@@ -129,15 +129,15 @@ class Plans:
         return page_of(found, limit, lambda plan: (plan.id.hex,))
 
     def moves(self, id: UUID) -> tuple[PlanMove, ...]:  # noqa: A002
-        """Return the moves of a plan in their order, and what became of each."""
+        """Return the moves of a plan in order, with their outcomes."""
         with self._database.read() as connection:
             get_plan(connection, id)
             return moves_of(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
-        """Return what a plan was decided on, and the plan as its planner gave it.
+        """Return the inputs of a plan, and the plan as its planner returned it.
 
-        `NotFoundError` where there is no such plan, `ConflictError` where it is not decided.
+        It raises `NotFoundError` without such a plan, and `ConflictError` if it is not decided.
         """
         query = select(plans.c.inputs, plans.c.packed_plan).where(plans.c.id == id)
         with self._database.read() as connection:
@@ -151,21 +151,21 @@ class Plans:
     # ---- the control centre ------------------------------------------------------
 
     def view_running(self, *, rest_s: float) -> RunningView:
-        """Return the cluster and what runs on it, in one consistent read."""
+        """Return the cluster and its running VMs, in one consistent read."""
         with self._database.read() as connection:
             return view_running(connection, rest_s=rest_s)
 
     def read_running(self, lease: Lease) -> RunningView:
-        """Return what a round decides on and what runs, in one consistent read.
+        """Return the inputs of a round and the running VMs, in one consistent read.
 
-        `StaleEpochError` and `SlotLoopPausedError` as for `Rounds.read_cluster`.
+        It raises `StaleEpochError` and `SlotLoopPausedError` as `Rounds.read_cluster` does.
         """
         with self._reading, self._database.read() as connection:
             cluster = read_cluster(connection, lease, self._known)
             return view_running(connection, cluster=cluster)
 
     def open(self) -> tuple[Plan, ...]:
-        """Return what is to be decided or carried out; nothing while the slot loop is paused."""
+        """Return the plans to decide or carry out; () while the slot loop is paused."""
         with self._database.read() as connection:
             paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
             if connection.execute(paused).first() is not None:
@@ -190,10 +190,10 @@ class Plans:
         gain: float | None = None,
         declined: str | None = None,
     ) -> Plan:
-        """Write what was decided, with all that a replay needs.
+        """Store a decided plan with all that a replay needs.
 
-        One that moves nothing, and keeps no room, is done: there is nothing to approve.
-        One that is approved as soon as it is decided is cancelled if it is ``declined``, with why.
+        A plan that moves nothing and keeps no room is done, as there is nothing to approve.
+        A plan with automatic approval is cancelled if it is ``declined``, which is the reason.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, id)
@@ -249,7 +249,7 @@ class Plans:
 
     @retry_on_clash
     def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
-        """Write that a plan could not be decided."""
+        """Record that a plan could not be decided."""
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
@@ -269,9 +269,9 @@ class Plans:
 
     @retry_on_clash
     def keep_vms_of_activated(self, plan: Plan, *, actor: str) -> str | None:
-        """Move no more VMs from hosts that take VMs again; return why the plan has no host left.
+        """Refuse further moves from reopened hosts; return why no host is left, or None.
 
-        A plan made when a host was closed must not empty it once it is open again.
+        A plan that was made for a closed host must not empty it once it is open again.
         """
         with self._database.read() as connection:
             back = reopened_hosts(connection, plan)
@@ -285,7 +285,7 @@ class Plans:
 
     @retry_on_clash
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
-        """Write that every move of a plan is over."""
+        """Record that every move of a plan is over."""
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
@@ -300,7 +300,7 @@ def cancel_plan(
     actor: str,
     reason: str | None = None,
 ) -> None:
-    """End a plan in a caller's transaction; see `Plans.cancel`."""
+    """Cancel a plan in a caller's transaction; see `Plans.cancel`."""
     row = _lock_row(connection, id)
     now = db_now(connection)
     values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
@@ -323,7 +323,7 @@ def create_plan(
     approve: bool,
     actor: str,
 ) -> UUID:
-    """Ask for a plan in a caller's transaction, and return its id; see `Plans.create`."""
+    """Create a plan in a caller's transaction, and return its id; see `Plans.create`."""
     for name in arguments.get("hosts", ()):
         _check_host(connection, name)
     if "request" in arguments:
@@ -346,7 +346,7 @@ def create_plan(
 def _with_vm_names(
     connection: Connection, stays: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what has no place with the name of each VM, which may be gone when it is read."""
+    """Return the VMs that stay with their names, as a VM may be deleted when the plan is read."""
     names: dict[UUID, str] = {}
     for some in chunks([UUID(each["vm"]) for each in stays]):
         query = select(vms.c.id, vms.c.name).where(among(connection, vms.c.id, some))

@@ -1,4 +1,4 @@
-"""The steps of a roll's hosts: what follows from what its driver did, and from what hosts report.
+"""The steps of a roll's hosts, which follow from the driver's reports and from hosts' states.
 
 A turn begins when the one before it is over. Once something failed, or the driver is to stop,
 nothing more begins; hosts on which the command runs, or ran, still come back.
@@ -43,8 +43,8 @@ from registry.moves.plans import create_plan
 from registry.records.moves import PlanKind
 from registry.records.rolls import RollHost, StepReport
 
-#: A host whose VMs did not all move is planned again, so often: VMs that are being built or
-#: switched cannot move for a while. The first time after so long, then after twice as long.
+#: How often a host whose VMs did not all move is planned again, as VMs that are being built or
+#: switched cannot move for a while. The first pause is this long, and each further one doubles.
 TRIES: Final = 5
 AGAIN_S: Final = 10.0
 _NAMED: Final = 3
@@ -66,7 +66,7 @@ _ROWS: Final[Select[Any]] = (
 def record_step(
     connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
-    """Take a step of a roll, which is locked; the event that it ends with, and why."""
+    """Take a step of a roll, which is locked; return the event that ends the roll, and why."""
     turn = current_turn(connection, roll.id)
     if report.begun:  # other changes of these hosts came before, or wait for these locks
         lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))
@@ -92,7 +92,7 @@ def record_step(
 
 
 def current_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
-    """Return the hosts of the turn that began last; none before the first."""
+    """Return the hosts of the turn that began last; () before the first."""
     begun = select(func.max(roll_hosts.c.turn)).where(
         roll_hosts.c.roll_id == roll_id, roll_hosts.c.phase.not_in(_NOT_BEGUN)
     )
@@ -103,19 +103,19 @@ def current_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
 def roll_host_rows(
     connection: Connection, roll_id: UUID, *, after: int = -1, limit: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the hosts of a roll behind a position."""
+    """Return the hosts of a roll after a position."""
     query = _ROWS.where(roll_hosts.c.roll_id == roll_id, roll_hosts.c.position > after)
     return connection.execute(query.limit(limit)).all()
 
 
 def write_host(connection: Connection, row: Row[Any], **values: Any) -> None:
-    """Write what became of a host of a roll, which is locked."""
+    """Update the row of a roll's host, which is locked."""
     its = (roll_hosts.c.roll_id == row.roll_id, roll_hosts.c.position == row.position)
     connection.execute(update(roll_hosts).where(*its).values(**values))
 
 
 def to_roll_host(row: Row[Any]) -> RollHost:
-    """Return a row as its value."""
+    """Return the record of a row."""
     return record_of(RollHost, row, host=row.name)
 
 
@@ -124,8 +124,9 @@ def _record_report(
 ) -> None:
     """Record the driver's steps. A step that is reported twice is recorded once.
 
-    A host may have got VMs since the driver heard that it is empty: it was opened in between,
-    and the API may not have answered for hours. Then it is emptied anew before the command runs.
+    A host may have received VMs since the driver learned that it is empty: it was opened in
+    between, and the API may not have answered for hours. Then it is emptied again before the
+    command runs.
     """
     ended = {each.host: each for each in report.ended}
     begins = [each for each in turn if each.phase == RollPhase.EMPTY.value]
@@ -171,7 +172,7 @@ def _set_maintenance(connection: Connection, row: Row[Any], actor: str) -> bool:
 def _plan_evacuation(
     connection: Connection, roll: Row[Any], turn: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Have the VMs of hosts moved away, all of a turn by one plan."""
+    """Create one plan that moves the VMs away from all hosts of a turn."""
     rows = [each for each in turn if each.phase == RollPhase.EMPTYING.value]
     rows = [each for each in rows if _set_maintenance(connection, each, actor)]
     held = _vms_on_hosts(connection, [each.host_id for each in rows])
@@ -196,7 +197,7 @@ def _plan_evacuation(
 def _may_plan(
     connection: Connection, row: Row[Any], stay: Sequence[Row[Any]], now: datetime
 ) -> bool:
-    """Whether another plan is to move what stays; where none will, that is the host's error."""
+    """Return whether another plan should move the remaining VMs; else record the host's error."""
     if row.plan_id is None:
         return True
     columns = (plans.c.state, plans.c.stays, plans.c.ended_at, plans.c.last_error)
@@ -233,7 +234,7 @@ def _vms_on_hosts(
 def _stay_reason(
     connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[Row[Any]]
 ) -> str:
-    """Say which VMs stay, and why the last plan did not move them."""
+    """Return text with the VMs that stay, and why the last plan did not move them."""
     reasons = {
         UUID(each["vm"]): str(each["obstacle"] or each["why"]).replace("_", " ")
         for each in plan.stays
@@ -264,7 +265,7 @@ def _last_failures(
 ) -> Mapping[UUID, str]:
     """Return why the last move of each VM from this host failed, since the host's turn began.
 
-    The last plan may know nothing of it: once each destination failed, no host is left to plan for.
+    The last plan may lack the reason: once each destination failed, no host is left to plan for.
     """
     query = (
         select(moves.c.vm_id, moves.c.last_error)
@@ -283,7 +284,7 @@ def _last_failures(
 def _reactivate_host(
     connection: Connection, roll: Row[Any], row: Row[Any], *, now: datetime, actor: str
 ) -> None:
-    """Let a host take VMs again that was seen up after the command, if it took them before."""
+    """Reactivate a host that is up after the command, if it took VMs before."""
     report = latest_report(connection, row.host_id)
     seen = report is not None and report.started_at > row.since
     if seen and row.health == HostHealth.UP.value:

@@ -1,9 +1,9 @@
-"""Rolls: an operator's command runs on hosts, some at a time, after their VMs have moved away.
+"""Rolls: an operator's command runs on hosts, some at a time, after their VMs moved away.
 
-A roll is a row, and one for each host with the phase where it is. The command runs where its
-driver runs, a `fuga roll`; everything else is written here, so that any other can see it, and
-resume it when the driver is gone. The driver reports each step that it did and is given what
-there is to do (`registry.moves.roll_steps`); its token is taken from it when another resumes.
+A roll is a row, with one row for the phase of each host. The command runs where its
+driver runs, a `fuga roll`. Everything else is stored here, so that another driver can
+resume the roll when its driver is gone. The driver reports each step and receives the next
+one (`registry.moves.roll_steps`). Its token becomes invalid when another resumes the roll.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from registry.records.rolls import (
     StepReport,
 )
 
-#: How long a driver may say nothing before another may take the roll over.
+#: Silence of a driver after which another may take the roll over.
 LEASE_S: Final = 60.0
-#: Every host that is not retired; and what distinguishes a label from a name.
+#: Selector of every host that is not retired, and prefix of a label.
 ALL: Final = "all"
 LABEL: Final = "label="
 _OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
@@ -56,7 +56,7 @@ _OPEN: Final = (RollState.RUNNING.value, RollState.STOPPED.value)
 
 
 class Rolls:
-    """What operators and the drivers of rolls do with them."""
+    """Begins, drives, resumes, cancels and lists rolls."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,19 +64,19 @@ class Rolls:
     def targets(
         self, selected: Collection[str], skipped: Collection[str] = ()
     ) -> tuple[RollTarget, ...]:
-        """Return the hosts that are selected, by name.
+        """Return the selected hosts, by name.
 
         Parameters
         ----------
         selected
             Each a name, ``label=LABEL``, or ``all``.
         skipped
-            Names of hosts that are not to be among them.
+            Names of hosts to leave out.
 
         Raises
         ------
         UnknownNameError
-            If a host that is named is not there, or no host has a label.
+            If a named host does not exist, or no host has a label.
         """
         columns = (hosts.c.id, hosts.c.name, hosts.c.admin, hosts.c.health, hosts.c.labels)
         query: Select[Any] = select(*columns).where(hosts.c.admin != HostAdmin.RETIRED.value)
@@ -153,17 +153,17 @@ class Rolls:
         skipped: Collection[str] = (),
         actor: str,
     ) -> RollLease:
-        """Take a roll over that stopped, or whose driver is gone.
+        """Resume a roll that stopped, or whose driver is gone.
 
-        Hosts go on where they were: what failed is tried again, and a command that may have run
-        runs once more. Those that are left out stay as they are.
+        Hosts continue in their phases: failed steps are repeated, and a command that may have run
+        runs once more. Skipped hosts stay as they are.
 
         Raises
         ------
         ConflictError
-            If the roll is over, or its driver is there.
+            If the roll is over, or its driver's lease is live.
         UnknownNameError
-            If a host that is to be left out is not in it, or is done.
+            If a host to skip is not in the roll, or is done.
         """
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
@@ -200,12 +200,12 @@ class Rolls:
 
     @retry_on_clash
     def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
-        """Take one step: write what the driver did, and do what follows from it.
+        """Take one step: record the driver's report, and return the next step.
 
         Raises
         ------
         ConflictError
-            If another process drives the roll by now, or it is over.
+            If another process drives the roll by now, or the roll is over.
         """
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
@@ -226,12 +226,12 @@ class Rolls:
 
     @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
-        """End a roll, and its plans. Its hosts stay as they are; commands under way end first.
+        """Cancel a roll and its plans. Its hosts stay as they are; running commands end first.
 
         Raises
         ------
         IllegalTransitionError
-            If it is over.
+            If the roll is over.
         """
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
@@ -242,7 +242,7 @@ class Rolls:
             return keep_result(connection, _get(connection, id))
 
     def hosts_emptied_later(self, plan_id: UUID) -> Sequence[str]:
-        """Return the hosts that the roll that created a plan empties later, by name."""
+        """Return the names of the hosts that the plan's roll will empty later."""
         of_plan = select(roll_hosts.c.roll_id).where(roll_hosts.c.plan_id == plan_id)
         query = (
             select(hosts.c.name)
@@ -265,7 +265,7 @@ class Rolls:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[RollHost]:
-        """Return a page of the hosts of a roll, in their order."""
+        """Return a page of a roll's hosts, in order."""
         after = -1 if cursor is None else int(decode_cursor(cursor, int)[0])
         with self._database.read() as connection:
             _get(connection, id)
@@ -280,7 +280,7 @@ class Rolls:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Roll]:
-        """Return a page, the latest first."""
+        """Return a page of rolls, the latest first."""
         query = _ROLLS.order_by(rolls.c.id.desc()).limit(check_limit(limit) + 1)
         if state is not None:
             query = query.where(rolls.c.state == state.value)
@@ -318,7 +318,7 @@ def _turn_numbers(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]
 
 
 def _resumed_phase(phase: str) -> RollPhase:
-    """Return where a host goes on: one that was empty may not be so any more."""
+    """Return the phase in which a host resumes; one that was empty is emptied again."""
     was = RollPhase(phase)
     return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.RUNNING) else was
 

@@ -1,4 +1,4 @@
-"""Room for requests that wait: which lack it, which plans make it, how long it is kept."""
+"""Plans that make room for waiting requests: which requests need them, how long room is kept."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from registry.lifecycle import OPEN_REQUESTS
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import PlanKind
 
-#: Why requests wait that moves might let in.
+#: Waiting reasons of requests that moves might admit.
 _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
-#: VMs that one request may ask for.
+#: Largest number of VMs of a request.
 _MOST_VMS: Final = 10_000
 
 
 class RoomPlans:
-    """What the control centre asks of plans that make room for a request."""
+    """Queries of the control centre about plans that make room for a request."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def count_open(self) -> int:
-        """Return how many plans that make room are pending or carried out."""
+        """Return the number of open plans that make room."""
         with self._database.read() as connection:
             return connection.execute(
                 select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, GOES_ON)
             ).scalar_one()
 
     def requests_lacking_room(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
-        """Return requests that lacked room in so many rounds, at least.
+        """Return the requests that lacked room in at least this number of rounds.
 
-        Without those for which a plan was to make room within the last ``rest_s``.
+        Requests for which a plan was made within the last ``rest_s`` are left out.
         """
         waits = select(requests.c.id).where(
             requests.c.state.in_(OPEN_REQUESTS),
@@ -60,15 +60,15 @@ class RoomPlans:
             return frozenset(connection.scalars(waits)) - tried
 
     def is_waiting(self, request: UUID) -> bool:
-        """Return whether a VM of a request waits for a place."""
+        """Return whether a VM of the request waits for a place."""
         with self._database.read() as connection:
             return count_waiting_vms(connection, request) > 0
 
     def keeps_room(self, id: UUID, *, for_s: float) -> bool:  # noqa: A002
-        """Return whether what a plan freed is to be kept for its request still.
+        """Return whether the room that a plan freed is still kept for its request.
 
-        It is until VMs of the request were placed, as many as are let in; no longer than
-        ``for_s`` since the last of its moves; and not if one of them failed.
+        It is kept until the admitted number of VMs is placed, but no longer than
+        ``for_s`` after the last move, and not if a move failed.
         """
         with self._database.read() as connection:
             plan = get_plan(connection, id)
@@ -92,16 +92,16 @@ def count_waiting_vms(connection: Connection, request: UUID) -> int:
 
 
 def check_waits(connection: Connection, request: UUID) -> None:
-    """Refuse a plan for a request of which nothing waits, or for which another makes room.
+    """Raise unless VMs of a request wait and no other plan makes room for it.
 
-    The lock lasts until the transaction ends, so two callers cannot both see that there is none.
+    A lock until the transaction ends keeps two callers from passing the check together.
 
     Raises
     ------
     UnknownNameError
         If there is no such request.
     ConflictError
-        If no VM of it waits, or a plan makes room for it already.
+        If no VM of the request waits, or a plan makes room for it already.
     """
     take_turns(connection, f"room for {request}")
     if not count_waiting_vms(connection, request):

@@ -1,4 +1,4 @@
-"""What runs where, and which of it can move: all that a plan of moves is decided on."""
+"""Running VMs, their hosts and what keeps them from moving: the inputs of plans."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from registry.records.rounds import ClusterView
 from registry.requests.rules import vm_group_views
 from registry.rounds.cluster import running_requests, view_cluster
 
-#: A VM that moved, or whose move was refused, is moved again for need alone within so long.
+#: Seconds after a move or a refusal within which a VM is moved only out of need.
 REST_S: Final = 3600.0
-#: A plan that is carried out for longer has its refusals forgotten.
+#: Age of a plan after which its refusals no longer count.
 _LONGEST: Final = timedelta(days=1)
-#: Used for each VM: looking these up every time would take a tenth of the whole read.
+#: Values used for each VM; reading them from the enums would take a tenth of the time.
 _RUNNING: Final = VmObserved.RUNNING.value
 _SETTLED: Final = (_RUNNING, VmObserved.STOPPED.value)
-#: What a host or the register center refused would be refused again.
+#: Refusals of hosts or of the register center, which would be repeated.
 _RESTS: Final = (MoveState.MOVED.value, MoveState.FAILED.value)
 _ACTIVE: Final = AssignmentState.ACTIVE.value
 _DELETED: Final = VmDesired.DELETED.value
@@ -48,7 +48,7 @@ _UP: Final = HostHealth.UP.value
 def view_running(
     connection: Connection, *, rest_s: float = REST_S, cluster: ClusterView | None = None
 ) -> RunningView:
-    """Return the cluster, and each VM that has a place on it."""
+    """Return the cluster and each VM that has a place."""
     if cluster is None:
         cluster = view_cluster(connection)
     axis = resource_names(connection)
@@ -81,7 +81,7 @@ def _running_vms(
     lately = moves.c.ended_at > now - timedelta(seconds=rest_s)
     ended = select(moves.c.vm_id).where(moves.c.state.in_(_RESTS), lately)
     since = now - timedelta(seconds=rest_s)
-    # By the key: there are years of plans.
+    # By the key, as there are years of plans.
     late = and_(plans.c.id > first_at(since - _LONGEST - CLOCKS_APART), plans.c.ended_at > since)
     refused = (
         select(plan_moves.c.vm_id)
@@ -95,7 +95,7 @@ def _running_vms(
             vms.c.request_id,
             vms.c.desired,
             vms.c.observed,
-            # All labels of all VMs take longer to read than everything else.
+            # Reading all labels of all VMs would take longer than everything else.
             vms.c.labels[MOVES_LABEL].as_string().label("may_move"),
             assignments.c.id.label("assignment_id"),
             assignments.c.host_id,
@@ -123,7 +123,7 @@ def _running_vms(
 
 
 def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, ...]]:
-    """Return what each place holds, by the id of its assignment.
+    """Return the amounts of each place, by assignment.
 
     The database makes one row of the rows of a place: reading these one by one takes longer
     than everything else. All at once: there may be a million.

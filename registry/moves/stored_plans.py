@@ -1,4 +1,4 @@
-"""Plans and their moves as they are stored: what every reader of them shares."""
+"""Stored plans and their moves, as every reader of them needs them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveSt
 from registry.moves.effects import effect
 from registry.records.moves import Plan, PlanMove
 
-#: Of a plan: it is to be decided, or carried out.
+#: The condition that a plan is open: pending or approved.
 GOES_ON: Final = plans.c.state.in_([PlanState.PENDING.value, PlanState.APPROVED.value])
 _FROM, _TO = hosts.alias("from_host"), hosts.alias("to_host")
 _OPEN: Final = [state.value for state in OPEN_MOVES]
-#: Over: its move is, or it was refused.
+#: The condition that a planned move is over: its move ended, or it was refused.
 _IS_OVER: Final = plan_moves.c.refused.is_not(None) | (
     moves.c.state.is_not(None) & moves.c.state.not_in(_OPEN)
 )
@@ -27,7 +27,7 @@ _HAS_FAILED: Final = plan_moves.c.refused.is_not(None) | moves.c.state.in_(
     [MoveState.FAILED.value, MoveState.CANCELLED.value]
 )
 
-#: What it left is removed as soon as its host answers; the plan does not wait for that.
+#: The remains on the source are removed once the host answers; the plan does not wait for that.
 _LEAVES: Final = and_(
     func.coalesce(assignments.c.state, "") == AssignmentState.LEAVING.value,
     _FROM.c.health.not_in(OUT_OF_REACH),
@@ -44,7 +44,7 @@ def get_plan(connection: Connection, key: UUID) -> Plan:
 
 
 def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]:
-    """Return the plans for which a condition holds, in no order."""
+    """Return the plans that meet a condition, in no order."""
     counted = (
         select(
             plan_moves.c.plan_id,
@@ -68,7 +68,7 @@ def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]
 
 
 def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
-    """Return the moves of a plan in their order, and what became of each."""
+    """Return the moves of a plan in order, with their outcomes."""
     query: Select[Any] = (
         select(
             plan_moves.c.position,
@@ -101,7 +101,7 @@ def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
 def vms_following(
     connection: Connection, vm_id: UUID, plan_id: UUID, position: int
 ) -> Sequence[UUID]:
-    """Return the other VMs that a plan has yet to bring to the host of one of its moves."""
+    """Return the other VMs that a plan will still bring to the destination of one of its moves."""
     there = (
         select(plan_moves.c.to_host_id)
         .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == position)

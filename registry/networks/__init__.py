@@ -1,4 +1,4 @@
-"""What VMs are attached to: networks, who may use them, and the addresses of guests."""
+"""Networks of VMs: their users, sources on hosts, and the addresses of guests."""
 
 from registry.networks.networks import Offers
 from registry.records.networks import CardRules, GuestNetwork, Network, NetworkSource

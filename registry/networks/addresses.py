@@ -1,6 +1,6 @@
-"""What makes a VM known on its network: its MAC address, and an address of the subnet.
+"""MAC and IP addresses of VMs.
 
-A VM has its MAC from the beginning and for ever, rebuilt or not. Its address it gets
+A VM has its MAC from its creation on, also when it is rebuilt. It gets its IP address
 with its first place, in the transaction that places it, and keeps until it is proven gone.
 """
 
@@ -33,14 +33,14 @@ from registry.subnets import address_text, parse_subnet, prefix_length, reachabl
 
 NO_ADDRESS: Final = "no_address"
 NO_NETWORK: Final = "network_missing"
-_ISOLATED_BLOCK: Final = 0xF6  #: the second byte of MACs of guests that reach no others
-ISOLATED_PREFIX: Final = f"02:{_ISOLATED_BLOCK:02x}:"  #: MACs of that block begin so
+_ISOLATED_BLOCK: Final = 0xF6  #: the second byte of the MACs of isolated guests
+ISOLATED_PREFIX: Final = f"02:{_ISOLATED_BLOCK:02x}:"  #: prefix of the MACs of that block
 
 
 def give_macs(
     connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None = None
 ) -> None:
-    """Give new VMs their interfaces, each with a MAC address that no other VM ever had."""
+    """Create the interfaces of new VMs, each with a MAC address that no other VM ever had."""
     own = select(networks.c.isolated).where(networks.c.id == network_id)
     isolated = True if network_id is None else connection.scalars(own).one()
     for some in chunks(vm_ids):
@@ -58,7 +58,7 @@ def give_macs(
 
 
 def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
-    """Give these VMs addresses where their network has a subnet; return those that got none."""
+    """Assign addresses to VMs on networks with a subnet; return the VMs without a free one."""
     with_subnets = connection.scalars(select(networks.c.id).where(networks.c.cidr.is_not(None)))
     if not with_subnets.all():
         return frozenset()
@@ -100,7 +100,7 @@ def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[
 
 
 def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
-    """Give back the addresses of VMs that are gone, or were not placed after all."""
+    """Free the addresses of VMs that are gone, or were not placed after all."""
     for some in chunks(list(vm_ids)):
         connection.execute(
             update(network_addresses)
@@ -116,7 +116,7 @@ def network_limits(
     *,
     waits: ColumnElement[bool],
 ) -> dict[UUID, NetworkLimit]:
-    """Return what the networks of these requests allow; ``waits`` is true of VMs that wait."""
+    """Return the limits that networks set on requests; ``waits`` selects waiting VMs."""
     names: dict[UUID, Row[Any]] = {}
     for some in chunks(sorted(request_ids)):
         query = (
@@ -160,7 +160,7 @@ def network_limits(
 def limited_request(
     view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]
 ) -> RequestView:
-    """Return a request as its network lets it be placed now, with what it is short of."""
+    """Return a request reduced to what its network allows, with the shortage."""
     view = replace(view, network=limit)
     detail: dict[str, Any] = {"network": limit.network}
     if limit.left is not None and limit.left < view.count:
@@ -180,9 +180,9 @@ def limited_request(
 
 
 def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
-    """Return how a VM is attached on a host; None: the host does not have its network.
+    """Return how a VM is attached on a host; None if the host does not have its network.
 
-    A host's own network is everybody's: who is on it reaches no other VM there.
+    On a host's own network, which all tenants share, VMs are isolated.
     """
     row = connection.execute(
         select(
@@ -227,7 +227,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
 
 
 def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
-    """Return what a VM's card may do, wherever it is."""
+    """Return the filter rules of a VM's network card, which apply on any host."""
     query: Select[Any] = (
         select(networks, network_addresses.c.address)
         .select_from(vms)
@@ -243,7 +243,7 @@ def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
 def _count_held_addresses(
     connection: Connection, request_ids: Collection[UUID], waits: ColumnElement[bool]
 ) -> Counter[UUID]:
-    """Return how many VMs that wait have an address from an earlier place, by request."""
+    """Return the number of waiting VMs with an address from an earlier place, by request."""
     held: Counter[UUID] = Counter()
     for some in chunks(sorted(request_ids)):
         query = (
@@ -280,7 +280,8 @@ def _source_on_host(row: Row[Any]) -> NetworkSource | None:
 def _random_mac(*, isolated: bool) -> str:
     """Return a locally administered unicast address, of the block of isolated guests or not.
 
-    Filters of hosts know isolated guests by it: `hypervisor.xml.network_filters.ISOLATED_MACS`.
+    Filters of hosts identify isolated guests by the block:
+    `hypervisor.xml.network_filters.ISOLATED_MACS`.
     """
     block = _ISOLATED_BLOCK
     if not isolated:

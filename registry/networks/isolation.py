@@ -1,4 +1,4 @@
-"""VMs on isolated networks that filters of other hosts do not know by their MACs.
+"""VMs on isolated networks whose MACs are not of the block that hosts' filters match.
 
 A VM keeps the MAC that it was created with. If its network was not isolated then, only rules
 for addresses keep it from VMs on other hosts.
@@ -20,7 +20,7 @@ _NAMED: Final = 20
 
 
 def isolation_warning(connection: Connection, network_id: UUID) -> str | None:
-    """Return a sentence with the number of VMs that a network's filters do not isolate."""
+    """Return a warning with the number of VMs that a network's filters do not isolate, or None."""
     row = connection.execute(select(networks).where(networks.c.id == network_id)).one()
     count = _count_unknown(connection, row) if _filters_by_mac(row) else 0
     if not count:
@@ -55,7 +55,7 @@ def check_isolation(connection: Connection) -> Iterator[str]:
 
 
 def _filters_by_mac(row: Row[Any]) -> bool:
-    """Return whether filters of an isolated network know VMs of other hosts by their MACs."""
+    """Return whether the filters of an isolated network match VMs on other hosts by MAC."""
     if not (row.isolated and row.filtered):
         return False
     subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)

@@ -1,6 +1,6 @@
-"""Networks: a name for what each host calls it, and the addresses that VMs get there.
+"""Networks: names that are mapped to each host's source, and the addresses of VMs.
 
-A request that names no network gets that of each host's own settings.
+A request without a network gets that of each host's own settings.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MAX_SOURCE_LENGTH: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """To whom a network is offered: these tenants and groups, or all (None)."""
+    """The tenants and groups to whom a network is offered; None means all."""
 
     to: Sequence[str] | None
 
@@ -86,11 +86,11 @@ class Networks:
         Parameters
         ----------
         tenant : str, optional
-            The tenant or group whose it is, and that alone sees and uses it.
+            The tenant or group that owns it, and alone sees and uses it.
         offered_to : sequence of str, optional
-            Tenants and groups that may use it if it has no owner; None: all.
+            Tenants and groups that may use it if it has no owner; None means all.
         isolated : bool, optional
-            Whether its VMs are kept from each other; by default where tenants share it.
+            Whether its VMs cannot reach each other; the default is true if tenants share it.
         """
         new_name("name", name)
         if default is None and not hosts:
@@ -152,7 +152,7 @@ class Networks:
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[Network]:
-        """Return a page, by name; of what is there for a tenant, if one is named."""
+        """Return a page of networks, by name, or of those offered to a tenant."""
         query = select(networks).order_by(networks.c.name).limit(check_limit(limit) + 1)
         if cursor is not None:
             (after,) = decode_cursor(cursor, str)
@@ -165,7 +165,7 @@ class Networks:
         return page_of(found, limit, lambda network: (network.name,))
 
     def get(self, name: str, *, tenant: str | None = None) -> Network:
-        """Return one, or raise `NotFoundError`; for a tenant, also if it is not there for it."""
+        """Return a network; raise `NotFoundError` if it does not exist, or not for the tenant."""
         with self._database.read() as connection:
             return _get(connection, name, offered_to_tenant(connection, tenant))
 
@@ -180,9 +180,9 @@ class Networks:
         filtered: bool | None = None,
         actor: str,
     ) -> Network:
-        """Say what hosts call a network (None: as the default says), who may use it, and how.
+        """Change a network's sources on hosts (None: the default), its offers and its filters.
 
-        What runs stays as it is: a VM's card is made anew when it is started.
+        Running VMs keep their cards, which are made anew at the next start.
         """
         hosts = hosts or {}
         for host, source in hosts.items():
@@ -218,7 +218,7 @@ class Networks:
 
     @retry_on_clash
     def remove(self, name: str, *, actor: str) -> Network:
-        """Remove a network that no live request or VM uses."""
+        """Remove a network that no open request and no VM uses."""
         with self._database.write() as connection:
             key = network_id(connection, name)
             take_turns(connection, f"network {key}")
@@ -228,7 +228,7 @@ class Networks:
                 raise ConflictError(
                     f"network {name} is used by {used} requests and VMs: delete them first"
                 )
-            # What is over keeps its record, without the network.
+            # Finished requests keep their records, without the network.
             connection.execute(delete(request_networks).where(request_networks.c.network_id == key))
             connection.execute(
                 update(interfaces).where(interfaces.c.network_id == key).values(network_id=None)
@@ -254,9 +254,9 @@ def network_id(connection: Connection, name: str) -> UUID:
 
 
 def put_on_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
-    """Write that the VMs of a request are on a network, which thereby cannot be removed.
+    """Put a request's VMs on a network, which then cannot be removed.
 
-    A network that is not there for the tenant is as one that does not exist.
+    A network that is not offered to the tenant counts as nonexistent.
     """
     key = network_id(connection, name)
     take_turns(connection, f"network {key}")
@@ -271,12 +271,12 @@ def put_on_network(connection: Connection, request_id: UUID, name: str, owner: U
 
 
 def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -> None:
-    """Refuse more VMs of a request whose network is not there for its tenant any more.
+    """Raise if a request's network is no longer offered to its tenant.
 
     Raises
     ------
     ConflictError
-        If it is offered to others by now, or its tenant moved.
+        If the network is offered to others by now, or the tenant moved.
     """
     requested = select(networks.c.id, networks.c.name).join(
         request_networks, request_networks.c.network_id == networks.c.id
@@ -323,7 +323,7 @@ def _check_source(field: str, source: NetworkSource) -> None:
 def _write_mappings(
     connection: Connection, key: UUID, wanted: Mapping[str, NetworkSource | None]
 ) -> None:
-    """Write what hosts call a network, and that a placement there may not hold any more."""
+    """Write a network's sources on hosts, and raise the versions of these hosts."""
     known = {
         row.name: row.id
         for row in connection.execute(

@@ -1,4 +1,4 @@
-"""Who may use a network: everybody, those to whom operators offer it, or its owner alone."""
+"""Offers of networks: to everybody, to some tenants and groups, or to the owner alone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_OFFERS: Final = 1_000
 
 
 def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
-    """Return the condition that a network is there for a tenant.
+    """Return the condition that a network is offered to a tenant.
 
-    What is offered to a group is offered to all below it.
+    An offer to a group is one to all below it.
     """
     path = path_of(connection, tenant_id)
     offered = exists().where(
@@ -30,7 +30,7 @@ def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool
 
 
 def offered_to_tenant(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
-    """Return the same for a tenant's name; None for operators, for whom all are there."""
+    """Return that condition for a tenant's name; None for operators, who may use all."""
     if tenant is None:
         return None
     query = select(tenants.c.id).where(tenants.c.name == tenant, tenants.c.removed_at.is_(None))
@@ -39,14 +39,14 @@ def offered_to_tenant(connection: Connection, tenant: str | None) -> ColumnEleme
 
 
 def set_owner(connection: Connection, network_id: UUID, name: str) -> None:
-    """Let a new network be one tenant's or group's."""
+    """Make a tenant or group the owner of a new network."""
     [key] = _tenant_ids(connection, "tenant", [name])
     row = {"network_id": network_id, "tenant_id": key, "owns": True}
     connection.execute(insert(network_offers).values(row))
 
 
 def set_offers(connection: Connection, network_id: UUID, names: Sequence[str]) -> None:
-    """Let these be all to whom a network is offered."""
+    """Replace the tenants and groups to whom a network is offered."""
     if len(names) > MAX_OFFERS:
         raise InvalidError("offered_to", len(names), f"at most {MAX_OFFERS} tenants and groups")
     keys = _tenant_ids(connection, "offered_to", names)
@@ -59,7 +59,7 @@ def set_offers(connection: Connection, network_id: UUID, names: Sequence[str]) -
 def read_offers(
     connection: Connection, network_ids: Collection[UUID]
 ) -> tuple[Mapping[UUID, str], Mapping[UUID, tuple[str, ...]]]:
-    """Return the owners of networks, and to whom others are offered, by name."""
+    """Return the owners of networks, and the tenants and groups to whom others are offered."""
     owners: dict[UUID, str] = {}
     offers: defaultdict[UUID, list[str]] = defaultdict(list)
     query = (

@@ -1,6 +1,6 @@
-"""Subnets that overlap: refused on one source, warned of elsewhere.
+"""Overlapping subnets: refused on one source, and warned of otherwise.
 
-fuga knows sources by their names on hosts alone. One name is one source on all hosts; two
+fuga knows sources only by their names on hosts. One name is one source on all hosts; two
 names may still be one wire, such as a libvirt network and its bridge. A source that a mapping
 replaced counts while VMs from before the mapping have a place on that host.
 """
@@ -36,14 +36,14 @@ class _AddressRange:
 
 
 def lock_subnets(connection: Connection) -> None:
-    """Wait until no other transaction adds a network, or maps one to other sources."""
+    """Lock the subnets, so that no other transaction adds or maps networks."""
     take_turns(connection, "subnets of networks")
 
 
 def refuse_overlaps(
     connection: Connection, network_id: UUID, sources: Collection[NetworkSource]
 ) -> None:
-    """Refuse sources of a network where another network has some of its addresses.
+    """Raise if another network on the same sources has an overlapping subnet.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def refuse_overlaps(
 
 
 def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
-    """Return what of these networks' addresses is doubtful, a sentence each."""
+    """Return warnings about the addresses of these networks."""
     ranges = _ranges(connection)
     found: defaultdict[UUID, list[str]] = defaultdict(list)
     pairs = _overlaps(ranges, keys)
@@ -93,7 +93,7 @@ def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[U
 
 
 def check_subnets(connection: Connection) -> Iterator[str]:
-    """Yield what is wrong with subnets that earlier releases accepted, a sentence each."""
+    """Yield a sentence for each faulty subnet that earlier releases accepted."""
     ranges = _ranges(connection)
     pairs = [
         (one, other)
@@ -124,7 +124,7 @@ def check_subnets(connection: Connection) -> Iterator[str]:
 
 
 def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID | None]]:
-    """Yield the name servers among the addresses that are given to VMs."""
+    """Yield the name servers within the addresses that VMs can get."""
     query = select(networks).where(networks.c.cidr.is_not(None)).order_by(networks.c.name)
     for row in connection.execute(query).all():
         subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
@@ -154,7 +154,7 @@ def _ranges(connection: Connection) -> list[_AddressRange]:
 def _overlaps(
     ranges: Iterable[_AddressRange], keys: Collection[UUID]
 ) -> list[tuple[_AddressRange, _AddressRange]]:
-    """Return the pairs that overlap, in both orders, whose first one is among these."""
+    """Return the overlapping pairs, in both orders, whose first network is one of ``keys``."""
     found: list[tuple[_AddressRange, _AddressRange]] = []
     before: list[_AddressRange] = []
     for each in sorted(ranges, key=lambda one: (one.first, one.last, one.name)):
@@ -166,7 +166,7 @@ def _overlaps(
 
 
 def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, set[NetworkSource]]:
-    """Return what VMs of networks are attached to; a default counts even if no host uses it."""
+    """Return the sources of networks; a default counts even if no host uses it."""
     some = sorted(keys)
     found: defaultdict[UUID, set[NetworkSource]] = defaultdict(set)
     default = select(networks.c.id, networks.c.kind, networks.c.source).where(
@@ -192,7 +192,7 @@ def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
 def _networks_with_dhcp(
     connection: Connection, sources: Mapping[UUID, set[NetworkSource]]
 ) -> Iterator[tuple[UUID, str]]:
-    """Yield networks on a libvirt network that is some host's own, with its name."""
+    """Yield networks whose source is the own libvirt network of a host, with its name."""
     used = {each.name for some in sources.values() for each in some if each.kind == "network"}
     if not used:
         return

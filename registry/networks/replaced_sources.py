@@ -1,4 +1,4 @@
-"""Sources of networks that a mapping replaced on a host, where VMs are still attached to them.
+"""Network sources that a mapping replaced on a host, while VMs are still attached to them.
 
 A VM keeps its source while it has a place on its host, also when it is started again.
 """
@@ -19,7 +19,7 @@ from registry.records.networks import NetworkSource
 
 @dataclass(frozen=True, slots=True)
 class ReplacedSource:
-    """What a host called a network before, and some of its VMs there still use."""
+    """A former source of a network on a host, which VMs still use."""
 
     network_id: UUID
     host: str
@@ -29,9 +29,9 @@ class ReplacedSource:
 def keep_replaced_source(
     connection: Connection, network_id: UUID, host_id: UUID, source: NetworkSource
 ) -> None:
-    """Count a source on while VMs of the network that have a place on the host now keep it.
+    """Store a replaced source while VMs that have a place on the host use it.
 
-    The caller has locked the host: so nothing can be placed there.
+    The caller has locked the host, so nothing can be placed there.
     """
     newest = connection.scalar(
         select(func.max(assignments.c.created_at))
@@ -66,7 +66,7 @@ def forget_unused(connection: Connection, network_id: UUID) -> None:
 
 
 def _in_use() -> ColumnElement[bool]:
-    """Return the condition: an assignment from before the mapping is not released."""
+    """Return the condition that an assignment from before the mapping is not released."""
     query = (
         select(assignments.c.id)
         .join(interfaces, interfaces.c.vm_id == assignments.c.vm_id)

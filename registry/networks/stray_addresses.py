@@ -1,4 +1,4 @@
-"""Addresses that are where no VM needs them, and VMs that lack theirs."""
+"""Addresses of VMs that do not need them, and VMs that lack an address."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from registry.subnets import address_text
 
 
 def check_addresses(connection: Connection) -> Iterator[str]:
-    """Yield what is wrong with addresses, a sentence each."""
+    """Yield a sentence for each stray or missing address."""
     given = select(network_addresses.c.vm_id).where(network_addresses.c.vm_id.is_not(None)).limit(1)
-    # Of an empty table SQLite knows no statistics, and would begin with all VMs that ever were.
+    # SQLite has no statistics of an empty table, and would start from all VMs that ever existed.
     strays = connection.execute(_STRAY) if connection.scalar(given) is not None else ()
     for stray in strays:
         yield f"{_stray_message(stray)}; `fuga doctor --repair` frees it"
@@ -34,8 +34,8 @@ def check_addresses(connection: Connection) -> Iterator[str]:
 
 
 def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
-    """Free what `check_addresses` calls stray; return a sentence on each."""
-    # Locking the addresses alone is enough: placing VMs takes free ones only.
+    """Free the stray addresses that `check_addresses` finds; return a sentence for each."""
+    # Locking the addresses is enough, as VMs only get free ones.
     rows = connection.execute(_STRAY.with_for_update(of=network_addresses)).all()
     for row in rows:
         connection.execute(
