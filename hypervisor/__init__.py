@@ -1,7 +1,7 @@
-"""The border to libvirt hosts: plain values in, plain values out, every call bounded.
+"""Calls to libvirt hosts, with plain values and a deadline each.
 
-`HostConnection` is what the rest of the product uses, `SharedHosts` what the monitor uses, which
-looks at many hosts. libvirt itself is imported by the child processes alone (`hypervisor.child`).
+Workers use `HostConnection`. The monitor uses `SharedHosts`, which polls many hosts. Only the child
+processes import libvirt (`hypervisor.child`).
 """
 
 from hypervisor.connection import HostConnection

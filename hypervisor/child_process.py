@@ -1,12 +1,10 @@
 """A child process that calls libvirt for us: its start, its requests and its end.
 
-It is started by `subprocess`, not `multiprocessing`, whose children the daemonic processes
-of a worker pool may not have.
+`subprocess` starts it, as daemonic processes of a worker pool cannot have `multiprocessing`
+children.
 
-The part of the environment for child processes, without passwords of database and broker.
-
-A child reads the bytes of a host, or runs what is not ours: it is given what is named here,
-so a secret that we learn of tomorrow is not handed on either.
+A child gets an allow-list of environment variables, without the passwords of database and broker:
+it parses bytes of a host or runs foreign programs. An allow-list also keeps out future secrets.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ _NAMES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
     # libvirt's client: an agent's keys, tickets of SASL
     | {"SSH_AUTH_SOCK", "KRB5CCNAME", "KRB5_CONFIG"}
-    | {"FUGA_STATE_DIR"}  # no secret: it identifies the owner of the child
+    | {"FUGA_STATE_DIR"}  # identifies the owner of the child
 )
 _PREFIXES: Final = ("LC_", "PYTHON", "XDG_", "LIBVIRT_")
 
 
 def child_environ() -> dict[str, str]:
-    """Return the part of our environment that is handed on."""
+    """Return the environment variables for child processes."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -42,18 +40,18 @@ def child_environ() -> dict[str, str]:
     }
 
 
-#: Far more than a report of 16,384 domains, which is what libvirt lists at most.
+#: Far more than a report of 16,384 domains, libvirt's maximum.
 MAX_ANSWER_BYTES: Final = 64 << 20
-_STDERR_KEPT: Final = 2000  #: bytes of the child's last words in an error message
-_KILL_WAIT_S: Final = 5.0  #: until a killed child has ended; longer if the kernel holds it
+_STDERR_KEPT: Final = 2000  #: bytes of the child's standard error in an error message
+_KILL_WAIT_S: Final = 5.0  #: wait for a killed child to end
 _GOODBYE_S: Final = 0.5  #: for a child to end by itself
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SilentError(Exception):
-    """The child gave no answer: too late, or dead.
+    """The child gave no answer in time, or has ended.
 
-    ``signal`` is the signal that ended it, if one did.
+    ``signal`` is the signal that ended the child, if any.
     """
 
     def __init__(self, reason: str, signal: int | None = None) -> None:
@@ -62,7 +60,7 @@ class SilentError(Exception):
 
 
 class ChildProcess:
-    """One process, leader of its own session."""
+    """One child process, leader of its own session."""
 
     def __init__(
         self,
@@ -70,10 +68,10 @@ class ChildProcess:
         credential: Credential | None = None,
         environment: Mapping[str, str] = _NOTHING,
     ) -> None:
-        # A file, not a pipe: it needs no reader, so it cannot fill up and block.
+        # A file, not a pipe: a pipe without a reader fills up and blocks.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        # Its own session: a Ctrl-C meant for us must not end a call halfway, and all that
-        # libvirt starts (ssh) can be killed as one group.
+        # Its own session: Ctrl-C must not interrupt a call, and processes that libvirt starts (ssh)
+        # can be killed as one group.
         self._process = subprocess.Popen(
             command,
             env={**_environment(credential), **environment},
@@ -90,11 +88,11 @@ class ChildProcess:
         self._poller.register(self._stdout, select.POLLIN | select.POLLHUP)
 
     def has_ended(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the child has ended."""
         return self._process.poll() is not None
 
     def ask(self, line: bytes, deadline: float) -> bytes:
-        """Return the child's line. Raises `SilentError` when it is too late or has ended."""
+        """Send a request line; return the answer line. Raises `SilentError` if late or ended."""
         started = time.monotonic()
         self.send(line)
         parts: list[bytes] = []
@@ -111,7 +109,7 @@ class ChildProcess:
         return b"".join(parts)
 
     def send(self, line: bytes) -> None:
-        """Write a line. Its reader always reads, so this does not block for long."""
+        """Send a line. The child always reads, so this does not block for long."""
         try:
             unsent = memoryview(line)
             while unsent:
@@ -120,7 +118,10 @@ class ChildProcess:
             raise self._ended_error() from None
 
     def read(self, patience_s: float) -> bytes | None:
-        """Return some of what it says; None: nothing for so long. Raises `SilentError`: ended."""
+        """Return some of the child's output; None if none comes in time.
+
+        Raises `SilentError` if the child has ended.
+        """
         if patience_s <= 0 or not self._poller.poll(patience_s * 1000):
             return None
         part = os.read(self._stdout.fileno(), 1 << 16)
@@ -129,26 +130,26 @@ class ChildProcess:
         return part
 
     def close_input(self) -> None:
-        """Let it end by itself; its reader learns when it has."""
+        """Close the child's input, so that it ends by itself."""
         with contextlib.suppress(OSError):
             self._stdin.close()
 
     def kill_group(self) -> None:
-        """End it now, with all that libvirt started for it, and keep our ends open."""
-        # Not yet waited for, so its pid, which is its group's, cannot be anyone else's.
+        """Kill the child's process group, and keep the pipes open."""
+        # Nobody waited for it yet, so its pid cannot be another process's.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Let it close its connection and end; kill it if it does not."""
+        """Ask the child to exit; kill it if it does not exit in time."""
         self.close_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOODBYE_S)
         self.kill()
 
     def kill(self) -> None:
-        """End it now, with all that libvirt started for it, and close our ends."""
+        """Kill the child's process group, and close the pipes."""
         if self._process.returncode is None:
             self.kill_group()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -156,7 +157,7 @@ class ChildProcess:
         self.release_pipes()
 
     def release_pipes(self) -> None:
-        """Close our ends without touching the process (in a fork it is the parent's)."""
+        """Close the pipes without touching the process (in a fork it is the parent's)."""
         for stream in (self._stdin, self._stdout, self._stderr):
             with contextlib.suppress(OSError):
                 stream.close()
@@ -174,6 +175,6 @@ class ChildProcess:
 
 
 def _environment(credential: Credential | None) -> dict[str, str]:
-    # Not as an argument: those are seen by all users of the machine.
+    # Not as an argument: all users of the machine can read arguments.
     given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}
     return {**child_environ(), **given}

@@ -1,7 +1,7 @@
-"""The parent's side of a host: one child process that handles one request at a time.
+"""A connection to one host, by a child process that handles one request at a time.
 
-Every libvirt call can block for ever and none can be cancelled, so the calls happen in
-a process that can be killed.
+libvirt calls can block for ever and cannot be cancelled, so they run in a process that can be
+killed.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from hypervisor.model import (
 )
 from plain_text import shortened
 
-# -P: not a module of that name in the current folder.
+# -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.single_host_child")
-_PIECE_BYTES: Final = 1 << 20  #: of an upload, between two looks at the clock
-POOL_PATIENCE: Final = 0.75  #: of a look's deadline; what comes after it takes a moment
-MAX_REASON_LENGTH: Final = 1000  #: characters of what a host says went wrong
+_PIECE_BYTES: Final = 1 << 20  #: of an upload, between two checks of the deadline
+POOL_PATIENCE: Final = 0.75  #: fraction of a poll's deadline that the pool may take
+MAX_REASON_LENGTH: Final = 1000  #: characters of an error message from a host
 
 
 class HostConnection:
     """Calls to one libvirt host, each bounded by a deadline.
 
-    Thread safe: calls of several threads follow one another, and waiting counts against
-    the deadline. A process that forks may go on using it: the fork starts a child of its own.
+    Thread safe: calls of several threads run one after the other, and waiting counts against the
+    deadline. After a fork, the forked process starts its own child.
 
     Parameters
     ----------
     uri : str
-        A libvirt URI that was judged safe: some of libvirt's parameters run programs.
+        A libvirt URI that the caller has checked: some of libvirt's parameters run programs.
     credential : Credential, optional
-        What opens the host, by default what libvirt finds by itself. The URI has no
-        parameters then.
+        The credential of the host, by default the one that libvirt finds. With a credential the URI
+        has no parameters.
     machine : str, optional
-        The UUID of the machine. Another one that answers at its address counts as unreachable.
+        The UUID of the machine. If another machine answers, the host counts as unreachable.
     deadline_s : float
-        How long a call may take that does not say itself.
+        The default deadline of a call.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class HostConnection:
         self.close()
 
     def report(self, pool: str, *, deadline_s: float | None = None) -> HostPoll:
-        """Capacity, consumption, domains and the pool's volumes. Waits for no guest.
+        """Return capacity, consumption, domains and the pool's volumes. Waits for no guest.
 
-        Of a pool that does not answer within three quarters of the deadline it says so, and the
-        rest. Its question stays open, and is no other's in the way, until this connection is
-        closed.
+        If the pool does not answer within three quarters of the deadline, the report says so and
+        has no volumes. The pool's query stays open until the connection is closed; it blocks no
+        other call.
         """
         args = {"pool": pool, "patience_s": self._patience(deadline_s)}
         return wire.report_from(self._call("report", args, deadline_s))
@@ -101,13 +101,13 @@ class HostConnection:
     def inspect(
         self, *, domain_type: str, network: str, deadline_s: float | None = None
     ) -> HostInspection:
-        """Read what the host offers guests of this type, without its pool."""
+        """Return what the host offers guests of this type, without its pool."""
         args = {"domain_type": domain_type, "network": network}
         fields = self._call("inspect", args, deadline_s)
         return HostInspection(**{**fields, "domain_types": tuple(fields["domain_types"])})
 
     def inspect_pool(self, pool: str, *, deadline_s: float | None = None) -> PoolInspection:
-        """Read a pool's state. Makes and deletes an empty volume, which shows the host's clock."""
+        """Return a pool's state. Creates and deletes an empty volume to read the host's clock."""
         return PoolInspection(**self._call("inspect_pool", {"pool": pool}, deadline_s))
 
     def compare_processors(
@@ -118,15 +118,15 @@ class HostConnection:
         others: Mapping[str, str],
         deadline_s: float | None = None,
     ) -> ProcessorComparison:
-        """Return whether guests with the processors of other hosts, by name, could run here."""
+        """Return whether guests with the CPUs of other hosts, by host name, could run here."""
         args = {"domain_type": domain_type, "own": own, "others": dict(others)}
         return ProcessorComparison(**self._call("compare_processors", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
-        """Look for the domain of a VM, no matter which software defined it.
+        """Return the domain of a VM, fuga's or foreign; None if there is none.
 
-        One that arrives by a move is there from the beginning, paused, with the arriving mark;
-        once it runs it is in a run of this host, another than it was in at the source.
+        During a move the destination has the domain from the beginning, paused, with the arriving
+        mark. Once it runs, its run number is this host's, not the source's.
         """
         return wire.domain_from(self._call("find", {"vm_id": vm_id}, deadline_s))
 
@@ -140,9 +140,9 @@ class HostConnection:
         capacity_gib: int,
         deadline_s: float | None = None,
     ) -> None:
-        """Make a sparse disk on a base image. One of that name is there: nothing.
+        """Create a qcow2 overlay on a base image, if no volume has that name.
 
-        ``base_format`` is the base's; None: whatever the host finds in it.
+        ``base_format`` is the base's format; None lets the host detect it.
         """
         args = {
             "pool": pool,
@@ -156,80 +156,80 @@ class HostConnection:
     def put_volume(
         self, pool: str, name: str, content: bytes, *, deadline_s: float | None = None
     ) -> None:
-        """Make a small raw volume of this content, in place of one of that name."""
+        """Create a small raw volume with this content; replace an existing one."""
         args = {"pool": pool, "name": name, "content": base64.b64encode(content).decode()}
         self._call("put_volume", args, deadline_s)
 
     def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
-        """Define a domain. One with the same mark is there: nothing; another's: refused."""
+        """Define a domain, if none with its mark exists; raises if another mark has its UUID."""
         self._call("define", {"spec": spec}, deadline_s)
 
     def start_paused(
         self, vm_id: str, *, guard: Guard | None = None, deadline_s: float | None = None
     ) -> None:
-        """Start a domain without letting its guest run. Started already: nothing."""
+        """Start a domain paused, if it is not started."""
         self._call("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
-        """Let the guest run. Running already: nothing; refused while it is moved.
+        """Resume a guest, if it does not run; raises while it is moving.
 
-        A guest that a move left paused, at the source, goes on.
+        Also resumes a guest that a failed move left paused at the source.
         """
         self._call("resume", {"vm_id": vm_id}, deadline_s)
 
     def shut_down(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
-        """Press the power button of a guest. It is off, or in another run: nothing.
+        """Press a guest's power button, if it is still in this run.
 
-        Refused while it is moved.
+        Raises while it is moving.
         """
         self._call("shut_down", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def power_off(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
-        """Cut a guest's power. It is off, or in another run: nothing."""
+        """Cut a guest's power, if it is still in this run."""
         self._call("power_off", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def reset(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
-        """Press the reset button of a guest; refused when it is off, in another run, or moved."""
+        """Press a guest's reset button; raises if it is off, in another run, or moving."""
         self._call("reset", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def destroy(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:
-        """End a domain. Absent, off, or (when ``mark`` is given) another attempt's: nothing."""
+        """Stop a domain hard, if it runs and, when ``mark`` is given, has this mark."""
         self._call("destroy", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
     def undefine(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:
-        """Forget a domain that is off. Absent, or another attempt's: nothing."""
+        """Undefine a stopped domain, if it exists and, when ``mark`` is given, has this mark."""
         self._call("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
     def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
-        """End a move of a domain away from this host, and return when it has ended.
+        """Abort a move of a domain away from this host, if any, and wait until it has ended.
 
-        Absent, or not moving: nothing. Who called for the move learns that it failed.
+        The process that runs the move gets an error.
         """
         self._call("abort_move", {"vm_id": vm_id}, deadline_s)
 
     def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
-        """Return whether a pool has a volume; of a shared pool another host may have made it."""
+        """Return whether a pool has a volume; another host may have made it in a shared pool."""
         return bool(self._call("has_volume", {"pool": pool, "name": name}, deadline_s))
 
     def overlays_of(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
-        """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
+        """Return the names of files in a pool whose backing chain contains a VM's disk."""
         found = self._call("layers_on", {"pool": pool, "name": name}, deadline_s)
         return [str(each) for each in found]
 
     def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
-        """Return the names of domains whose disks are, or rest on, volumes of a pool."""
+        """Return the names of domains whose disks or backing chains contain these volumes."""
         args = {"pool": pool, "volumes": list(volumes), "patience_s": self._patience(deadline_s)}
         found = self._call("users_of", args, deadline_s)
         return [str(each) for each in found]
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
-        """Delete a volume. Absent: nothing; refused while a domain uses it."""
+        """Delete a volume if it exists; raises while a domain uses it."""
         args = {"pool": pool, "name": name, "patience_s": self._patience(deadline_s)}
         self._call("delete_volume", args, deadline_s)
 
@@ -246,27 +246,27 @@ class HostConnection:
         margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
-        """Bring a file of this machine into a volume that is not there yet.
+        """Upload a file of this machine into a new volume.
 
         Parameters
         ----------
         path : str
-            Of the file; it has ``size_bytes`` bytes with that hash, or it is refused.
+            The file. Raises if its size or hash differs.
         tell : callable
-            Called with the bytes sent so far after every piece, and again while they are
-            read back to be compared. What it raises ends the upload.
+            Called with the bytes sent so far after every piece, and again while they are read back.
+            An error that it raises ends the upload.
         head : bytes, optional
-            How the file began when it was looked at: sent in place of how it begins now.
-            libvirt looks into what it has of a file, before all of it is there to be compared.
+            The file's checked beginning, sent in place of its current one. libvirt parses the
+            volume's header before the hash of all bytes can be compared.
         margin_bytes : int, optional
-            What has to stay free in the pool.
+            Space that has to stay free in the pool.
         deadline_s : float, optional
-            Of each piece.
+            The deadline of each piece.
 
         Notes
         -----
-        An upload that ends early deletes its volume. One that a deadline ended could not:
-        what the host has of it stays under that name.
+        An upload that fails deletes its volume. After a missed deadline it cannot: the partial
+        volume stays under that name.
         """
         begin = {
             "pool": pool,
@@ -288,7 +288,7 @@ class HostConnection:
                 came_back = self._call("upload_read_back", {"max_bytes": _PIECE_BYTES}, deadline_s)
                 tell(size_bytes)
         except HostUnreachableError:
-            raise  # the upload has ended with its process or its connection
+            raise  # the upload ended with its process or connection
         except BaseException:
             with contextlib.suppress(HypervisorError):
                 self._call("upload_drop", {}, deadline_s)
@@ -304,13 +304,13 @@ class HostConnection:
         volumes: Sequence[str],
         deadline_s: float | None = None,
     ) -> bool:
-        """Remove what an assignment made on this host, then look again.
+        """Remove an assignment's domain and volumes from this host, and check that they are gone.
 
         Returns
         -------
         bool
-            True: looked, and neither its domain nor its volumes are there. False: a domain of
-            this VM is there that must not be touched (another generation's, or unmarked).
+            True if neither the domain nor the volumes exist any more. False if the host has a
+            domain of this VM that must not be touched (of another generation, or unmarked).
         """
         args = {
             "vm_id": vm_id,
@@ -325,28 +325,28 @@ class HostConnection:
     def console_tail(
         self, vm_id: str, max_bytes: int = 65536, *, after: int = 0, deadline_s: float | None = None
     ) -> ConsoleTail:
-        """Return the last bytes of the serial console's log, of those after ``after``.
+        """Return the last bytes of the serial console's log after the offset ``after``.
 
-        Empty if there is no log. A log that is shorter than ``after`` is another
-        one, of a VM that was built again: then all of it counts.
+        Empty without a log. If the log is shorter than ``after``, the VM was rebuilt, and all bytes
+        count.
         """
         args = {"vm_id": vm_id, "max_bytes": max_bytes, "after": after}
         found = self._call("console_tail", args, deadline_s)
         return ConsoleTail(content=base64.b64decode(found["content"]), end=found["end"])
 
     def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
-        """Hold the serial console of a guest that runs, one at a time on a connection.
+        """Hold the serial console of a running guest; one per connection.
 
-        Refused while another client holds it, unless ``force``: then it is taken from them.
+        Raises while another client holds it; with ``force``, takes it over.
         """
         self._call("console_open", {"vm_id": vm_id, "force": force}, deadline_s)
 
     def exchange_console(
         self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
     ) -> ConsoleExchange:
-        """Type into the console that is held, and return what the guest wrote.
+        """Type into the held console, and return what the guest wrote.
 
-        Returns as soon as it wrote something, else after ``wait_s``.
+        Returns at the guest's first output, or after ``wait_s``.
         """
         args = {"typed": base64.b64encode(typed).decode(), "wait_s": wait_s}
         found = self._call("console_exchange", args, deadline_s)
@@ -355,11 +355,11 @@ class HostConnection:
         )
 
     def release_console(self, *, deadline_s: float | None = None) -> None:
-        """Let go of the console that is held; none: nothing."""
+        """Release the held console, if any."""
         self._call("console_release", {}, deadline_s)
 
     def close(self) -> None:
-        """End the child. A later call starts another."""
+        """End the child process. A later call starts another."""
         with self._lock:
             if self._child is not None:
                 self._child.end()
@@ -384,7 +384,7 @@ class HostConnection:
             reason = self._mask_credentials(f"{in_words(op)}: {error}")
             raise HostSilentError(self.uri, reason, getattr(error, "signal", None)) from error
         except BaseException:
-            # Interrupted between question and answer: the next answer would not be ours.
+            # Interrupted between request and answer: the next answer would be a wrong one.
             self._discard()
             raise
         finally:
@@ -410,7 +410,7 @@ class HostConnection:
             self._child = None
 
     def _after_fork(self) -> None:
-        """In a forked process: the lock may be held by a thread that is not here."""
+        """Reset the connection in a forked process: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         if self._child is not None:
             self._child.release_pipes()

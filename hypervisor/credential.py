@@ -1,4 +1,4 @@
-"""The credential of a host, and its form for libvirt. Plain values, without libvirt."""
+"""The credential of a host, and its form for libvirt."""
 
 from __future__ import annotations
 
@@ -9,54 +9,55 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 _SSH: Final = frozenset({"ssh", "libssh", "libssh2"})
 SSH_PORT: Final = 22
-CREDENTIAL_VARIABLE: Final = "HYPERVISOR_CREDENTIAL"  #: which passes it to a child
-DESTINATION_VARIABLE: Final = "HYPERVISOR_CREDENTIAL_OF_DESTINATION"  #: the same, of a move
+CREDENTIAL_VARIABLE: Final = "HYPERVISOR_CREDENTIAL"  #: environment variable of a child process
+#: the same for the destination of a move
+DESTINATION_VARIABLE: Final = "HYPERVISOR_CREDENTIAL_OF_DESTINATION"
 #: A folder without files: a connection that uses it cannot authenticate.
 NO_FILE: Final = "/dev/null/none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Files that open hosts, in a folder of this machine.
+    """The credential files of a host, in a folder of this machine.
 
-    For TLS ``cacert.pem``, ``clientcert.pem`` and ``clientkey.pem``, for SSH ``id``. The
-    caller that makes one has checked them; here they are only named to libvirt.
+    For TLS ``cacert.pem``, ``clientcert.pem`` and ``clientkey.pem``, for SSH ``id``. The caller has
+    checked the files; here only their paths are passed to libvirt.
     """
 
     name: str
     folder: str = field(repr=False)
-    stamp: str = ""  #: another one makes it another credential: its files have changed
-    ssh_host_keys: tuple[str, ...] = ()  #: of which the host must show one
+    stamp: str = ""  #: changes with the files, so that a changed credential is a different one
+    ssh_host_keys: tuple[str, ...] = ()  #: the host must show one of these
 
     def mask(self, text: str) -> str:
-        """Return a text without the folder: it may come from libvirt and be shown."""
+        """Return a text with the folder replaced by the credential's name."""
         for shown in (self.folder, quote(self.folder)):
             text = text.replace(shown, f"credential {self.name}")
         return text
 
     def to_json(self) -> str:
-        """Return it for the child process."""
+        """Return the credential as JSON for the child process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Credential:
-        """Read it back."""
+        """Return the credential from `to_json`."""
         fields = json.loads(text)
         return cls(**{**fields, "ssh_host_keys": tuple(fields["ssh_host_keys"])})
 
 
 def is_ssh(uri: str) -> bool:
-    """Return whether a host is reached by SSH."""
+    """Return whether a URI uses SSH."""
     return urlsplit(uri).scheme.partition("+")[2] in _SSH
 
 
 def tls_uri(uri: str, credential: Credential) -> str:
-    """Return the URI with credential for libvirt, for a URI without parameters."""
+    """Return a URI without parameters with the credential added for libvirt."""
     return urlunsplit(urlsplit(uri)._replace(query=f"pkipath={quote(credential.folder)}"))
 
 
 def ssh_uri(uri: str, *, known_hosts: str, key_file: str) -> str:
-    """Return the URI with credential for libvirt, for a URI without parameters.
+    """Return a URI without parameters with the credential added for libvirt.
 
     Always by libssh, whichever client the URI names: it runs in the child process, and
     takes both files from the URI. OpenSSH would take no file of known hosts from there.
@@ -71,7 +72,7 @@ def ssh_uri(uri: str, *, known_hosts: str, key_file: str) -> str:
 
 
 def known_hosts(uri: str, keys: tuple[str, ...]) -> str:
-    """Return the lines that know a host by these keys."""
+    """Return the lines of a known-hosts file for a host with these keys."""
     parts = urlsplit(uri)
     host, port = parts.hostname or "", parts.port or SSH_PORT
     shown = host if port == SSH_PORT else f"[{host}]:{port}"

@@ -6,7 +6,7 @@ from hypervisor.move_model import MigrationObstacle
 
 
 def in_words(operation: str) -> str:
-    """Return an operation's name as people read it: ``console_tail`` is a console tail."""
+    """Return an operation's name with spaces: ``console_tail`` becomes ``console tail``."""
     return operation.replace("_", " ")
 
 
@@ -15,7 +15,7 @@ class HypervisorError(Exception):
 
 
 class HostUnreachableError(HypervisorError):
-    """The host did not answer, or not in time. It says nothing about what it did."""
+    """The host did not answer in time. Whether it carried out the operation is unknown."""
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"{uri} does not answer: {reason}")
@@ -24,9 +24,9 @@ class HostUnreachableError(HypervisorError):
 
 
 class HostSilentError(HostUnreachableError):
-    """The process that was to ask it gave no answer: it waited too long, or died of what came.
+    """The child process gave no answer: it waited too long, or died.
 
-    ``signal`` is the signal that ended it, if one did.
+    ``signal`` is the signal that ended the child, if any.
     """
 
     def __init__(self, uri: str, reason: str, signal: int | None = None) -> None:
@@ -35,7 +35,7 @@ class HostSilentError(HostUnreachableError):
 
 
 class OperationFailedError(HypervisorError):
-    """The host answered, and refused."""
+    """The host answered that the operation failed."""
 
     def __init__(self, operation: str, reason: str, code: int | None = None) -> None:
         super().__init__(f"{in_words(operation)} failed: {reason}")
@@ -45,7 +45,7 @@ class OperationFailedError(HypervisorError):
 
 
 class MoveHangsError(OperationFailedError):
-    """A move hangs between its hosts; the process that led it was killed.
+    """A move made no progress; its process was killed.
 
     ``begun`` says whether anything was sent.
     """
@@ -56,7 +56,7 @@ class MoveHangsError(OperationFailedError):
 
 
 class MigrationRefusedError(HypervisorError):
-    """A move is impossible as requested, and was not begun."""
+    """A move is impossible as requested. It was not begun."""
 
     def __init__(self, obstacle: MigrationObstacle, detail: str) -> None:
         super().__init__(f"the VM cannot be moved ({obstacle}): {detail}")

@@ -1,4 +1,4 @@
-"""The parent's side of a move: one child process, which has both hosts open."""
+"""Moves of VMs between two hosts, by a child process with connections to both."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from hypervisor.move_model import (
 )
 from plain_text import shortened
 
-# -P: not a module of that name in the current folder.
+# -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
-#: For a move that is called off to end: a copy of a disk is cancelled first.
+#: Time for a cancelled move to end; cancelling the copy of a disk takes longest.
 _ABORT_S: Final = 15.0
-#: To end the destination's QEMU, which libvirt kills after 10 s if it does not end by itself.
+#: Time to destroy the destination's QEMU, which libvirt kills after 10 s if necessary.
 _WITHDRAW_S: Final = 40.0
-_ATTEMPTS: Final = 3  #: of a move of which nothing was sent, each at other ports
-_PATIENCE_S: Final = 0.5  #: of one wait for the child's words, between two looks at the clock
+_ATTEMPTS: Final = 3  #: of a move while nothing was sent, each with other ports
+_PATIENCE_S: Final = 0.5  #: of one wait for the child's output, between two checks of the deadline
 _NOTHING_SENT: Final = MigrationProgress(
     elapsed_ms=0,
     memory_total_bytes=0,
@@ -52,31 +52,32 @@ _NOTHING_SENT: Final = MigrationProgress(
 
 
 class HostPairMigrator:
-    """Moves between two hosts, one after the other, led by a process of their own.
+    """Moves VMs between two hosts, one after the other, in a child process.
 
     Parameters
     ----------
     source, destination : HostEnd
-        Two hosts. They need not reach each other's libvirt; the destination's QEMU listens for
-        the source's, at an address that its libvirt names, or that the move says.
+        The hosts need not reach each other's libvirt. The destination's QEMU listens for the
+        source's, at the move's address or else at one that its libvirt names.
     deadline_s : float
-        Of `check`.
+        The deadline of `check`.
 
     Notes
     -----
-    Ending this process, or `close`, cancels a move under way. An error of `live` says nothing
-    about where the guest is: check both hosts once no process of this move lives.
+    Ending this process, or `close`, cancels a running move. After an error of `live` the guest may
+    be on either host: check both once no process of this move lives.
 
-    - It runs at the source: it is there. Remove what arrived, which may be whole, and never ran.
-    - It runs at the destination: it is there. Remove what the source has of it.
-    - The source has no domain, and the destination has it paused, but not by the move
-      (`DomainSeen.paused_by_move`): it is whole there. `HostConnection.resume` it.
-    - The source has it paused: remove what arrived, and resume it at the source.
+    - Running at the source: it stays there. Remove the destination's domain, which never ran.
+    - Running at the destination: the move is done. Remove the source's domain.
+    - No domain at the source, and paused at the destination, but not by the move
+      (`HostDomain.paused_by_move`): it has arrived. Resume it with `HostConnection.resume`.
+    - Paused at the source: remove the destination's domain, and resume the source's.
     - Off at the source: its host or its QEMU failed.
 
-    A guest is let run at the destination once the source has forgotten it, by a call of its own:
-    libvirt lets it run on at the source where the destination's last answer is lost, whether it
-    runs there or not. Post-copy cannot wait so; with it, that case leaves two guests that run.
+    A separate call resumes the guest at the destination once the source has dropped it. Otherwise,
+    if the destination's last answer is lost, libvirt would resume the guest at the source while it
+    may run at the destination. Post-copy cannot wait like this, so it could leave two running
+    guests.
     """
 
     def __init__(
@@ -94,15 +95,15 @@ class HostPairMigrator:
         self.close()
 
     def check(self, spec: MoveSpec) -> None:
-        """Return if nothing is known that would prevent a move.
+        """Check for obstacles to a move.
 
-        Its volumes at the destination are made before; of one that is off, the disk need not be
-        there. Whether the hosts' QEMUs reach each other, only a move finds out.
+        The caller makes the volumes at the destination before; a cold move needs no disk there.
+        Whether the QEMUs of the hosts reach each other shows only during the move.
 
         Raises
         ------
         MigrationRefusedError
-            With the obstacle. Nothing was begun.
+            With the first obstacle. Nothing was begun.
         """
         until = time.monotonic() + self._deadline_s
         self._ask("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
@@ -110,29 +111,30 @@ class HostPairMigrator:
     def live(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Move a guest that runs.
+        """Move a running guest.
 
         Parameters
         ----------
         deadline_s : float
-            Of the whole move; then it is aborted.
+            Time limit of the move, after which it is aborted.
         tell : callable
-            Called about twice a second. What it raises aborts the move, and is raised once the
-            move has ended.
+            Called about twice a second. An error that it raises aborts the move, and is raised
+            again after the move's end.
 
         Raises
         ------
         OperationFailedError
             A host refused, or the move was aborted.
         MoveHangsError
-            Nothing flowed for so long as the move's ``hang_s``, in several attempts if nothing was
-            sent, or the guest stood still. As far as the hosts answer, it runs at the source.
+            No byte was sent for the move's ``hang_s``, in several attempts if nothing was sent at
+            all, or the guest was paused meanwhile. If the hosts answer, the guest runs at the
+            source.
         MigrationRefusedError
-            Of a disk that is not copied: its pool is not shared. Nothing was begun.
+            The disk is not to be copied, but its pool is not shared. Nothing was begun.
         HostUnreachableError
-            A host did not answer any more.
+            A host stopped answering.
         HostSilentError
-            Aborting took too long: the process that led the move was killed.
+            Aborting took too long, and the child process was killed.
         """
         until = time.monotonic() + deadline_s
         attempts = 1
@@ -154,31 +156,31 @@ class HostPairMigrator:
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Copy the disk of a VM that is off, and define its domain at the destination, off.
+        """Copy the disk of a stopped VM, and define its domain at the destination, stopped.
 
-        The source stays as it is: the caller removes one of the two before it starts the other. It
-        may be repeated, after an error, too, until the destination has the domain.
+        The source stays unchanged: the caller removes one of the two before it starts the other.
+        The caller may repeat the move, even after an error, until the destination has the domain.
 
         Parameters
         ----------
         deadline_s, tell
-            As of `live`. Of a disk that is copied, its file's bytes are reported.
+            As for `live`. Progress counts the bytes of the disk's file.
 
         Raises
         ------
         OperationFailedError, HostUnreachableError, HostSilentError
-            As of `live`; the VM is still at the source.
+            As for `live`; the VM is still at the source.
         """
         return self._move("cold", spec, deadline_s, tell)
 
     def close(self) -> None:
-        """End the process. A move that is under way is cancelled."""
+        """End the child process. A running move is cancelled."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
 
     def _withdraw(self, spec: MoveSpec) -> bool:
-        """Return whether the guest runs at the source alone, after what hung was ended."""
+        """End a hung move; return whether the guest then runs only at the source."""
         until = time.monotonic() + _WITHDRAW_S
         try:
             return bool(
@@ -188,7 +190,7 @@ class HostPairMigrator:
             return False
 
     def _known_address(self) -> str | None:
-        """Return the address at which the destination's libvirt is reached, if others reach it."""
+        """Return the address in the destination's URI; None if other hosts cannot reach it."""
         found = urlsplit(self.destination.uri).hostname
         if found is None or found == "localhost":
             return None
@@ -209,7 +211,7 @@ class HostPairMigrator:
                 return
             try:
                 tell(MigrationProgress(**progress))
-            except BaseException as error:  # whatever it is, the move ends first
+            except BaseException as error:  # any error: the move ends first
                 raised = error
                 until = min(until, time.monotonic())
 
@@ -232,7 +234,10 @@ class HostPairMigrator:
         *,
         grace_s: float = _ABORT_S,
     ) -> Any:
-        """Return an answer. Past ``until`` it is called off, and a while later the child killed."""
+        """Return the child's answer.
+
+        After ``until`` the request is cancelled; if that takes too long, the child is killed.
+        """
         called_off_at: float | None = None
         started = time.monotonic()
         try:
@@ -257,11 +262,11 @@ class HostPairMigrator:
             reason = self._mask_credentials(f"{in_words(op)} move: {error}")
             raise HostSilentError(self.source.uri, reason) from error
         except BaseException:
-            # Interrupted: the next answer would not be ours.
+            # Interrupted: the next answer would be a wrong one.
             self._discard()
             raise
         if called_off_at is not None or answer.get("error") == "hangs":
-            self._discard()  # it may hear of that only now, and end the next
+            self._discard()  # its late abort could end the next move
         return self._result_or_raise(op, answer)
 
     def _result_or_raise(self, op: str, answer: Mapping[str, Any]) -> Any:
@@ -277,7 +282,7 @@ class HostPairMigrator:
         raise OperationFailedError(f"{op}_move", reason, answer["code"])
 
     def _read_line(self, child: ChildProcess) -> bytes | None:
-        """Return what the child said, a line of it; None: nothing for a while."""
+        """Return the next line of the child's output; None if none is complete yet."""
         while b"\n" not in self._received:
             part = child.read(_PATIENCE_S)
             if part is None:

@@ -1,4 +1,4 @@
-"""Plain values that cross the border to a hypervisor: no libvirt type leaves this package."""
+"""Plain values exchanged with callers: no libvirt type leaves this package."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from enum import StrEnum
 from typing import Final, Literal
 from uuid import UUID
 
-#: Characters that are kept of what a host calls a thing: a file's name has no more.
+#: Maximum characters of a name from a host; file names have no more.
 MOST_NAME: Final = 255
-#: Networks and addresses of hosts closed to a guest: each costs a rule of each card, and libvirt
-#: a run of `ebtables`.
+#: Maximum networks and addresses of hosts closed to a guest. Each costs a rule per card, and
+#: libvirt a run of `ebtables`.
 MOST_CLOSED: Final = 96
-#: With which the names of images' copies begin on every host.
+#: Name prefix of copies of images on every host.
 IMAGE_PREFIX: Final = "fuga-image-"
 
 
 def domain_name(vm_id: str | UUID) -> str:
-    """Name of a VM's domain on its host."""
+    """Return the name of a VM's domain on its host."""
     return f"fuga-{vm_id}"
 
 
 def volume_name(assignment_id: str | UUID) -> str:
-    """Name of the disk that one attempt to build a VM makes for itself."""
+    """Return the name of the disk of one attempt to build a VM."""
     return f"fuga-{assignment_id}.qcow2"
 
 
 def seed_name(assignment_id: str | UUID) -> str:
-    """Name of the volume from which the guest of one attempt learns who it is."""
+    """Return the name of the cloud-init seed volume of one attempt to build a VM."""
     return f"fuga-{assignment_id}-seed.img"
 
 
 class DomainState(StrEnum):
-    """What a domain does, as far as the controller cares."""
+    """The state of a domain, as the controller distinguishes it."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -42,7 +42,7 @@ class DomainState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Our metadata element inside a domain: whose it is, and from which attempt."""
+    """fuga's metadata element in a domain: its VM, tenant and attempt."""
 
     vm_id: str
     assignment_id: str
@@ -53,22 +53,22 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDomain:
-    """One domain on a host. ``mark`` is None for a domain that is not ours."""
+    """One domain on a host. ``mark`` is None for a foreign domain."""
 
     uuid: str
     name: str
     state: DomainState
     vcpus: int
-    memory_mib: int  #: what it is defined with
+    memory_mib: int  #: of its definition
     mark: Mark | None
     cpu_time_ns: int | None = None
-    memory_used_mib: int | None = None  #: resident memory, where the driver reports it
-    disk_gib: int = 0  #: virtual size of its disks, rounded up, where the driver reports it
-    run: int | None = None  #: another number after each start; None: it is off
-    off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
-    filtered: bool | None = None  #: a filter of ours is on its cards; None: there is no network
-    #: A move holds it: it arrives and has not run here yet, or it stopped here and has not been
-    #: seen to run elsewhere. Also after a move that broke off.
+    memory_used_mib: int | None = None  #: resident memory, if the driver reports it
+    disk_gib: int = 0  #: virtual size of its disks, rounded up, if the driver reports it
+    run: int | None = None  #: changes with each start; None: it is off
+    off_reason: str | None = None  #: why a stopped one stopped: guest, hand, crash or host
+    filtered: bool | None = None  #: whether its cards have fuga's filters; None: no network
+    #: Whether a move keeps it paused: it is arriving and has not run here yet, or it was paused
+    #: here for the handover. Also True after a failed move.
     paused_by_move: bool = False
 
 
@@ -83,7 +83,7 @@ class HostVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPoll:
-    """One poll of a host. Consumption is None if a driver does not report it."""
+    """The result of one poll of a host. Consumption is None if the driver does not report it."""
 
     hostname: str
     vcpus: int
@@ -95,31 +95,31 @@ class HostPoll:
     domains: tuple[HostDomain, ...]
     volumes: tuple[HostVolume, ...]
     machine_uuid: str | None = None  #: as the host's libvirt reports it
-    #: how long the pool has not answered: then nothing is known of it and its volumes
+    #: how long the pool has not answered; its size and volumes are unknown then
     pool_silent_s: float | None = None
-    security_model: str | None = None  #: what confines guests: apparmor, selinux or none
-    shares_kept: bool | None = None  #: of processors; None: no guest runs to ask about
-    can_filter: bool | None = None  #: what guests send; None: there is no network to filter
-    largest_console_bytes: int = 0  #: of the logs that were read since its VM came
+    security_model: str | None = None  #: apparmor, selinux or none
+    shares_kept: bool | None = None  #: whether CPU shares work; None: no guest runs
+    can_filter: bool | None = None  #: whether it has network filters; None: no network
+    largest_console_bytes: int = 0  #: of the console logs with a reader
     interfaces: tuple[tuple[str, str], ...] = ()  #: names and MAC addresses
-    unnamed: tuple[str, ...] = ()  #: volumes that no domain of the host names, nor a snapshot
+    unnamed: tuple[str, ...] = ()  #: volumes that no domain or snapshot of the host names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInspection:
-    """What a host offers guests, without its pool."""
+    """Capabilities of a host for guests, without its pool."""
 
     hostname: str
-    driver: str  #: of its libvirt: QEMU, or TEST
+    driver: str  #: libvirt driver: QEMU or TEST
     machine_uuid: str | None
     libvirt_version: int  #: 9_000_000 is 9.0.0
     qemu_version: int
-    domain_types: tuple[str, ...]  #: of guests of x86_64: kvm only where /dev/kvm is
-    processor: str | None  #: of guests with the host's model, as XML; None: libvirt does not say
+    domain_types: tuple[str, ...]  #: of x86_64 guests; kvm only if the host has /dev/kvm
+    processor: str | None  #: host-model CPU as XML; None: unknown
     processor_model: str | None
     security_model: str
     can_filter: bool | None
-    network_fault: str | None  #: missing, inactive, unsupported, or why nothing filters there
+    network_fault: str | None  #: why guests cannot use the network
     network_starts_by_itself: bool | None
 
 
@@ -132,37 +132,37 @@ class PoolInspection:
     starts_by_itself: bool
     capacity_bytes: int
     free_bytes: int
-    clock_ahead_s: float | None  #: of this machine's clock; None: the pool does not show it
+    clock_ahead_s: float | None  #: of this machine's clock; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorComparison:
-    """Whether guests of other hosts could run on a host."""
+    """Result of a comparison of a host's CPU with other hosts'."""
 
-    baseline: str | None  #: the model that all of them have
-    faults: Mapping[str, str]  #: by host: why guests with its processor cannot
+    baseline: str | None  #: the CPU model that all of them support
+    faults: Mapping[str, str]  #: by host: why guests with its CPU cannot run here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleTail:
-    """The last of what a guest wrote on its serial console."""
+    """The last bytes of a serial console's log."""
 
     content: bytes
-    end: int  #: of the log, up to which this is
+    end: int  #: offset in the log after the content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleExchange:
-    """What came of typing into a console that is held."""
+    """Result of one exchange with a held console."""
 
-    taken: int  #: bytes of what was typed that are on their way to the guest
-    content: bytes  #: what the guest wrote since the exchange before
+    taken: int  #: typed bytes that the console accepted
+    content: bytes  #: output of the guest since the last exchange
     ended: bool  #: the guest is off, or another client took its console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmLimits:
-    """What a VM may take of its host at most; None: whatever it gets."""
+    """I/O limits of a VM on its host; None: unlimited."""
 
     disk_iops: int | None = None  #: reads and writes a second, of all its disks
     disk_mib_s: int | None = None  #: MiB a second, of all its disks
@@ -171,32 +171,32 @@ class VmLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What a guest's card may do: its host sees to it."""
+    """Network restrictions of a guest's card, enforced by its host."""
 
-    filtered: bool  #: it speaks from its own MAC and IPv4 address alone
-    isolated: bool  #: it does not reach other isolated cards of its bridge
-    address: str | None = None  #: IPv4; None: what DHCP gives it
-    subnet: str | None = None  #: of which it reaches `reaches` alone; None: it reaches all of it
+    filtered: bool  #: it may send only from its own MAC and IPv4 address
+    isolated: bool  #: it cannot reach other isolated cards
+    address: str | None = None  #: IPv4; None: assigned by DHCP
+    subnet: str | None = None  #: it reaches only `reaches` in it; None: all
     reaches: tuple[str, ...] = ()  #: as CIDR
-    closed: tuple[str, ...] = ()  #: networks of hosts, as CIDR, whose addresses it does not reach
-    services: tuple[str, ...] = ()  #: addresses in `closed` of which it reaches `ports` and ICMP
+    closed: tuple[str, ...] = ()  #: networks of hosts that it cannot reach, as CIDR
+    services: tuple[str, ...] = ()  #: addresses in `closed` with reachable `ports` and ICMP
     ports: tuple[int, ...] = (53, 67, 123)  #: of UDP and TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSpec:
-    """A VM to define: what its domain XML is built from."""
+    """Specification of a domain to define."""
 
     mark: Mark
     name: str  #: of the domain, unique on the host
-    domain_type: str  #: "kvm", "qemu" or "test", a setting of the host
+    domain_type: str  #: "kvm", "qemu" or "test"; a setting of the host
     vcpus: int
-    memory_mib: int  #: what the guest really gets
+    memory_mib: int  #: memory that the guest gets
     pool: str
     volume: str
-    network: str  #: of the host's libvirt, or a bridge
+    network: str  #: a libvirt network or a bridge
     network_kind: Literal["network", "bridge"] = "network"
-    mac: str | None = None  #: None: libvirt makes one up
+    mac: str | None = None  #: None: libvirt generates one
     seed_volume: str | None = None  #: in the same pool; attached as a second, read-only disk
     limits: VmLimits = VmLimits()
-    guard: Guard | None = None  #: None: of the test driver, which has no network
+    guard: Guard | None = None  #: None for the test driver, which has no network

@@ -12,41 +12,41 @@ from hypervisor.model import Guard, Mark
 
 @dataclass(frozen=True, slots=True)
 class HostEndpoint:
-    """One of the two hosts of a move."""
+    """URI and credential of one of the two hosts of a move."""
 
     uri: str
     credential: Credential | None = None
-    machine: str | None = None  #: its UUID; another one that answers is refused
+    machine: str | None = None  #: UUID; another machine is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSpec:
-    """A VM to move, and what its domain is at the destination."""
+    """Specification of a move: the VM, and its domain at the destination."""
 
     vm_id: str
-    mark: Mark  #: the arriving assignment's, in the destination's domain from the first moment
-    pool: str  #: of the destination, as all that follows
-    volume: str  #: made beforehand; on a shared pool the very volume that the guest uses
-    seed_volume: str | None  #: made beforehand; None: the VM has none
+    mark: Mark  #: of the arriving assignment; in the destination's domain from the start
+    pool: str  #: of the destination, like all following fields
+    volume: str  #: made before; on a shared pool the guest's own volume
+    seed_volume: str | None  #: made before; None: the VM has none
     network: str
     network_kind: Literal["network", "bridge"] = "network"
-    guard: Guard | None = None  #: None: the card's protection stays what it is
-    #: False: both hosts see the volume, on a shared pool. It is one volume, which the
-    #: removal of either assignment must not delete.
+    guard: Guard | None = None  #: None: the card keeps its filters
+    #: False: the volume is in a shared pool. Removing either assignment must not delete it.
     copy_disk: bool = True
-    bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: what the network gives
-    downtime_ms: int | None = None  #: how long the guest may stand still; None: QEMU's default
-    auto_converge: bool = False  #: slow a guest down that writes faster than memory is copied
-    encrypt: bool = True  #: memory and disk; both hosts show certificates
-    #: At which the destination receives, and alone listens if it is no name; None: its libvirt's.
+    bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: unlimited
+    downtime_ms: int | None = None  #: maximum downtime; None: QEMU's default
+    auto_converge: bool = False  #: throttle a guest that writes faster than memory is copied
+    encrypt: bool = True  #: memory and disk, with certificates of both hosts
+    #: Address at which the destination receives; None: libvirt chooses. An IP address is the only
+    #: one listened on.
     address: str | None = None
-    ports: tuple[int, int] = (49152, 49215)  #: from and to which it receives; firewalls open them
-    hang_s: float = 30.0  #: without a byte of memory or disk, after which a move hangs
+    ports: tuple[int, int] = (49152, 49215)  #: first and last port at which it receives
+    hang_s: float = 30.0  #: time without progress after which a move counts as hung
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationProgress:
-    """How far a move is."""
+    """Progress of a move."""
 
     elapsed_ms: int
     memory_total_bytes: int
@@ -54,32 +54,32 @@ class MigrationProgress:
     disk_total_bytes: int
     disk_remaining_bytes: int
     rate_bytes_s: int
-    iteration: int  #: how often memory was gone through; 0 while the disk is copied
+    iteration: int  #: passes over memory; 0 while the disk is copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveDone:
-    """What a move took."""
+    """Result of a move."""
 
     total_ms: int
-    downtime_ms: int | None  #: how long the guest stood still; None: it was off, or no host says
+    downtime_ms: int | None  #: None: the guest was off, or it is unknown
     memory_bytes: int  #: sent
     disk_bytes: int  #: sent
-    attempts: int = 1  #: more where ports were taken or others held the first ones up
+    attempts: int = 1  #: more if ports were taken or blocked
 
 
 class MigrationObstacle(StrEnum):
-    """Why a VM cannot be moved as requested. Nothing was begun."""
+    """Reasons why a VM cannot be moved as requested."""
 
-    ABSENT = "absent"  #: no domain of the VM at the source, or not in the state that it takes
-    CPU_MODEL = "cpu_model"  #: the guest uses what the destination's processors lack
-    MACHINE_TYPE = "machine_type"  #: the destination's QEMU does not know the guest's machine
-    NETWORK = "network"  #: the destination lacks it, or cannot filter there
-    POOL = "pool"  #: the destination lacks it, it is not active, or has too little room
+    ABSENT = "absent"  #: the source has no domain of the VM in the required state
+    CPU_MODEL = "cpu_model"  #: the destination's CPUs lack features of the guest
+    MACHINE_TYPE = "machine_type"  #: the destination's QEMU lacks the guest's machine type
+    NETWORK = "network"  #: the destination lacks it or cannot filter it
+    POOL = "pool"  #: missing at the destination, inactive, or too full
     VOLUME = "volume"  #: missing at the destination, or of another size
-    BASE_VOLUME = "base_volume"  #: what the disk rests on is missing at the destination
-    SNAPSHOTS = "snapshots"  #: files of snapshots rest on its disk, and would stay behind
-    HOST_DEVICE = "host_device"  #: the guest uses a device of its host, or files fuga did not make
-    ADDRESS = "address"  #: the destination does not say where it receives, or not as requested
+    BASE_VOLUME = "base_volume"  #: the destination lacks the disk's backing file
+    SNAPSHOTS = "snapshots"  #: it has snapshots, whose files would stay behind
+    HOST_DEVICE = "host_device"  #: the guest uses a host device, or files that fuga did not make
+    ADDRESS = "address"  #: the destination has no or an invalid address to receive at
     NAME_TAKEN = "name_taken"  #: the destination has a domain of that name or UUID
-    SAME_HOST = "same_host"  #: both ends are one host
+    SAME_HOST = "same_host"  #: source and destination are one host

@@ -1,4 +1,4 @@
-"""Connections and movers shared by the threads of a process, a bounded number of children."""
+"""Pools of host connections and migrators, shared by the threads of a process."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class _Idle:
 
 
 class HostConnections:
-    """Lends connections by URI, credential and machine; those given back are kept for the next.
+    """Lends connections by URI, credential and machine, and keeps returned ones for reuse.
 
     Parameters
     ----------
     limit : int
-        Most connections, lent and idle. A further one replaces the one idle longest, or waits
-        until one is returned.
+        Maximum connections, lent and idle. A further one replaces the longest idle one, or waits
+        for a return.
     idle_s : float
-        A connection idle for longer is closed at the next use of the pool.
+        Connections idle for longer are closed at the next use of the pool.
     deadline_s : float
-        Of the calls, and of the wait for a place.
+        Deadline of calls, and of the wait for a connection.
     """
 
     def __init__(self, *, limit: int = 16, idle_s: float = 60.0, deadline_s: float = 60.0) -> None:
@@ -62,7 +62,7 @@ class HostConnections:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it is collected."""
+        """Close idle connections; lent ones are closed when they are garbage-collected."""
         with self._changed:
             closing, self._idle = self._idle, []
         for idle in closing:
@@ -75,7 +75,7 @@ class HostConnections:
         with self._changed:
             while True:
                 closing += self._take_expired()
-                # The latest one used: its connection is the likeliest to be alive.
+                # The last one used is most likely still alive.
                 found = next((each for each in self._idle[::-1] if each.key == wanted), None)
                 if found is not None:
                     self._idle.remove(found)
@@ -110,16 +110,16 @@ class _IdleMigrator:
 
 
 class MigratorPool:
-    """Lends movers by both their hosts; one that did its work is kept for the next who asks.
+    """Lends migrators by source and destination, and keeps returned ones for reuse.
 
-    To start one and to open its hosts takes about as long as to move a small guest.
+    Starting one and connecting to its hosts takes about as long as moving a small guest.
 
     Parameters
     ----------
     limit : int
-        Movers at most that are kept; the one idle longest is ended for one more.
+        Maximum idle migrators; a further one ends the longest idle one.
     idle_s : float
-        One idle for longer is ended at the next use, or by `end_idle`.
+        Migrators idle for longer are ended at the next use, or by `end_idle`.
     deadline_s : float
         See `HostPairMigrator`.
     """
@@ -153,7 +153,7 @@ class MigratorPool:
         self.end_idle()
 
     def end_idle(self, *, all_of_them: bool = False) -> None:
-        """End those unused for a while, and those above the limit."""
+        """End migrators that are idle too long or above the limit."""
         oldest = time.monotonic() - self._idle_s
         with self._lock:
             few = [] if all_of_them else self._idle[-self._limit :]
@@ -164,5 +164,5 @@ class MigratorPool:
             each.mover.close()
 
     def close(self) -> None:
-        """End what is idle."""
+        """End all idle migrators."""
         self.end_idle(all_of_them=True)

@@ -1,11 +1,11 @@
-"""The header of a qcow2 file, in which the file that it rests on is named by its path."""
+"""The header of a qcow2 file, which names its backing file."""
 
 from __future__ import annotations
 
 import struct
 from typing import Final
 
-#: Magic, version, where the backing file's name is, its length, and the bits of a cluster.
+#: Magic, version, offset and length of the backing file's name, and cluster bits.
 _HEADER: Final = struct.Struct(">4sIQII")
 _MAGIC: Final = b"QFI\xfb"
 _LONGEST_NAME: Final = 1023
@@ -15,12 +15,12 @@ HEADER_BYTES: Final = _HEADER.size
 
 
 def cluster_bytes(head: bytes) -> int:
-    """Return how long a file's first cluster is, in which all of its header lies.
+    """Return the cluster size of a file; the first cluster holds the whole header.
 
     Raises
     ------
     ValueError
-        If that is no beginning of a qcow2 file.
+        If the bytes are not the beginning of a qcow2 file.
     """
     if len(head) < HEADER_BYTES:
         raise ValueError(f"a qcow2 file has more than {len(head)} bytes")
@@ -33,14 +33,14 @@ def cluster_bytes(head: bytes) -> int:
 
 
 def with_backing(cluster: bytes, path: str) -> bytes:
-    """Return a file's first cluster, in which it rests on a file at another path.
+    """Return a file's first cluster with another backing path.
 
-    The name is the last thing in the cluster, so it may be longer than the one before.
+    The name is the last item in the cluster, so it may be longer than before.
 
     Raises
     ------
     ValueError
-        If the file rests on nothing, or the path has no room there.
+        If the file has no backing file, or the path is too long.
     """
     cluster_bytes(cluster)
     magic, version, begin, length, bits = _HEADER.unpack_from(cluster)

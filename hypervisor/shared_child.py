@@ -1,4 +1,4 @@
-"""The parent's side of a process that polls many hosts, used by many threads at once."""
+"""Client of a child process that polls many hosts; used by many threads at once."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import Any, Final
 from hypervisor import wire
 from hypervisor.child_process import MAX_ANSWER_BYTES, ChildProcess, SilentError
 
-#: -P: not a module of that name in the current folder.
+#: -P: modules in the current folder are ignored.
 COMMAND: Final = (sys.executable, "-P", "-m", "hypervisor.child.multi_host_child")
-#: glibc keeps memory for each of many threads, by default far more than they use.
+#: Limits glibc's memory arenas, which many threads would multiply.
 _ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "2"}
-#: It beats each second, and takes a while to start on a busy machine.
+#: Time without a heartbeat after which the process counts as stalled, and time for its start.
 _STALLED_AFTER_S: Final = 5.0
 _STARTED_WITHIN_S: Final = 30.0
 _GOODBYE_S: Final = 1.0  #: for a process to end by itself
 
 
 class TooLateError(Exception):
-    """One poll was not answered in time; others were."""
+    """One poll was not answered in time, while the process works."""
 
 
 class NotBegunError(Exception):
-    """The process begins no more polls, and did not begin this one."""
+    """The process is retired and did not begin this poll."""
 
 
 class ChildLostError(Exception):
-    """The process died or stood still, and was killed with all polls under way."""
+    """The process died or stalled; all its polls are lost."""
 
 
 class SharedChild:
@@ -42,13 +42,13 @@ class SharedChild:
     Parameters
     ----------
     closes_at : float, optional
-        When, by the monotonic clock, no new look is begun in it any more.
+        Monotonic time after which the process begins no new poll.
     """
 
     def __init__(
         self, command: tuple[str, ...] = COMMAND, *, closes_at: float | None = None
     ) -> None:
-        self.hosts: set[int] = set()  #: which it polls; kept by the code that assigns them
+        self.hosts: set[int] = set()  #: keys of the hosts that it polls
         self._process = ChildProcess(command, environment=_ENVIRONMENT)
         self._closes_at = closes_at
         self._changing = threading.Lock()
@@ -58,8 +58,7 @@ class SharedChild:
         self._abandoned: set[int] = set()
         self._retired = False
         self._lost: str | None = None
-        # It alone closes what it reads from: another thread's close might have it read
-        # from another process's pipe.
+        # Only this thread closes the pipe that it reads: otherwise the descriptor may be reused.
         self._reader = threading.Thread(target=self._read_answers, name="shared-child", daemon=True)
         self._reader.start()
 
@@ -80,7 +79,10 @@ class SharedChild:
         return len(self._abandoned)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
-        """Return the answer. Raises `TooLateError`, `ChildLostError` or `NotBegunError`."""
+        """Request a poll and return its answer.
+
+        Raises `TooLateError`, `ChildLostError` or `NotBegunError`.
+        """
         answer: Future[dict[str, Any]] = Future()
         with self._changing:
             if self._lost is not None or self._retired:
@@ -92,7 +94,7 @@ class SharedChild:
             return answer.result(max(0.0, deadline - time.monotonic()))
         except NotYetError:
             with self._changing:
-                if number in self._under_way:  # not answered since
+                if number in self._under_way:  # no answer came meanwhile
                     self._abandoned.add(number)
             raise TooLateError from None
         finally:
@@ -101,20 +103,20 @@ class SharedChild:
             self._end_if_done()
 
     def forget(self, key: int) -> None:
-        """Have it drop what it opened to a host."""
+        """Let the process close its connections to a host."""
         try:
             self._send({"forget": key})
         except ChildLostError:
             return
 
     def retire(self) -> None:
-        """Begin no more polls in it, and end it once none is under way."""
+        """Begin no more polls, and end the process once none is running."""
         with self._changing:
             self._retired = True
         self._end_if_done()
 
     def end(self, why: str = "it was closed") -> None:
-        """End it; polls under way are lost."""
+        """End the process; running polls are lost."""
         self._mark_lost(why)
         self._close_input()
         self._reader.join(_GOODBYE_S)
@@ -142,14 +144,14 @@ class SharedChild:
         self._close_input()
 
     def _close_input(self) -> None:
-        """Have it end, even with hanging polls."""
+        """Let the process end, even with hung polls."""
         if self._write_lock.acquire(timeout=_GOODBYE_S):
             try:
                 self._process.close_input()
             finally:
                 self._write_lock.release()
         else:
-            self._process.kill_group()  # it does not read any more
+            self._process.kill_group()  # it has stopped reading
 
     def _mark_lost(self, why: str) -> None:
         with self._changing:
@@ -160,7 +162,7 @@ class SharedChild:
             answer.set_exception(ChildLostError(why))
 
     def _read_answers(self) -> None:
-        """Hand answers to those who wait for them, until the process ends or stands still."""
+        """Read answers and pass them to their callers, until the process ends or stalls."""
         patience_s = _STARTED_WITHIN_S
         parts: list[bytes] = []
         size = 0

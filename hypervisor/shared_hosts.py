@@ -1,11 +1,11 @@
-"""Polls many hosts by few processes, and no host waits for another.
+"""Polls many hosts with few child processes; no host waits for another.
 
-Hosts that answer share processes, many to each. One that does not answer in time leaves a
-thread behind in such a process, and delays no other; from then on it is polled apart, in a
-process for hosts of its kind, which is killed once they had their time. It comes back with
-its first answer. A process that dies or stands still is no host's time that ran out: of the
-hosts that were being looked at each is looked at once more, at once and alone, and stays
-alone as long as its processes die.
+Hosts that answer share processes, many per process. A poll without an answer in time leaves a hung
+thread in the process, and delays no other poll. From then on that host is polled in a separate
+process for silent hosts, which is killed after the deadline of its first poll. With its first
+answer the host returns to a shared process. If a process dies or stalls, no host counts as late:
+each host that it was polling is polled once more, alone, and stays alone as long as its processes
+die.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from hypervisor.shared_child import (
 from plain_text import shortened
 
 _HOSTS_PER_CHILD: Final = 250
-#: Threads that hang in a process; it is replaced then, so that they do not gather.
+#: Hung threads after which a process is replaced.
 _MAX_ABANDONED: Final = 10
-#: Of a look's deadline, for how long looks are begun in a process apart: it is over, and
-#: ends, when the first of them has had its time.
+#: Fraction of a poll's deadline during which a process for silent hosts begins polls. It ends when
+#: the first poll's deadline has passed.
 _OPEN_APART: Final = 0.9
-#: Processes for one host each, at the same time. There are as many more hosts that wait
-#: for one of them as were looked at in the moment in which a process was lost.
+#: Maximum processes for a single host at a time. After a lost process, its other hosts wait for
+#: one.
 _MOST_ALONE: Final = 8
 
 
 class _HostPlace(Enum):
     SHARED = auto()
-    APART = auto()  #: it did not answer
-    ALONE = auto()  #: a process may have died of it
+    APART = auto()  #: it did not answer in time
+    ALONE = auto()  #: it may have crashed a process
 
 
 class SharedHosts:
-    """The processes, and which of them polls which host.
+    """The child processes, and the assignment of hosts to them.
 
     Parameters
     ----------
     deadline_s : float
-        How long a look may take.
+        The deadline of a poll.
     hosts_per_child : int
-        How many share a process.
+        Maximum hosts that share a process.
     command : sequence of str
-        Starts such a process.
+        The command that starts a child process.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class SharedHosts:
         self._command = command
         self._keys = itertools.count(1)
         self._changing = threading.Lock()
-        self._started: list[SharedChild] = []  #: also those that begin no look any more
+        self._started: list[SharedChild] = []  #: including retired ones
         self._children: list[SharedChild] = []
         self._apart: SharedChild | None = None
         self._closed = False
 
     def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
-        """Return the poller of a host, at a URI that was checked."""
+        """Return the poller of a host; the caller has checked the URI."""
         return SharedHost(self, next(self._keys), uri, credential)
 
     def close(self) -> None:
-        """End all processes; polls under way fail."""
+        """End all processes; running polls fail."""
         with self._changing:
             self._closed = True
             ending, self._started = self._started, []
@@ -96,11 +96,11 @@ class SharedHosts:
 
     @property
     def is_closed(self) -> bool:
-        """Whether polling has ended."""
+        """Whether `close` was called."""
         return self._closed
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
-        """Return the process that a host shares: the one from before, while it is good."""
+        """Return a shared process for a host: the previous one, if it still begins polls."""
         self._end_apart()
         if before is not None and before.is_open:
             return before
@@ -117,7 +117,7 @@ class SharedHosts:
         return child
 
     def child_apart(self, key: int) -> SharedChild:
-        """Return the process for hosts that did not answer, a new one for each span of polls."""
+        """Return the process for silent hosts; a new one after each deadline."""
         self._end_apart()
         with self._changing:
             self._check_open()
@@ -128,7 +128,7 @@ class SharedHosts:
             return self._apart
 
     def _end_apart(self) -> None:
-        """Begin no more polls in a separate process that is old or full."""
+        """Retire the process for silent hosts if it is old or full."""
         apart = self._apart
         if apart is None or (apart.is_open and len(apart.hosts) < self._hosts_per_child):
             return
@@ -138,7 +138,7 @@ class SharedHosts:
         apart.retire()
 
     def leave(self, key: int, child: SharedChild) -> None:
-        """Take a host out of a process, which ends with its last one."""
+        """Remove a host from a process; end the process after its last host."""
         with self._changing:
             child.hosts.discard(key)
             is_over = not child.hosts or child.abandoned >= _MAX_ABANDONED
@@ -158,7 +158,7 @@ class SharedHosts:
 
 
 class SharedHost:
-    """One host. Its polls follow one another."""
+    """Polls one host, one poll at a time."""
 
     def __init__(
         self, hosts: SharedHosts, key: int, uri: str, credential: Credential | None
@@ -173,7 +173,7 @@ class SharedHost:
         self._closed = False
 
     def report(self, pool: str) -> HostPoll:
-        """Look at the host; see `HostConnection.report`."""
+        """Poll the host; see `HostConnection.report`."""
         with self._poll_lock:
             try:
                 return self._poll(pool)
@@ -220,7 +220,7 @@ class SharedHost:
             try:
                 answer = child.ask(request, deadline)
             except NotBegunError:
-                continue  # it was retired since; the next one is new
+                continue  # it was retired meanwhile; take another one
             self._place = _HostPlace.SHARED
             return self._read(answer)
 

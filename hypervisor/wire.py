@@ -1,4 +1,4 @@
-"""The words that parent and child exchange: one JSON object per line.
+"""The protocol between parent and child process: one JSON object per line.
 
 Request:  ``{"op": "define", "args": {...}}``
 Answer:   ``{"ok": ...}`` or ``{"error": "unreachable" | "failed", "reason": ..., "code": ...}``
@@ -28,12 +28,12 @@ from hypervisor.move_model import MoveSpec
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line. Dataclasses inside become objects of their fields."""
+    """Return a message as a line; dataclasses become objects of their fields."""
     return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Read a line made by `encode`. Raises ValueError if it was not."""
+    """Return the message of a line. Raises ValueError if it is no JSON object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"not an object: {line[:80]!r}")  # noqa: TRY004 - one error for bad lines
@@ -41,12 +41,12 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 def mark_from(fields: Mapping[str, Any] | None) -> Mark | None:
-    """Read a mark back."""
+    """Decode a mark."""
     return None if fields is None else Mark(**fields)
 
 
 def domain_from(fields: Mapping[str, Any] | None) -> HostDomain | None:
-    """Read a domain back."""
+    """Decode a domain."""
     if fields is None:
         return None
     return HostDomain(
@@ -55,7 +55,7 @@ def domain_from(fields: Mapping[str, Any] | None) -> HostDomain | None:
 
 
 def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
-    """Read what a card may do back."""
+    """Decode a guard."""
     if fields is None:
         return None
     lists = {name: tuple(fields[name]) for name in ("reaches", "closed", "services", "ports")}
@@ -63,7 +63,7 @@ def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
 
 
 def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
-    """Read a specification back."""
+    """Decode the specification of a domain."""
     made = {
         "mark": Mark(**fields["mark"]),
         "limits": VmLimits(**fields["limits"]),
@@ -83,7 +83,7 @@ def move_from(fields: Mapping[str, Any]) -> MoveSpec:
 
 
 def report_from(fields: Mapping[str, Any]) -> HostPoll:
-    """Read a report back."""
+    """Decode a host poll."""
     domains = (domain_from(domain) for domain in fields["domains"])
     return HostPoll(
         **{

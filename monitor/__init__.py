@@ -1,1 +1,1 @@
-"""The cloud environment monitor: polls libvirt hosts, detects failures and differences."""
+"""The cloud environment monitor: polls libvirt hosts, and detects failures and differences."""

@@ -27,7 +27,7 @@ BAD_SETTINGS: Final = 2
 
 
 def main() -> int:
-    """Watch the hosts of the register center until SIGTERM or SIGINT."""
+    """Run the monitor until SIGTERM or SIGINT; return its exit status."""
     try:
         settings = load(MonitorSettings)
     except SettingsError as error:

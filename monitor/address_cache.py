@@ -1,4 +1,4 @@
-"""The IP addresses that the names in hosts' URIs resolve to."""
+"""A DNS cache of the host names in hosts' URIs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from urllib.parse import urlsplit
 
-#: How long an answer holds; also that there is none.
+#: Lifetime of an entry, also of an empty one.
 _LIFETIME_S: Final = 600.0
-#: Of one name; a host has a few.
+#: Maximum addresses of one name.
 _MAX_ADDRESSES: Final = 8
-#: A resolver that hangs holds so many threads, and no poll.
+#: Maximum threads for look-ups: a hung resolver blocks these, and no poll.
 _MAX_LOOKUPS: Final = 4
 
 
 def resolve(name: str) -> tuple[str, ...]:
-    """Return a name's addresses; none if it has none or the resolver fails."""
+    """Return a name's addresses; empty if it has none or the resolver fails."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -29,7 +29,7 @@ def resolve(name: str) -> tuple[str, ...]:
 
 
 class AddressCache:
-    """Known addresses by name, looked up anew in the background: a poll never waits for them."""
+    """Caches the addresses of host names; look-ups run in the background."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class AddressCache:
         self._pool = ThreadPoolExecutor(_MAX_LOOKUPS, "resolve")
 
     def addresses_of(self, uri: str) -> tuple[str, ...]:
-        """Return what is known of the host in a URI; none of a local one."""
+        """Return the cached IP addresses of the host in a URI.
+
+        Empty for a local URI or a name not resolved yet. Starts a look-up if the entry is too old.
+        """
         name = urlsplit(uri).hostname
         if not name:
             return ()
@@ -61,12 +64,12 @@ class AddressCache:
         return found
 
     def close(self) -> None:
-        """Begin no other look-up."""
+        """Start no more look-ups."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, name: str) -> None:
         found = self._look_up(name)
         with self._lock:
             before, until = self._known[name]
-            # A resolver that fails for a moment leaves what was known.
+            # A failed look-up keeps the old addresses.
             self._known[name] = (found or before, until)

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-#: For so long an answer serves.
+#: Maximum age of the last clock reading.
 _SERVES_S: Final = 1.0
 
 
 class EstimatedClock:
     """Estimates the database's time: never ahead, and behind by at most the query's duration.
 
-    To a look that seems to have begun a little sooner more counts as having changed since,
-    which the next look then settles.
+    If a poll seems to have begun a little too early, more changes count as later than it; the next
+    poll corrects that.
     """
 
     def __init__(
@@ -25,10 +25,11 @@ class EstimatedClock:
         self._ask = read_clock
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: tuple[datetime, float] | None = None  #: a time, and when it was over
+        #: a database time, and the monotonic time of its reading
+        self._known: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
-        """Return the time; queries the database if the last answer is too old."""
+        """Return the time. Queries the database if the last reading is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
             known = self._refresh(known)
@@ -37,7 +38,7 @@ class EstimatedClock:
     def _refresh(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
         with self._lock:
             if self._known is not None and self._known is not before:
-                return self._known  # another thread has just read it
+                return self._known  # another thread has just refreshed it
             answer = self._ask()
             self._known = (answer, self._monotonic())
             return self._known

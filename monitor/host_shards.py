@@ -1,4 +1,4 @@
-"""How monitors share the hosts: by their leases and a common rule."""
+"""Division of the hosts among monitors, by leases and rendezvous hashing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from uuid import UUID
 from registry import Registry
 from registry.db import uuid7
 
-#: A monitor that was not heard for this long is gone; as long as the interval within these.
+#: Bounds of a monitor's lease, which is as long as the poll interval. A monitor whose lease ran out
+#: is gone.
 _MIN_LEASE_S: Final = 3.0
 _MAX_LEASE_S: Final = 15.0
-#: Of a lease, how long after a beat the next one is due.
+#: Fraction of a lease after which the next heartbeat is due.
 _BEAT_FRACTION: Final = 0.25
 
 
 class Peers:
-    """Keeps this monitor's lease, and knows the other monitors' leases.
+    """Renews this monitor's lease, and reads the leases of the other monitors.
 
-    A monitor that could not reach the register center for as long as a lease does not
-    take the others for gone when it can again: their leases ran out for the same reason.
+    If this monitor could not reach the register center for as long as a lease, it does not count
+    the others as gone at once: their leases may have run out for the same reason.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Peers:
         self._heard_at = self._steady_since = monotonic()
 
     def renew_lease(self, *, watched: int, late: int) -> frozenset[UUID]:
-        """Renew the lease when due, and return the monitors that share the hosts."""
+        """Renew the lease if due; return the monitors that share the hosts."""
         now = self._monotonic()
         if now - self._heard_at > self.lease_s:
             self._steady_since = now
@@ -65,10 +66,9 @@ class Peers:
 
 
 def rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
-    """Return a monitor's rank for a host; the first one polls it.
+    """Return a monitor's rank for a host, by rendezvous hashing.
 
-    Each draws a number for the host, and the highest wins. So when one comes or goes, only
-    hosts that it gets or had change their monitor, and those go to all others alike.
+    Rank 0 polls the host. When a monitor joins or leaves, only its own hosts change monitor.
     """
     mine = _hash_weight(host, monitor)
     return sum(_hash_weight(host, other) > mine for other in monitors)

@@ -12,7 +12,7 @@ from service import ProcessMetrics
 _BUCKETS_S: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0, 30.0)
 ANSWERED: Final = "answered"
 MISSED: Final = "missed"
-NOT_RECORDED: Final = "not_recorded"  #: the register center did not take it
+NOT_RECORDED: Final = "not_recorded"  #: the register center did not accept it
 
 
 class PollMetrics:
@@ -33,14 +33,14 @@ class PollMetrics:
         )
 
     def report_watched_hosts(self, count: Callable[[], int]) -> None:
-        """Report from now on how many hosts are polled."""
+        """Export the number of polled hosts, read from ``count``."""
         self._watched.set_function(lambda: float(count()))
 
     def count_poll(self, outcome: str) -> None:
-        """Count a poll."""
+        """Count a poll by its outcome."""
         self._polls.labels(outcome).inc()
 
     def record_answer(self, seconds: float) -> None:
-        """Count a poll that the host answered."""
+        """Count an answered poll and its duration."""
         self.count_poll(ANSWERED)
         self._seconds.observe(seconds)

@@ -1,4 +1,4 @@
-"""The watch of one host: polls it at its turn, within a deadline."""
+"""The watch of one host, which polls it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HostWatch:
         self._probe.close()
 
     def poll(self) -> None:
-        """Poll once and record the report, or the miss."""
+        """Poll once; record the report or the miss."""
         bound = log.bind(host=self.host.name)
         try:
             started_at = self._clock.now()
@@ -69,8 +69,8 @@ class HostWatch:
                 took_ms = round(took_s * 1000)
                 report = to_report(
                     seen,
-                    # The database's clock may have stepped back during the look: a start that
-                    # lies ahead would make VMs that were switched on since count as missing.
+                    # The database's clock may have stepped back during the poll. A start in the
+                    # future would make VMs that were started since count as missing.
                     started_at=min(started_at, polled_at - timedelta(seconds=took_s)),
                     polled_at=polled_at,
                     took_ms=took_ms,
@@ -79,7 +79,7 @@ class HostWatch:
                 host = self._recorder.record(self.host.id, report)
             except (HypervisorError, AnotherMachineError) as error:
                 if self._stop.is_set():
-                    return  # the caller has given up
+                    return  # the watch was stopped
                 host = self._recorder.record_miss(self.host.id, Miss(str(error), started_at))
                 self._metrics.count_poll(MISSED)
                 bound.warning("look_missed", misses=host.missed_polls, error=str(error))
@@ -87,8 +87,7 @@ class HostWatch:
                 self._metrics.record_answer(took_ms / 1000)
                 bound.debug("looked", took_ms=took_ms, domains=len(report.domains))
         except Exception:
-            # The register center may be away for a moment; a watch that died of
-            # it would leave its host unwatched for good.
+            # The register center may be away for a moment: the watch must go on.
             self._metrics.count_poll(NOT_RECORDED)
             bound.exception("look_not_recorded")
             return

@@ -1,8 +1,8 @@
 """`python -m monitor.preflight`: check a host once, before it is registered.
 
 Reads one JSON object on standard input, see `PreflightTarget`, and writes one on standard output.
-It asks the host as the monitor would: with the same credential files, in child processes that are
-killed at the deadline.
+It connects as the monitor would: with the same credential files, in child processes that are killed
+at the deadline.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightTarget:
-    """A host, and how it is opened."""
+    """A host to check, and how to connect to it."""
 
     name: str
     uri: str
@@ -49,9 +49,9 @@ def check_host(
     *,
     deadline_s: float,
 ) -> dict[str, Any]:
-    """Return what the host says, and of each question that failed why.
+    """Check a host; return its answers, and the error of each failed query.
 
-    Hosts are checked at the same time, so that hanging ones cost one deadline.
+    All hosts are queried at the same time, so hung ones cost one deadline together.
     """
     with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
         futures = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
@@ -99,7 +99,7 @@ def _inspect_target(
 def _processor(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> tuple[str | None, str]:
-    """Return the processor of guests on a host, or None and why it is not known."""
+    """Return the CPU of guests on a host, or None and the reason."""
     try:
         with _connection(target, credentials, deadline_s) as host:
             return _inspect(host, target).processor, "its libvirt does not report it"
@@ -114,9 +114,9 @@ def _inspect(host: HostConnection, target: PreflightTarget) -> HostInspection:
 
 
 def _retry_after_crash(call: Callable[[], T]) -> T:
-    """Ask, and once more if a signal ended the child.
+    """Call once more if a signal ended the child process.
 
-    Over SSH libvirt's client dies of SIGSEGV once in some hundred connections. That says
+    libvirt's SSH client crashes with SIGSEGV in about one of some hundred connections. That says
     nothing about the host.
     """
     try:
@@ -130,7 +130,7 @@ def _retry_after_crash(call: Callable[[], T]) -> T:
 def _connection(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> HostConnection:
-    """Return a connection, not opened yet. Raises HostCredentialError."""
+    """Return a connection that is not open yet. Raises HostCredentialError."""
     files = credentials.find(target.uri, target.credential)
     opened_by = None
     if files is not None:

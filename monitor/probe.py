@@ -1,4 +1,4 @@
-"""The interface to a host that the monitor needs."""
+"""The monitor's interface to a host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypervisor import Credential, HostPoll, HostUnreachableError
 
 
 class HostProbe(Protocol):
-    """Reads one host. Raises an error of `hypervisor`, never a libvirt error."""
+    """Polls one host. Raises errors of `hypervisor`, never a libvirt error."""
 
     def report(self, pool: str) -> HostPoll:
         """Poll the host and its storage pool."""
@@ -19,7 +19,7 @@ class HostProbe(Protocol):
         """Close the connection to the host."""
 
 
-#: Makes the probe of the host at a URI, given what opens it (None: nothing of ours).
+#: Makes the probe of a host from its URI and credential (None: the one that libvirt finds).
 ProbeFactory = Callable[[str, Credential | None], HostProbe]
 
 
@@ -31,7 +31,7 @@ class LockedOutProbe:
     reason: str
 
     def report(self, pool: str) -> HostPoll:
-        """Raise the reason."""
+        """Raise `HostUnreachableError` with the reason."""
         raise HostUnreachableError(self.uri, self.reason)
 
     def close(self) -> None:

@@ -1,10 +1,8 @@
-"""Records polls: those that end at about the same time in one transaction.
+"""Records polls in batches: those that end at about the same time share a transaction.
 
-Looks that were missed, too: when a rack loses its power, they come by the hundred.
-
-A transaction costs a register center and a monitor much more than what one look adds to
-it. So the first watch that has something to write waits for a moment, and then writes
-what the others have brought by then as well. While it writes, the next one gathers.
+A transaction costs much more than one poll adds to it. So the first watch with a result waits for a
+moment, and then writes the results of the other watches, too. Missed polls are batched as well:
+when a rack loses power, they come by the hundred.
 """
 
 from __future__ import annotations
@@ -24,20 +22,20 @@ from registry.hosts import Host, HostReport, Miss, MissPolicy
 
 log: Final = structlog.get_logger(__name__)
 
-#: Hosts whose rows one transaction holds; a round that commits waits for it.
+#: Maximum hosts of a transaction; the commit of a round waits for its row locks.
 MAX_AT_ONCE: Final = 50
 
 
 @dataclass(slots=True)
 class _PendingPoll:
-    """A poll to record, and where its watch waits."""
+    """A poll to record, and the future that its watch waits for."""
 
     poll: HostReport | Miss
     written: Future[Host] = field(default_factory=Future)
 
 
 class PollRecorder:
-    """Called by many watches at once; each waits until its poll is recorded."""
+    """Records the polls of many watches; each waits until its poll is recorded."""
 
     def __init__(self, registry: Registry, gather_s: float, policy: MissPolicy) -> None:
         self._registry = registry
@@ -48,7 +46,7 @@ class PollRecorder:
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
-        """Record a poll, and raise what `Hosts.record_report` would."""
+        """Record a poll; raises as `Hosts.record_report` does."""
         return self._record(host_id, report)
 
     def record_miss(self, host_id: UUID, miss: Miss) -> Host:
@@ -59,7 +57,7 @@ class PollRecorder:
         with self._gathering:
             is_first = not self._pending
             mine = self._pending.setdefault(host_id, _PendingPoll(poll))
-            mine.poll = poll  # a second watch of the host looked later
+            mine.poll = poll  # a second watch of the host polled later
         if is_first:
             time.sleep(self._gather_s)
             with self._writing:
@@ -72,7 +70,7 @@ class PollRecorder:
         try:
             self._write_batches(list(pending.items()))
         except Exception as error:
-            # Whatever fails here, a log that takes nothing among it: no watch waits for ever.
+            # Whatever fails, even logging: no watch may wait for ever.
             for each in pending.values():
                 if not each.written.done():
                     each.written.set_exception(error)
@@ -87,7 +85,7 @@ class PollRecorder:
                 self._write(some)
             except Exception as error:
                 log.warning("looks_not_recorded_together", hosts=len(some), error=str(error))
-                for each in some:  # an error of one host's report concerns no other host
+                for each in some:  # an error in one report concerns no other host
                     self._write_alone(each)
 
     def _write_alone(self, pending: tuple[UUID, _PendingPoll]) -> None:

@@ -1,4 +1,4 @@
-"""Schedules polls: every host at a fixed interval, each in its own phase."""
+"""Schedules polls: every host at the same interval, each in its own phase."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from typing import Final, Protocol
 
 import structlog
 
-#: A thread that had nothing to do for so long ends.
+#: Idle time after which a thread ends.
 _IDLE_S: Final = 30.0
 
 
 class PollerThreads:
-    """Runs work at once, whatever else hangs.
+    """Runs each piece of work at once in a thread, whatever other work hangs.
 
-    Its threads are daemons: a look that hangs keeps no process from ending. One is there
-    from the beginning and stays until `close`: where the machine gives no more of them,
-    work waits for it, and not for a thread that never comes.
+    Threads are daemons, so a hung poll does not keep the process from ending. One thread exists
+    from the beginning until `close`: if no further thread can start, work waits for this one.
 
     Raises
     ------
     RuntimeError
-        If the machine gives not even that one.
+        If not even that one thread can start.
     """
 
     def __init__(self, idle_s: float = _IDLE_S) -> None:
         self._idle_s = idle_s
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._counting = threading.Lock()
-        self._idle = 1  #: threads that wait, less those that work was given for
-        self._unserved = 0  #: work that waits until a thread has done other work
+        self._idle = 1  #: waiting threads, less queued work
+        self._unserved = 0  #: queued work without a thread of its own
         self._is_closed = False
         self._start(stays=True)
 
@@ -49,7 +48,7 @@ class PollerThreads:
         if not has_idle:
             try:
                 self._start(stays=False)
-            except RuntimeError:  # the machine lets us have no more of them
+            except RuntimeError:  # no further thread can start
                 with self._counting:
                     self._unserved += 1
 
@@ -69,13 +68,13 @@ class PollerThreads:
                     if self._idle > 0 and (self._is_closed or not stays):
                         self._idle -= 1
                         return
-                continue  # it stays, or there is work for us, just now
+                continue  # the permanent thread, or work came just now
             try:
                 work()
-            except Exception:  # it must not, and would take the thread with it
+            except Exception:  # work must not raise; an error would end the thread
                 log.exception("work_failed")
             finally:
-                del work  # what it holds is not to wait for the next
+                del work  # free its objects before waiting for the next
             with self._counting:
                 if self._unserved > 0:
                     self._unserved -= 1
@@ -85,13 +84,13 @@ class PollerThreads:
 
 log: Final = structlog.get_logger(__name__)
 
-#: Between the first looks at hosts that are taken on together; fifty a period more or less.
+#: Time between the first polls of hosts that are added together.
 _APART_S: Final = 0.005
 _MOST_OF_PERIOD: Final = 0.5
 
 
 class PeriodicTask(Protocol):
-    """Repeated work."""
+    """Polling of one host, repeated by the scheduler."""
 
     def poll(self) -> None:
         """Poll once. Must not raise."""
@@ -107,7 +106,7 @@ class PeriodicTask(Protocol):
 class _Entry:
     turn: PeriodicTask
     due_at: float
-    ended_at: float  #: of its latest look; at first, when it was taken on
+    ended_at: float  #: end of its latest poll; at first, when it was added
     is_polling: bool = False
     is_over: bool = False
     is_closed: bool = False
@@ -121,7 +120,7 @@ class _Due:
 
 
 class PollScheduler:
-    """Gives turns to `PollerThreads`; a long one delays only itself."""
+    """Starts due polls in `PollerThreads`; a long poll delays only itself."""
 
     def __init__(self, period_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._period_s = period_s
@@ -135,16 +134,16 @@ class PollScheduler:
         self._thread = threading.Thread(target=self._run, name="poll-scheduler", daemon=True)
 
     def start(self) -> None:
-        """Begin to give turns."""
+        """Start scheduling."""
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether turns are given."""
+        """Whether the scheduling thread runs."""
         return self._thread.is_alive()
 
     def add(self, turns: Sequence[PeriodicTask]) -> None:
-        """Give these turns from now on: the first at once, many spread out."""
+        """Schedule these tasks: the first at once, the others spread out."""
         now = self._monotonic()
         apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
         with self._changed:
@@ -155,7 +154,7 @@ class PollScheduler:
             self._changed.notify()
 
     def drop(self, turn: PeriodicTask) -> None:
-        """Stop giving it turns, and close it."""
+        """Stop and close a task."""
         turn.stop()
         with self._changed:
             entry = self._entries.pop(id(turn))
@@ -165,13 +164,13 @@ class PollScheduler:
             self._threads.do(lambda: self._close(entry))
 
     def count_late(self, after_s: float) -> int:
-        """Return how many had no finished poll within ``after_s``."""
+        """Return how many tasks finished no poll within ``after_s``."""
         oldest = self._monotonic() - after_s
         with self._changed:
             return sum(entry.ended_at < oldest for entry in self._entries.values())
 
     def end(self, within_s: float) -> None:
-        """Stop all, and wait a while for their polls; hanging ones are left behind."""
+        """Stop all tasks, and wait a while for their polls. Hung polls are abandoned."""
         with self._changed:
             self._stopped = True
             entries = list(self._entries.values())
@@ -201,7 +200,7 @@ class PollScheduler:
         try:
             entry.turn.poll()
         except Exception:
-            log.exception("turn_failed")  # the host is looked at again all the same
+            log.exception("turn_failed")  # the host is polled again all the same
         with self._changed:
             now = entry.ended_at = self._monotonic()
             entry.is_polling = False
@@ -230,6 +229,6 @@ class PollScheduler:
 
 
 def next_tick(last: float, period_s: float, now: float) -> float:
-    """Return the first due time after ``last`` that is not past: a slow poll skips some."""
+    """Return the next due time after ``last`` that is in the future; a slow poll skips some."""
     missed = max(0, int((now - last) // period_s))
     return last + (missed + 1) * period_s

@@ -1,4 +1,4 @@
-"""The monitor: one watch for each host assigned to it."""
+"""The monitor: keeps one watch for each host assigned to it."""
 
 from __future__ import annotations
 
@@ -41,23 +41,24 @@ from service.certificates import (
 log: Final = structlog.get_logger(__name__)
 
 _GOODBYE_S: Final = 2.0
-#: Of the interval, when the next look begins. The rest is for the look itself,
-#: so that the report before it does not outgrow the interval.
+#: Fraction of the interval between two polls. The rest is time for the poll itself, so that a
+#: report gets no older than the interval.
 _CADENCE: Final = 0.75
-#: Of the time between two looks of one monitor. Misses that are nearer to each other are
-#: of several monitors, and count once; the rest allows for looks that begin late.
+#: Fraction of the time between two polls. Misses nearer to each other are of several monitors, and
+#: count once. The rest allows for late polls.
 _APART: Final = 0.8
-#: Of the interval, for how long looks wait for each other to be written together.
+#: Fraction of the interval that results wait for others to share a transaction.
 _GATHER: Final = 0.05
 _GATHER_AT_MOST_S: Final = 0.3
-#: Many times the interval: a database that is slow for a moment is no failure.
+#: Maximum age of the host list. Many times the interval, so that a slow database is no failure.
 _FOLLOWED_WITHIN_S: Final = 30.0
-#: Less than the hour between two looks, and what 12,500 hosts take that do not answer.
+#: Time limit to read hosts' certificates: less than the hour between two readings, enough for
+#: 12,500 silent hosts.
 _CERTIFICATES_WITHIN_S: Final = 3000.0
 
 
 class Monitor:
-    """Keeps the watches equal to the hosts of this monitor."""
+    """Runs one watch for each host of this monitor."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Monitor:
         metrics.report_watched_hosts(lambda: len(self._watches))
 
     def check(self) -> Check:
-        """Return whether this monitor polls in time and has read the hosts lately."""
+        """Check whether this monitor polls in time and has read the host list lately."""
         if self._followed_at is None:
             return Check("polling", False, "the list of hosts has not been read yet")
         age_s = time.monotonic() - self._followed_at
@@ -108,7 +109,7 @@ class Monitor:
         return Check("polling", True, f"{len(self._watches)} hosts are polled")
 
     def certificate_ends(self) -> Iterator[CertificateEnd]:
-        """Yield when the certificates end that open this monitor's hosts, and those they show."""
+        """Yield the ends of the certificates of credentials, and of the hosts' servers."""
         yield from ends_of_credentials(self._settings.resolved_host_credentials())
         servers = (
             server_of_host(each.host.name, each.host.uri, each.connection.folder)
@@ -118,12 +119,12 @@ class Monitor:
         yield from ends_of_servers(known, _CERTIFICATES_WITHIN_S)
 
     def run(self, stop: threading.Event) -> None:
-        """Watch until ``stop`` is set."""
-        # New hosts are seen within an interval, of which their first look is part.
+        """Watch the hosts until ``stop`` is set."""
+        # New hosts are polled within an interval after they were added.
         period_s = min(1.0, self._settings.poll_interval_s / 2)
         try:
             while not stop.is_set():
-                # Without its rota the loop turns for nothing.
+                # Without the scheduler the loop has no effect, and must not look healthy.
                 if self._scheduler.is_alive:
                     self.turned_at = time.monotonic()
                 self.follow_hosts()
@@ -132,18 +133,18 @@ class Monitor:
             self._end()
 
     def follow_hosts(self) -> None:
-        """Start watches of this monitor's hosts, stop those of hosts that left or changed.
+        """Start watches of new hosts, and stop those of hosts that left or changed.
 
-        Files of a credential that changed are another way to its hosts. A credential in
-        disorder opens no connection; what is open stays open.
+        Changed credential files lead to new connections. Unusable files open no connection, but
+        existing connections stay open.
         """
         if not self._scheduler.is_alive:
-            return  # without a beat our hosts go to others
+            return  # without a heartbeat other monitors take these hosts
         try:
             peers = self._peers.renew_lease(watched=len(self._watches), late=self._late())
             changed = self._table.follow(peers)
         except Exception:
-            log.exception("hosts_not_read")  # the watches that there are go on
+            log.exception("hosts_not_read")  # the existing watches go on
             return
         self._followed_at = time.monotonic()
         credentials = self._credential_checks.refresh(
@@ -159,7 +160,7 @@ class Monitor:
         self._scheduler.add([watch for watch in begun if watch is not None])
 
     def _update_watch(self, host_id: UUID) -> HostWatch | None:
-        """Stop an outdated watch of a host; return a new one to start."""
+        """Stop a host's outdated watch; return a new one to start, or None."""
         watched = self._watches.get(host_id)
         host = self._table.hosts.get(host_id) if self._table.is_ours(host_id) else None
         connection = None if host is None else self._credential_checks.connection_settings(host)
@@ -194,21 +195,21 @@ class Monitor:
         return watch
 
     def _late(self) -> int:
-        """Return how many hosts have an overdue poll, beyond the time of a hanging one."""
+        """Return how many hosts have an overdue poll, allowing for a hung one."""
         return self._scheduler.count_late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s
         )
 
     def _end(self) -> None:
-        # A look that waits for a hung host is left behind: its thread is a daemon,
-        # and its child process ends when it finds us gone.
+        # A poll of a hung host is abandoned: its thread is a daemon, and its child process ends
+        # with this one.
         self._scheduler.end(_GOODBYE_S)
         self._addresses.close()
         self._watches.clear()
         try:
             self._peers.leave()
         except Exception:
-            log.exception("not_left")  # the others wait until our lease runs out
+            log.exception("not_left")  # the other monitors wait for the end of the lease
 
 
 @dataclass(frozen=True, slots=True)

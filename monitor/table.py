@@ -1,4 +1,4 @@
-"""The hosts that this monitor knows, updated by changes, and which of them it polls."""
+"""The table of known hosts, updated by changes, and which of them this monitor polls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from registry.hosts import CredentialFiles, HostCredentials, Opening, WatchedHos
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """The way to a host, or why there is none."""
+    """Settings of a connection to a host; ``locked_out`` says why none is possible."""
 
     uri: str
     pool: str
@@ -29,19 +29,19 @@ class ConnectionSettings:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the files that open the host, if any."""
+        """The folder of the credential files, if any."""
         return None if self.credential is None else Path(self.credential.folder)
 
 
 class CredentialChecks:
-    """Checks the files of each credential regularly, however many hosts it opens."""
+    """Checks the files of each credential once, however many hosts use it."""
 
     def __init__(self, credentials: HostCredentials) -> None:
         self._credentials = credentials
         self._found: dict[tuple[Opening | None, str | None], CredentialFiles | str | None] = {}
 
     def refresh(self, hosts: Iterable[WatchedHost]) -> set[tuple[Opening | None, str | None]]:
-        """Check the files again, and return the keys of changed credentials."""
+        """Check all files again; return the keys of changed credentials."""
         samples = {credential_key(host): host for host in hosts}
         found = {key: self._find_files(host) for key, host in samples.items()}
         changed = {key for key in found if key in self._found and found[key] != self._found[key]}
@@ -49,7 +49,7 @@ class CredentialChecks:
         return changed
 
     def connection_settings(self, host: WatchedHost) -> ConnectionSettings:
-        """Return the way to a host, by the last check of the files."""
+        """Return the connection settings of a host, by the last check of its files."""
         key = credential_key(host)
         if key not in self._found:
             self._found[key] = self._find_files(host)
@@ -71,12 +71,12 @@ class CredentialChecks:
 
 
 def credential_key(host: WatchedHost) -> tuple[Opening | None, str | None]:
-    """Return the key that hosts with the same files share."""
+    """Return the key of a host's credential; hosts with the same files share it."""
     return opening_of(host.uri), host.credential
 
 
 def may_keep_connection(before: ConnectionSettings, now: ConnectionSettings) -> bool:
-    """Return whether the only change is that the credential's files are unusable."""
+    """Return whether an open connection may stay: only its credential files became unusable."""
     return (
         now.locked_out is not None
         and before.locked_out is None
@@ -84,15 +84,15 @@ def may_keep_connection(before: ConnectionSettings, now: ConnectionSettings) -> 
     )
 
 
-#: The longest time until an unannounced change (a restored register center) is noticed.
+#: Interval of full reads, which find unannounced changes (a restored register center).
 _REREAD_EVERY_S: Final = 300.0
 
 
 class HostTable:
-    """Every host that is not retired.
+    """The table of all hosts that are not retired.
 
-    A host is looked at by one monitor. While it is in trouble a second one looks as well:
-    it may be the first one that is cut off, and a host is down only if neither reaches it.
+    One monitor polls a host. While the host is in trouble a second monitor polls it, too: the first
+    may be cut off, and a host is down only if neither reaches it.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class HostTable:
         self._read_at: float | None = None
 
     def follow(self, peers: frozenset[UUID]) -> set[UUID]:
-        """Read changes, and return the changed hosts."""
+        """Read changes; return the ids of changed hosts."""
         in_trouble = self._registry.watched_hosts.in_trouble()
         changed = self._read() | (in_trouble ^ self._in_trouble)
         self._in_trouble = in_trouble

@@ -1,4 +1,4 @@
-"""Translates between values of `hypervisor` and of the register center."""
+"""Conversion between values of `hypervisor` and of the register center."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypervisor import Credential, HostDomain, OperationFailedError
 from hypervisor import HostPoll as SeenReport
 from registry.hosts import CredentialFiles, DomainReport, HostReport, WatchedHost
 
-#: The limit of any number that a host reports: an exbibyte of memory, and far from what 64 bits
-#: hold, also summed up over a host's domains or multiplied by an over-commit ratio.
+#: Maximum of any reported number: an exbibyte of memory. Sums over domains and products with
+#: over-commit ratios still fit into 64 bits.
 MAX_REPORTED: Final = 1 << 40
 _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credential | None:
-    """Combine the credential here with the host's settings in the register center."""
+    """Combine the credential files here with the host's settings in the register center."""
     if files is None:
         return None
     return Credential(
@@ -38,13 +38,12 @@ def to_report(
     took_ms: int,
     addresses: tuple[str, ...] = (),
 ) -> HostReport:
-    """Turn one poll of a host into its report.
+    """Return the report of one poll of a host.
 
     Raises
     ------
     OperationFailedError
-        If it reports what no host can have. Nothing of such a poll is of use, nor could it
-        be written down.
+        If it reports impossible amounts, which the database could not store.
     """
     _check_amounts(seen)
     return HostReport(
@@ -120,7 +119,7 @@ def _to_domain(domain: HostDomain) -> DomainReport:
 
 
 def _uuid_or_none(text: str) -> UUID | None:
-    """Read a mark's id; a domain with anything else in fuga's element is foreign."""
+    """Return a mark's id; None for anything else, which makes the domain foreign."""
     try:
         return UUID(text)
     except ValueError:

@@ -43,11 +43,10 @@ log: Final = structlog.get_logger(__name__)
 class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
     """Celery's worker with fuga's signal handling.
 
-    Both signals mean: take nothing new, end what is held between two of its
-    steps, go. Celery's own handlers read a second Ctrl-C as "drop everything",
-    and write to standard output. A step that hangs with its host is left behind
-    after the grace: what it held is taken up again when its lease has run out,
-    as after any death of a worker.
+    SIGTERM and SIGINT both mean: take no new work, stop held work between two steps, and exit.
+    Celery's own handlers treat a second Ctrl-C as "drop everything", and write to standard output.
+    A hung step is abandoned after the grace period. Another worker takes its work up when the lease
+    has run out.
     """
 
     def __init__(self, context: WorkerContext, *, stop_grace_s: float, **options: Any) -> None:
@@ -88,7 +87,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
-    """Open the resources of the tasks; closing kills child processes that still call a host."""
+    """Open the resources of the tasks. Closing kills child processes with running calls."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(
@@ -135,7 +134,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
 
 def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
-    # Celery would set up logging of its own; ours is in place already.
+    # fuga's logging is in place: Celery must not set up its own.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
     threads = settings.threads
     inbox = Inbox([allowed_messages(*each) for each in threads.items()], metrics)
@@ -168,7 +167,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             supervised(
                 ready,
                 lambda: inbox.turned_at,
-                # Its loop waits for a broker that is away or hangs; what it builds goes on.
+                # The loop waits for a missing broker; running builds go on.
                 excused=lambda: not broker_check(app, worker).well,
             ),
         ):

@@ -1,12 +1,10 @@
 """Celery's filesystem broker for workers that survive any contents of its folder.
 
-Kombu's transport creates a message file and then writes it. A sender killed in
-between, or merely slower than a worker that looks at once, leaves a file without
-a message in it, and kombu's reader ends the worker over it. Here such a file is
-dropped: the sweep sends its assignment again. So is whatever else is not a short
-file with one of our messages: links are not followed, pipes not waited for. Files
-are taken by a rename inside the broker's own folder, so two workers cannot take one,
-and a taken message never crosses to another file system.
+Kombu's transport creates a message file and then writes it. If the sender is killed in between, or
+is slower than the reader, the file has no message, and kombu's reader ends the worker. This
+transport drops such a file: the sweep sends its assignment again. It also drops everything else
+that is not a short file with one of fuga's messages. It follows no links and waits for no pipes. A
+worker takes a file by renaming it inside the broker's folder, so no two workers take the same file.
 """
 
 from __future__ import annotations
@@ -28,23 +26,23 @@ from registry.db import private_folder
 from service.broker.inbox import OPTION, Inbox, JudgedChannel
 from service.broker.messages import MAX_BYTES
 
-#: Kombu's default of a second would be most of what a person waits for a VM.
+#: Kombu's default of a second would be most of the time to create a VM.
 _POLLING_INTERVAL_S: Final = 0.1
 
-#: How long the worker's loop may take to notice a request to end.
+#: Maximum time until the worker's loop notices a request to end.
 _LOOP_S: Final = 0.3
 
-#: What `broker_transport` of a worker is set to when its broker is the filesystem.
+#: Celery's `broker_transport` for the filesystem broker.
 TRANSPORT: Final = f"{__name__}:FilesystemTransport"
 
 
 class FilesystemChannel(JudgedChannel, filesystem.Channel):
-    """Reads tolerantly; sends as kombu does."""
+    """Reads through the `Inbox`; sends as kombu does."""
 
     def __init__(self, connection: Any, **named: Any) -> None:
         super().__init__(connection, **named)  # type: ignore[no-untyped-call]  # kombu
         self.inbox = self.transport_options[OPTION]
-        #: Files of queues seen and not yet taken: 10,000 are not listed for each of them.
+        #: Listed files by queue that were not taken yet, so that not every read lists the folder.
         self._seen: defaultdict[str, deque[str]] = defaultdict(deque)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
@@ -62,13 +60,13 @@ class FilesystemChannel(JudgedChannel, filesystem.Channel):
     def _message_files(self, queue: str) -> list[str]:
         try:
             names = [file.name for file in Path(self.data_folder_in).iterdir()]
-        except OSError:  # it is gone; the next send raises the error
+        except OSError:  # the folder is gone; the next send raises the error
             return []
         # Names are <milliseconds>_<uuid>.<queue>.msg, and queues may hold dots.
         return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")
 
     def _take(self, name: str) -> bytes | None:
-        """Remove a file and return its contents; None if it is no message."""
+        """Remove a file and return its content; None if it is no message."""
         taken = Path(self.processed_folder) / f"{uuid4()}.msg"
         try:
             (Path(self.data_folder_in) / name).rename(taken)
@@ -108,7 +106,7 @@ class FilesystemTransport(filesystem.Transport):
     Channel = FilesystemChannel
 
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
-        """Return to the worker's loop soon, so that signals do not wait."""
+        """Wait for events only briefly, so that the worker's loop handles signals."""
         inbox: Inbox = self.client.transport_options[OPTION]  # type: ignore[union-attr]  # kombu
         inbox.turn()
         timeout = min(timeout or _LOOP_S, _LOOP_S)
@@ -116,7 +114,7 @@ class FilesystemTransport(filesystem.Transport):
 
 
 def filesystem_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
-    """Return the Celery configuration of a worker that reads this broker this way."""
+    """Return the Celery configuration of a worker with this broker."""
     taken = Path(options["data_folder_in"]).parent / "taken"
     private_folder(taken)
     return {

@@ -1,18 +1,19 @@
-"""Create a VM so that it runs at most once and leaves nothing behind, whatever fails.
+"""Create a VM so that it runs at most once and a failure leaves nothing behind.
 
-What may cross: this worker is killed, or stopped past its lease and continued;
-the message arrives twice; the VM is deleted during the build; the host falls silent.
+Possible races: this worker is killed, or stopped past its lease and continued; the message arrives
+twice; the VM is deleted during the build; the host falls silent.
 
-1. The claim is a lease on the assignment's row. It is extended before each step,
-   so a worker that lost it learns so before it does more.
-2. Look before acting: a domain of this assignment is taken over, even if another worker made it.
-3. The domain starts paused. `activate` is a compare-and-set on our claim; only
-   its winner resumes. A `resume` that comes late meets the same domain, or none,
-   or that of a later attempt of the VM, which is then the only one there is.
-4. Who lost the claim reads the assignment again (`_clean_up_after_lost_claim`): while another
-   worker builds it or it is active, the domain belongs to that attempt. Otherwise
-   nothing of it may stay, and we remove what carries its mark, because the
-   deleter may have looked before our last step.
+1. The claim is a lease on the assignment's row. It is extended before each step, so a worker that
+   lost it does nothing more.
+2. The host is checked first: an existing domain of this assignment is reused, even if another
+   worker made it.
+3. The domain starts paused. `activate` is a compare-and-set on the claim; only its winner resumes
+   the guest. A late `resume` finds the same domain, or none, or that of a later attempt, which is
+   then the VM's only domain.
+4. A worker that lost the claim reads the assignment again (`_clean_up_after_lost_claim`). If
+   another worker builds it or it is active, the domain stays. Otherwise the worker removes the
+   domain with the assignment's mark, as the deleting worker may have looked before this worker's
+   last step.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from workers.seed import seed_of, takes_seed
 
 log: Final = structlog.get_logger(__name__)
 
-#: In these states another worker builds, or built, the very domain we worked on.
+#: States in which another worker builds, or has built, the same domain.
 _HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.ACTIVE})
 
 
 def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Carry one assignment from reserved to a running VM, while this worker holds the claim."""
+    """Build the VM of a reserved assignment, while this worker holds the claim."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     build = context.registry.assignments.claim_build(assignment_id, context.owner, context.lease_s)
@@ -96,7 +97,7 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     except HostUnreachableError as error:
         _log_failure(build, error)
         if active:
-            # It may run already: repeated until the host answers, never given up.
+            # The guest may run already: retry until the host answers.
             assignments.yield_claim(build.claim, str(error))
         else:
             assignments.fail(build.claim, str(error), transient=True)
@@ -104,15 +105,15 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
     except (OperationFailedError, DomainConflictError) as error:
         _log_failure(build, error)
         assignments.fail(build.claim, str(error), transient=False)
-        # The host answers, so absence can be proven at once and the capacity
-        # freed; where it cannot, the sweep goes on with the quarantined row.
+        # The host answers, so absence may be proven at once and the capacity freed. Otherwise the
+        # sweep retries the quarantined assignment.
         removals.delete(build.claim.assignment_id, context)
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
 
 
 def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Define this assignment's domain on its host, paused; reuse existing parts."""
+    """Define and start this assignment's domain, paused; reuse existing parts."""
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
@@ -132,8 +133,8 @@ def make_volumes(
 ) -> None:
     """Make the disk and the seed of an assignment; ``keep`` extends the claim before each.
 
-    A disk that a VM brings along is never made anew: where it is not in the pool, that pool is
-    not the one that others share.
+    A disk in a shared pool that the VM already has is never made again. If it is missing, the pool
+    is not the shared one, and the build fails.
     """
     keep()
     if not build.has_disk:
@@ -177,7 +178,7 @@ def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> 
             build.host.uri, vm_id, f"of assignment {older}, {state or 'which is unknown'}"
         )
     context.extend_claim(build.claim)
-    disk = volume_name(str(build.disk_of))  # which that attempt may have made
+    disk = volume_name(str(build.disk_of))  # that attempt may have made it
     if not removals.remove_attempt(
         host,
         vm_id,
@@ -191,11 +192,11 @@ def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> 
 
 
 def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Prepare the domain of an active assignment for its resume: its worker died before that."""
+    """Prepare the domain of an active assignment for its resume, after its worker died."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is None or not _has_mark_of(build, seen.mark):
-        # It was undefined by hand before a poll saw it run.
+        # An operator undefined it before a poll found it running.
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.extend_claim(build.claim)
@@ -204,13 +205,13 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
 
 
 def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Clean up after a lost claim."""
+    """Clean up after this worker lost its claim."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
         return TaskOutcome.CLAIM_LOST
     with suppress(ClaimLostError):
-        # A deletion took the assignment from us but not our lease: return it, so that no worker
+        # A deletion took the assignment but not the lease: release the lease, so that no worker
         # waits for its end.
         context.registry.assignments.yield_claim(build.claim, None)
     if removals.delete(assignment_id, context) is TaskOutcome.DONE:
@@ -225,8 +226,8 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
                 pool=build.host.pool,
             )
     except (HostBusyError, HostUnreachableError, OperationFailedError) as error:
-        # What stays is paused or off, carries a released mark, and the next
-        # report of the host makes it a leftover.
+        # A remaining domain is paused or off and has a released mark, so the next report of the
+        # host makes it a leftover.
         log.warning("loser_left_traces", error=str(error))
     return TaskOutcome.CLAIM_LOST
 

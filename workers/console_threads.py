@@ -22,9 +22,9 @@ class ConsoleThreads:
         self._running: set[threading.Thread] = set()
 
     def begin(self, tenant: str, claim: Callable[[], Callable[[], object] | None]) -> bool | None:
-        """Claim work if a thread is free for that tenant's, and begin it.
+        """Claim work if a thread is free for the tenant, and start it.
 
-        None: there is no thread for it. False: it is not there to be claimed.
+        Returns None if no thread is free, False if there was nothing to claim.
         """
         if not self._places.take(tenant):
             return None

@@ -1,9 +1,7 @@
-"""Read a guest's serial console on its host, for a caller who waits.
+"""Reads of serial console logs, and held consoles of sessions.
 
-Hold a guest's serial console for a session, and pass data in both directions.
-
-A session lasts for as long as a person looks at it, so it has a thread and a connection of its
-own, apart from those that build and remove.
+A session lasts as long as a person uses it, so it has its own thread and connection, separate from
+builds and removals.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver, HostDrivers
 from workers.errors import HostBusyError, StoppingError
 
-#: Until another worker may take up a session whose worker was killed.
+#: Lease of a session; another worker may take it over afterwards.
 _LEASE_S: Final = 10.0
 _NO_THREAD: Final = (
     "the worker has no free thread for this console: its tenant, or all tenants together, use"
     " them all; close another console, or wait for the next attempt"
 )
-#: What a key pressed may take until it is noticed.
+#: Maximum time until a typed key is noticed.
 _WAIT_S: Final = 0.05
 
 
@@ -109,7 +107,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 def read(read_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Answer one read. An error is an answer, too: its caller decides what to do."""
+    """Answer one read. An error is an answer, too: the caller decides about it."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS

@@ -22,11 +22,11 @@ from workers.network_filters import HostNetworks
 class TaskOutcome(StrEnum):
     """The outcome of a task."""
 
-    NOT_OURS = "not_ours"  #: someone else holds it, or nothing is left to do
+    NOT_OURS = "not_ours"  #: another worker holds it, or nothing is left to do
     DONE = "done"
     HANDED_BACK = "handed_back"  #: the sweep sends it again
     FAILED = "failed"
-    CLAIM_LOST = "claim_lost"  #: we were too slow; what we made is settled
+    CLAIM_LOST = "claim_lost"  #: this worker was too slow, and has cleaned up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ class MoveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """The register center, the hosts, and who we are while we hold a claim."""
+    """The register center, the hosts, and the name under which this worker holds claims."""
 
     registry: Registry
     hosts: HostLimits
     store: ImageStore
     owner: str
     lease_s: float
-    consoles: ConsoleThreads | None = None  #: None: others hold consoles
-    image_urls: Collection[str] = ()  #: within which images may be fetched
-    lookup_deadline_s: float = 10.0  #: of the first look at a host, so that a hung one costs little
+    consoles: ConsoleThreads | None = None  #: None: this worker holds no consoles
+    image_urls: Collection[str] = ()  #: allowed URL prefixes of image downloads
+    lookup_deadline_s: float = 10.0  #: of the first call to a host, so that a hung one costs little
     piece_deadline_s: float = 20.0  #: of each piece of an upload
     upload_deadline_s: float = 3600.0  #: of all of them
-    #: an upload lasts, and its thread is missed by builds and removals
+    #: Bounds long uploads, as their threads are missing for builds and removals.
     upload_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(2))
     import_threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(1))
     moves: MoveOptions = field(default_factory=MoveOptions)
@@ -66,19 +66,18 @@ class WorkerContext:
     fence_timeout_s: float = 60.0
     checkpoint: Callable[[str], None] = checkpoint
     stopping: Event = field(default_factory=Event)
-    send: Callable[[Due], None] | None = None  #: to a worker, maybe this one
+    send: Callable[[Due], None] | None = None  #: sends work to a worker, maybe this one
 
     @property
     def upload_lease_s(self) -> float:
-        """How long a claim on an upload lasts: it is extended only when a piece has ended."""
+        """The lease of an upload, which is extended only after each piece."""
         return self.lease_s + self.piece_deadline_s
 
     def send_next_on_host(self, host_id: UUID) -> None:
-        """Send the next work on a host, whose place is free now.
+        """Send the next work for a host that has just finished some.
 
-        A host takes few builds at a time; what it refused would wait for the
-        sweep to send it again. Two for the one that ended, since one of them may
-        be lost, or be refused again.
+        A host takes few builds at a time, and refused work waits for the sweep. Sends two, as one
+        may be lost or refused again.
         """
         if self.send is None or self.stopping.is_set():
             return
@@ -86,7 +85,7 @@ class WorkerContext:
             self.send(due)
 
     def send_next_moves(self) -> None:
-        """Send the moves that have room now that one has ended, wherever their hosts are."""
+        """Send moves that are possible now that one has ended, between any hosts."""
         if self.send is None or self.stopping.is_set():
             return
         for due in self.registry.move_steps.send_next(self.moves.limits):
@@ -98,9 +97,9 @@ class WorkerContext:
         Raises
         ------
         StoppingError
-            When this process is to end: hand the work back instead.
+            If this process is stopping: the caller hands the work back.
         ClaimLostError
-            When another worker took over.
+            If another worker took over.
         """
         if self.stopping.is_set():
             raise StoppingError

@@ -1,4 +1,4 @@
-"""What infrastructure managers need of a host, and nothing else of it."""
+"""The infrastructure managers' interfaces to hosts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from registry.hosts import HostAccess
 class HostDriver(Protocol):
     """Acts on one host.
 
-    Every call is bounded: it raises `HostUnreachableError` when the host did not
-    answer in time (which says nothing about what it did) and
-    `OperationFailedError` when it answered and refused. All may be repeated.
+    Every call is bounded. It raises `HostUnreachableError` if the host did not answer in time (the
+    outcome is unknown then), and `OperationFailedError` if the host answered with an error. All
+    calls may be repeated.
     """
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
-        """Return the domain with this UUID, ours or not."""
+        """Return the domain with this UUID, fuga's or foreign; None if there is none."""
 
     def create_overlay(
         self,
@@ -40,37 +40,37 @@ class HostDriver(Protocol):
         base_format: str | None,
         capacity_gib: int,
     ) -> None:
-        """Create a qcow2 volume on the base image; one of that name may be there already."""
+        """Create a qcow2 overlay on a base image, if no volume has that name."""
 
     def has_volume(self, pool: str, name: str) -> bool:
         """Return whether a pool has a volume, which another host may have made."""
 
     def overlays_of(self, pool: str, name: str) -> list[str]:
-        """Return the names of files of a pool that rest on a VM's disk, as snapshots make them."""
+        """Return the names of files in a pool whose backing chain contains a VM's disk."""
 
     def put_volume(self, pool: str, name: str, content: bytes) -> None:
-        """Make a small raw volume, in place of one of that name."""
+        """Create a small raw volume; replace an existing one."""
 
     def define(self, spec: DomainSpec) -> None:
-        """Define a domain; refused where its UUID carries another mark."""
+        """Define a domain; raises if a domain with its UUID has another mark."""
 
     def start_paused(self, vm_id: str, *, guard: Guard | None = None) -> None:
-        """Start a domain, with such cards, without letting it run; nothing if it is started."""
+        """Start a domain paused, with these filters, if it is not started."""
 
     def resume(self, vm_id: str) -> None:
-        """Let a domain run; nothing if it does."""
+        """Resume a domain, if it does not run."""
 
     def shut_down(self, vm_id: str, *, run: int) -> None:
-        """Press the power button; nothing if it is off or in another run."""
+        """Press the power button, if the domain is still in this run."""
 
     def power_off(self, vm_id: str, *, run: int) -> None:
-        """Cut the power; nothing if it is off or in another run."""
+        """Cut the power, if the domain is still in this run."""
 
     def reset(self, vm_id: str, *, run: int) -> None:
-        """Press the reset button; refused if it is off or in another run."""
+        """Press the reset button; raises if the domain is off or in another run."""
 
     def destroy(self, vm_id: str, *, mark: Mark | None = None) -> None:
-        """Stop a domain hard, only if it is this attempt's; nothing if it is absent."""
+        """Stop a domain hard, if it exists and, when ``mark`` is given, has this mark."""
 
     def remove(
         self,
@@ -81,7 +81,7 @@ class HostDriver(Protocol):
         pool: str,
         volumes: Sequence[str],
     ) -> bool:
-        """Remove an attempt's domain and volumes, look again, return whether all are gone."""
+        """Remove an attempt's domain and volumes; return whether all are proven gone."""
 
     def upload(
         self,
@@ -96,55 +96,55 @@ class HostDriver(Protocol):
         margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
-        """Bring a file into a new volume; an upload that ends early leaves none where it can."""
+        """Upload a file into a new volume; a failed upload deletes the volume if possible."""
 
     def console_tail(
         self, vm_id: str, max_bytes: int, *, after: int = 0, deadline_s: float | None = None
     ) -> ConsoleTail:
-        """Return the last bytes of a domain's serial log, of those after ``after``."""
+        """Return the last bytes of a domain's serial log after the offset ``after``."""
 
     def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
-        """Hold a domain's console; refused if another holds it, unless ``force``."""
+        """Hold a domain's console; raises if another client holds it, unless ``force``."""
 
     def exchange_console(
         self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
     ) -> ConsoleExchange:
-        """Type into the console that is held, and return what the guest wrote."""
+        """Type into the held console, and return what the guest wrote."""
 
     def release_console(self, *, deadline_s: float | None = None) -> None:
-        """Let go of the console that is held."""
+        """Release the held console."""
 
     def abort_move(self, vm_id: str) -> None:
-        """End a move of a domain away from this host; there is none: nothing."""
+        """Abort a move of a domain away from this host, if any."""
 
     def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
-        """Return the names of domains whose disks are, or rest on, volumes of a pool."""
+        """Return the names of domains whose disks or backing chains contain these volumes."""
 
     def delete_volume(self, pool: str, name: str) -> None:
-        """Delete a volume; nothing if it is absent; refused while a domain uses it."""
+        """Delete a volume if it exists; raises while a domain uses it."""
 
 
 class Migrator(Protocol):
     """Moves one VM between two hosts.
 
-    `MoveRefusedError` says that nothing was begun. Of the other errors none says where the
-    guest is: ask both hosts.
+    After `MigrationRefusedError` nothing was begun. After other errors the guest may be on either
+    host: check both.
     """
 
     def check(self, spec: MoveSpec) -> None:
-        """Raise `MoveRefusedError` where the destination cannot take the VM."""
+        """Raise `MigrationRefusedError` if the destination cannot take the VM."""
 
     def live(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Move a guest that runs; an error of ``tell`` aborts it, and is raised again."""
+        """Move a running guest; an error of ``tell`` aborts the move, and is raised again."""
 
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Copy the disk of a VM that is off, and define it at the destination."""
+        """Copy the disk of a stopped VM, and define it at the destination."""
 
 
 class HostDrivers(Protocol):
@@ -153,7 +153,7 @@ class HostDrivers(Protocol):
     def mover(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend what moves VMs from one host to another, to one thread."""
+        """Lend a migrator from one host to another to one thread."""
 
     def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:
         """Lend a driver to one thread."""

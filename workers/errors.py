@@ -8,7 +8,7 @@ class WorkersError(Exception):
 
 
 class HostBusyError(WorkersError):
-    """The host gets no further thread of this process now; the sweep sends the work again."""
+    """The host has its maximum of this process's threads. The sweep sends the work again."""
 
     def __init__(self, uri: str, reason: str) -> None:
         super().__init__(f"{uri} gets no thread now: {reason}")
@@ -17,11 +17,11 @@ class HostBusyError(WorkersError):
 
 
 class MoveStoppedError(Exception):
-    """A move is to end with its VM where it was."""
+    """The move must stop and leave its VM on the source."""
 
 
 class StoppingError(WorkersError):
-    """The process was to stop between two steps of the work."""
+    """The process is stopping, so the work ends between two steps."""
 
     def __init__(self) -> None:
         super().__init__("this worker is stopping")
@@ -37,7 +37,7 @@ class FetchFailedError(WorkersError):
 
 
 class NotThereError(FetchFailedError):
-    """The server answers but does not have the file."""
+    """The server does not have the file."""
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(url, f"it answers {status}")

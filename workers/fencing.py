@@ -1,8 +1,8 @@
-"""Run the operator's fencing command, the only proof that a silent host is off.
+"""Fencing: the operator's command is the only proof that a silent host is off.
 
-The command is a program with arguments and never a shell. Exit status 0 says that the host
-is off and stays off until it is switched on by hand; anything else, and a program that had to
-be killed, proves nothing. A worker may die in the middle: the next one runs it again.
+The command is a program with arguments, never a shell. Exit status 0 means that the host is off and
+stays off until an operator switches it on. Another status, or a program that had to be killed,
+proves nothing. If a worker dies meanwhile, the next one runs the command again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def command_for(command: Sequence[str], order: FenceOrder) -> list[str]:
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
     """Run a program; return why it failed, with its last output."""
-    # A file, not a pipe: what the program leaves running could hold a pipe open.
+    # A file, not a pipe: a process that the program leaves behind could hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,

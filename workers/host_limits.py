@@ -1,4 +1,4 @@
-"""Keeps one ailing host, or its storage, from occupying every thread of a worker."""
+"""Keeps a failing host, or its storage, from occupying all threads of a worker."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from workers.errors import HostBusyError
 
 
 class _HostPart(NamedTuple):
-    """The parts of a host that work needs."""
+    """The parts of a host that a piece of work needs."""
 
     uri: str
-    pool: bool  #: also its storage
+    pool: bool  #: whether it also needs the host's storage
 
 
 class HostLimits:
-    """Lends hosts, at most ``max_threads`` threads each, and none for a while after silence.
+    """Lends drivers: at most ``max_threads`` threads per host, and none for a while after silence.
 
-    A call into a hung host blocks its thread until the call's deadline. The
-    maximum bounds how many threads one host can hold; the pause after an
-    unanswered call bounds how often it can. After the pause one thread goes
-    first, and only its success lets the others in again. A thread that finds the host
-    full waits a moment: a host that is well does its work in less.
+    A call to a hung host blocks its thread until the deadline. The maximum bounds how many threads
+    one host can block; the pause after an unanswered call bounds how often. After the pause one
+    thread tries first, and only its success admits the others. If a host is full, a thread waits
+    for a moment.
 
-    Storage hangs by itself. Work that needs it counts for itself and has its own pauses;
-    work without it (power, consoles) may have one thread more, which storage never takes.
+    Storage can hang alone. So work that needs storage is counted separately and has its own pauses.
+    Work without storage (power, consoles) may use one thread more.
     """
 
     def __init__(
@@ -55,9 +54,9 @@ class HostLimits:
 
     @contextmanager
     def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
-        """Lend the driver of a host; `HostBusyError` when no thread more may enter.
+        """Lend the driver of a host; raises `HostBusyError` if the host has its maximum of threads.
 
-        ``pool``: for work that needs the host's storage, which may be known to be silent.
+        ``pool`` says that the work needs the host's storage.
         """
         if pool and host.pool_silent:
             raise HostBusyError(host.uri, f"its storage pool {host.pool!r} does not answer")
@@ -83,7 +82,7 @@ class HostLimits:
     def mover(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend what moves VMs between two hosts: a process of its own, not counted as a thread."""
+        """Lend a migrator between two hosts; it is not counted."""
         return self._hosts.mover(source, destination)
 
     def _take_thread(self, part: _HostPart) -> None:

@@ -1,11 +1,11 @@
-"""Read a file from a web server that may be slow, silent, greedy or lying.
+"""Downloads a file from a web server that may be slow, silent or hostile.
 
-A download checks the clock, its claim and whether it shall stop once a second, with or without
-new bytes. It passes on bytes as received, in small pieces: a compressed body could unpack to
-a million times its length.
+A download checks its deadlines, its claim and requests to stop once a second, with or without new
+bytes. It passes on bytes as received, in small pieces, and refuses compressed bodies, which could
+unpack to a million times their length.
 
-The list of addresses is looked at again for every address that is opened: a redirect leads
-on only within it. No proxy of the environment is used, no credentials are sent.
+Every redirect is checked against the allowed URLs. No proxy of the environment is used, and no
+credentials are sent.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _GONE: Final = (404, 410)
 class DownloadTimeouts:
     """Time limits for a server."""
 
-    piece_s: float  #: for each MiB, and for the beginning
+    piece_s: float  #: for each MiB, and for the first bytes
     whole_s: float
-    announce: Callable[[int], None]  #: raises if a file of so many bytes must not come
+    announce: Callable[[int], None]  #: gets the announced size; raises if it is too large
     check: Callable[
         [int], None
     ]  #: gets the number of bytes received; an error that it raises ends the download
@@ -45,16 +45,16 @@ class DownloadTimeouts:
 def download(
     url: str, prefixes: Collection[str], take: Callable[[bytes], None], timeouts: DownloadTimeouts
 ) -> None:
-    """Yield the content of a URL, piece by piece.
+    """Download a URL; pass its content to ``take``, piece by piece.
 
     Raises
     ------
     FetchFailedError
-        If it cannot be had, or not in time. `NotThereError`: the server has no such file.
+        If the download fails or is too slow; `NotThereError` if the server has no such file.
     ImageUrlRefusedError
-        If the operator does not allow it.
+        If the operator does not allow the URL.
 
-    What ``take`` and ``timeouts`` raise ends the download.
+    Errors that ``take`` and ``timeouts`` raise end the download.
     """
     asyncio.run(_Download(url, prefixes, take, timeouts).run())
 
@@ -93,7 +93,7 @@ class _Download:
 
     async def _receive(self) -> None:
         async with self._open_response() as response:
-            # Raw: whatever it is packed in stays packed.
+            # Raw bytes: nothing is decompressed.
             async for piece in response.aiter_raw():
                 self._received_bytes += len(piece)
                 self._take(piece)
@@ -120,9 +120,10 @@ class _Download:
 
     @asynccontextmanager
     async def _open_response(self) -> AsyncIterator[httpx.Response]:
-        """Open the content of a URL."""
+        """Open the URL, following allowed redirects."""
         url = self._url
-        # The machine's authorities, among which a site's own may be; httpx would take certifi's.
+        # The machine's certificate authorities, which may include a site's own; httpx would use
+        # certifi's.
         authorities = ssl.create_default_context()
         patience_s = self._timeouts.piece_s
         async with httpx.AsyncClient(

@@ -1,6 +1,6 @@
-"""Download images from allowed URLs into the store.
+"""Downloads of images from allowed URLs into the store.
 
-Those that were sent to an API without a QEMU to check them with are checked here, too.
+Also checks images that were uploaded to an API without QEMU.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _REPORT_EVERY_S: Final = 1.0
 def fetch(image_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Download an image, if the claim succeeds and a thread is free.
 
-    One at a time: a mirror that is just not slow enough to be given up must not keep
-    images from hosts.
+    One download at a time, so that a slow mirror does not block uploads to hosts.
     """
     with ExitStack() as held:
         for threads in (context.import_threads, context.upload_threads):
@@ -68,10 +67,10 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
         ) as error:
             bound.warning("import_failed", error=str(error))
             imports.fail(claimed.claim, str(error))
-            context.store.discard(image.id, image.format)  # one that was sent lies there
+            context.store.discard(image.id, image.format)  # remove the refused upload
             return TaskOutcome.FAILED
     except ClaimLostError:
-        # Removed, so no worker has it; or fetched by another, whose file is where ours was.
+        # The image was removed, or another worker has fetched it.
         if context.registry.images.is_removed(image.id):
             context.store.discard(image.id, image.format)
         return TaskOutcome.CLAIM_LOST
@@ -80,7 +79,7 @@ def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
 
 
 def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
-    """Put the complete, checked content into the store."""
+    """Put the complete, checked image into the store."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
         signature = _signature(claimed, context)
@@ -109,7 +108,7 @@ def _download(claimed: Import, incoming: IncomingFile, context: WorkerContext) -
 
 
 def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
-    """Return the image's signature, as given or as found next to the image; None: no need."""
+    """Return the image's signature, as given or found next to its URL; None if not needed."""
     if claimed.signature is not None:
         return claimed.signature.encode()
     if not context.store.keys:

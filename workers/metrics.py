@@ -36,7 +36,7 @@ class TaskMetrics:
         )
 
     def run(self, task: str, work: Callable[[UUID], TaskOutcome], row_id: UUID) -> None:
-        """Do a piece of work, and count it."""
+        """Run a task and count it by outcome."""
         started = time.perf_counter()
         outcome = ERROR
         try:

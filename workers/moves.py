@@ -1,17 +1,16 @@
-"""Move VMs from host to host so that each runs once, whatever fails.
+"""Move VMs between hosts so that each runs once, whatever fails.
 
-What may cross: this worker is killed, or stopped past its lease and continued; the message
-arrives twice; the VM is deleted, the move cancelled; either host falls silent or is fenced.
+Possible races: this worker is killed, or stopped past its lease and continued; the message arrives
+twice; the VM is deleted or the move cancelled; a host falls silent or is fenced.
 
-1. The claim is a lease on the move's row, extended while the guest's memory is on its way.
-2. Look before acting, and after: an error of libvirt's call says nothing about where the
-   guest is. `_find_guest` asks both hosts, and only its word ends a move.
-3. `arrive` is a compare-and-set on our claim. It makes the arriving assignment the VM's place
-   and the old one a leaving one, whose remains the sweep has removed.
-4. Who takes a move over ends the former worker's call first, by aborting the job at the
-   source: otherwise the guest could still leave while we say that it stays.
-   The copy of a disk has no job to abort: nothing is removed at the destination without a look
-   at the claim, and no copy begins where the domain is defined.
+1. The claim is a lease on the move's row, extended while the guest's memory is sent.
+2. Both hosts are checked before and after: an error of libvirt's call does not say where the guest
+   is. Only the result of `_find_guest` ends a move.
+3. `arrive` is a compare-and-set on the claim. It makes the arriving assignment the VM's current
+   one, and the old one leaving; the sweep then sends its removal.
+4. A worker that takes a move over first aborts the migration job at the source: otherwise the guest
+   could still leave. The copy of a disk has no job to abort, so the claim is checked before
+   anything is removed at the destination, and no copy begins if the destination has the domain.
 """
 
 from __future__ import annotations
@@ -45,25 +44,25 @@ from workers.errors import HostBusyError, MoveStoppedError, StoppingError
 
 log: Final = structlog.get_logger(__name__)
 
-#: Between two writes of how far a move has come, each of which extends the claim.
+#: Interval of progress reports, each of which extends the claim.
 _REPORT_EVERY_S: Final = 2.0
-#: Workers that may die over one move, before it is given up.
+#: Maximum attempts of a move whose workers die.
 MAX_ATTEMPTS: Final = 3
 
 
 class GuestLocation(StrEnum):
-    """What a look at both hosts says of a VM that moves."""
+    """Location of a moving guest, found by a check of both hosts."""
 
-    HERE = "here"  #: where it was, running or off; or nowhere
-    THERE = "there"  #: it runs where it was to go
-    THERE_OFF = "there_off"  #: it is whole there, and off
-    THERE_PAUSED = "there_paused"  #: it is there alone, and was not resumed yet
-    LOST = "lost"  #: it left, and the host where it arrived was fenced with it
+    HERE = "here"  #: at the source, running or off, or on no host
+    THERE = "there"  #: running at the destination
+    THERE_OFF = "there_off"  #: complete at the destination, and off
+    THERE_PAUSED = "there_paused"  #: only at the destination, not resumed yet
+    LOST = "lost"  #: it left the source, and the destination was fenced
     UNKNOWN = "unknown"
 
 
 def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Carry out a move, or find out what became of it."""
+    """Carry out a move, or settle one whose worker ended."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     steps = context.registry.move_steps
@@ -83,7 +82,7 @@ def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         except (HostBusyError, StoppingError):
             outcome = _postpone(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
-    context.send_next_moves()  # first: what was left behind holds up no move
+    context.send_next_moves()  # first, so that an ended move does not delay others
     if outcome is TaskOutcome.DONE:
         context.send_next_on_host(step.from_host.id)
     return outcome
@@ -105,7 +104,7 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
                 log.warning("move_failed", error=error)
         location = _find_guest(step, context, abort=error is not None)
         if location is GuestLocation.HERE and step.begun and step.stop is None:
-            # What the former worker still did may have been in the way.
+            # The former worker's call may have been in the way.
             return _postpone(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
@@ -113,17 +112,17 @@ def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     try:
         return _settle(step, location, error, downtime_ms, context)
     except ClaimLostError:
-        if downtime_ms is not None:  # a worker that took it over does not know it
+        if downtime_ms is not None:  # unknown to a worker that took the move over
             context.registry.move_steps.note_standstill(step.claim, downtime_ms)
         raise
 
 
 def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
-    """Move the guest, or the disk of one that is off; return how long the guest stood still."""
+    """Move the guest, or the disk of a stopped one; return the downtime in ms, if known."""
     build = step.to
     spec = _spec_of(step, context)
     with context.hosts.enter(build.host, pool=True) as there:
-        if step.begun:  # what a former worker left may be half of a disk
+        if step.begun:  # a former worker may have left a partial disk
             _remove_arriving(step, there, context)
         wanted = builds.spec_of(build, context.host_networks)
         builds.make_volumes(build, wanted, there, keep=lambda: _extend_claim(step, context, None))
@@ -151,7 +150,7 @@ def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
 
 @contextmanager
 def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
-    """Say between which hosts a move failed: what libvirt says, each host may say."""
+    """Add the names of both hosts to errors, as libvirt's messages do not name the host."""
     hosts = f"from host {step.from_host.name} to host {step.to.host.name}"
     try:
         yield
@@ -188,13 +187,12 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
 def _find_guest(
     step: MoveStep, context: WorkerContext, *, abort: bool, is_reclaimed: bool = False
 ) -> GuestLocation:
-    """Ask both hosts where a VM is; with ``abort`` no call that is under way moves it any more.
+    """Return where a moving guest is, by a check of both hosts.
 
-    A guest that runs says so by itself. One that is off is where its disk is whole: a domain
-    is defined where it arrives only after that, and only then forgotten where it was. If the
-    move is reclaimed, the copy of a disk is only as new as the former worker's claim: it counts
-    only where the source has no domain any more. What a host has of it that was fenced is
-    of no VM any more.
+    With ``abort``, a running migration is aborted first. A stopped guest is where its disk is
+    complete: the destination's domain is defined only after the copy, and only then the source's is
+    removed. If the move is reclaimed, the copied disk may be outdated: it counts only if the source
+    has no domain any more. A domain on a fenced host counts as gone.
     """
     here, is_silent = _find_at_source(step, context, abort=abort)
     if here is not None and here.state is DomainState.RUNNING:
@@ -222,7 +220,7 @@ def _find_guest(
 def _find_at_source(
     step: MoveStep, context: WorkerContext, *, abort: bool
 ) -> tuple[HostDomain | None, bool]:
-    """Return what the host where a VM was has of it, and whether that host is silent."""
+    """Return the domain at the source, if any, and whether the source is silent."""
     if step.fenced:
         return None, False
     vm_id = str(step.vm_id)
@@ -244,7 +242,10 @@ def _find_at_destination(
     is_silent: bool,
     may_be_stale: bool,
 ) -> GuestLocation:
-    """Say where a VM is that does not run where it was, and remove what has not arrived."""
+    """Return the location of a guest that does not run at the source.
+
+    Removes an incomplete domain at the destination.
+    """
     with context.hosts.enter(step.to.host, pool=True) as host:
         there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
         if there is not None and not _has_mark_of(there, step.to.claim.assignment_id):
@@ -258,17 +259,17 @@ def _find_at_destination(
             return GuestLocation.UNKNOWN
         if there is not None and here is None and not there.paused_by_move:
             return GuestLocation.THERE_PAUSED
-        # Paused: the move broke off, or the guest has not left. Off: the source may be newer.
+        # Paused: the move failed, or the guest has not left. Off: the source's disk may be newer.
         if there is not None:
             _remove_arriving(step, host, context)
     return GuestLocation.HERE
 
 
 def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
-    """Start a VM again where it was, from its disk: it is as the guest left it.
+    """Start a VM again at the source, from the disk as the guest left it.
 
-    What it wrote where it arrived was lost with that host. Where it cannot be started, it stays
-    missing, and an operator decides.
+    Later writes were lost with the destination. If the VM cannot start, it stays missing, and an
+    operator decides.
     """
     try:
         spec = builds.spec_of(step.back, context.host_networks)
@@ -282,9 +283,9 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
 
 
 def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
-    """Remove what a broken-off attempt left at the destination.
+    """Remove the remains of a failed attempt at the destination.
 
-    Raises `ClaimLostError` if another worker has the move: by now the VM may have arrived.
+    Raises `ClaimLostError` if another worker has the move: the VM may have arrived meanwhile.
     """
     context.registry.move_steps.keep(step.claim, context.lease_s)
     removals.remove_attempt(
@@ -303,7 +304,7 @@ def _settle(
     downtime_ms: int | None,
     context: WorkerContext,
 ) -> TaskOutcome:
-    """Write what became of a move, now that it is known where the VM is."""
+    """Record the result of a move, given the guest's location."""
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
     if location is GuestLocation.UNKNOWN:
@@ -317,8 +318,8 @@ def _settle(
     if location is GuestLocation.THERE_PAUSED:
         with context.hosts.enter(step.to.host) as there:
             there.resume(str(step.vm_id))
-    # A guest that ran when it left, and is off where it arrived, is judged by the next report,
-    # which says whether it went off by itself or with its host.
+    # If a guest left running and is off at the destination, the next report says whether it shut
+    # down or its host failed.
     stayed_off = location is GuestLocation.THERE_OFF and step.kind == "cold"
     observed = VmObserved.STOPPED if stayed_off else VmObserved.RUNNING
     if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
@@ -329,7 +330,7 @@ def _settle(
 def _extend_claim(
     step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
 ) -> None:
-    """Extend the claim and report the progress. Raises `MoveStoppedError` if the move is to end."""
+    """Extend the claim and report progress. Raises `MoveStoppedError` if the move must stop."""
     state = None
     if progress is not None:
         state = MoveTold(

@@ -1,4 +1,4 @@
-"""Filters that a host applies to a VM's network card."""
+"""Network restrictions of a VM's card, from the settings and the host."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hypervisor import Guard
 from registry.hosts import HostAccess
 from registry.networks import CardRules
 
-#: Each is a rule of each card.
+#: Each network costs a rule on each card.
 _MAX_NETWORKS: Final = 64
 _SHORTEST_PREFIX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostNetworks:
-    """Where hosts have addresses, and what guests reach of those that serve them."""
+    """Networks of hosts, and the gateway ports that guests may reach there."""
 
     networks: tuple[str, ...] = ()  #: IPv4, as CIDR
     gateway_ports: tuple[int, ...] = (53, 67, 123)
 
 
 def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
-    """Return networks of hosts, as few as possible; ValueError if they cannot be ones."""
+    """Collapse networks of hosts into as few as possible. Raises ValueError for invalid ones."""
     parsed = [_network(each) for each in networks]
     ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
     ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
@@ -52,7 +52,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def guard_of(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | None:
-    """Return the filters; None for libvirt's test driver, which has no network."""
+    """Return the guard of a card; None for the test driver, which has no network."""
     if host.domain_type == "test":
         return None
     closed = [*known.networks, *_addresses((card.gateway, urlsplit(host.uri).hostname))]
@@ -75,7 +75,7 @@ def guard_of(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | 
 
 
 def _addresses(names: tuple[str | None, ...]) -> list[str]:
-    """Return those of these that are IPv4 addresses; cards let no IPv6 pass."""
+    """Return the IPv4 addresses among these; filtered cards pass no IPv6."""
     found = []
     for name in names:
         try:

@@ -1,9 +1,8 @@
-"""Switch a VM off and on again as its tenant requested, one short step at a time.
+"""Power changes of VMs, one short step at a time.
 
-A guest is signalled to shut down and polled again later; no thread waits for it. The signal
-is recorded before it is sent, so a guest that got it is never taken for one that
-did not. Steps may be repeated, and come late: each names the run of the domain that it
-was meant for, and does nothing to the next one.
+The worker signals a guest to shut down and checks it later; no thread waits. The signal is recorded
+before it is sent, so it is never forgotten. Steps may be repeated or late: each names the run of
+the domain that it is for, and does not affect a later run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _GOING_DOWN: Final = frozenset({PowerState.STOPPING, PowerState.SHUTTING_DOWN})
 
 
 def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Do the next step of a VM's power change."""
+    """Carry out the next step of a VM's power change."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     power = context.registry.power
@@ -41,7 +40,7 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             outcome = _take_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
-            # Another change was requested by now: return the lease, so that its worker need not
+            # Another change was requested meanwhile: release the lease, so that its worker need not
             # wait.
             power.put_off(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
@@ -79,10 +78,10 @@ def _take_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> Tas
     if state is PowerState.STARTING:
         _extend_claim(step, state, context)
         if off:
-            # What it was defined with may be of before its network was filtered.
+            # The definition may be older than the network's filters.
             guard = guard_of(step.host, step.card, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
-            # As in a build: a worker that has lost the VM's place does not resume it.
+            # As in a build: a worker that lost the claim does not resume the guest.
             context.checkpoint("power.after_start")
             _extend_claim(step, state, context)
         host.resume(str(step.claim.vm_id))

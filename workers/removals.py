@@ -1,4 +1,4 @@
-"""Remove VMs from their hosts; only proof of absence releases an assignment."""
+"""Removal of VMs from their hosts; only proof of absence releases an assignment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
         try:
             outcome = _attempt(removal, context)
         except ClaimLostError:
-            # Another worker removes it: nothing that we did can be too much.
+            # Another worker removes it: removing twice is harmless.
             outcome = TaskOutcome.CLAIM_LOST
         log.info("removal_ended", outcome=outcome)
     if outcome is TaskOutcome.DONE:
@@ -86,13 +86,13 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
 
 
 def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
-    """Stop the guest, which needs no storage: storage may hang."""
+    """Stop the guest first, without storage calls: storage may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is not None and seen.mark is not None and seen.mark.assignment_id == assignment_id:
         if removal.left_behind and seen.state is DomainState.RUNNING:
-            # Wherever the ledger has the VM: a guest that runs may be the only one there is.
+            # Wherever the ledger places the VM: a running guest may be its only one.
             raise OperationFailedError("remove", f"a guest runs on {removal.host.name}")
         context.extend_claim(removal.claim)
         host.destroy(vm_id, mark=seen.mark)
@@ -112,18 +112,17 @@ def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
 
 
 def _volumes_of_removal(removal: Removal) -> list[str]:
-    """Return the names of the volumes that go with a VM."""
+    """Return the names of the volumes to delete with a VM."""
     disk = [] if removal.disk_of is None else [volume_name(str(removal.disk_of))]
     return [*disk, seed_name(str(removal.claim.assignment_id))]
 
 
 def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Remove a domain or volume of fuga's that no assignment needs.
+    """Remove a domain or volume of a released assignment.
 
-    Released is final, so nothing can come to need it. What carries the
-    mark of an assignment that this register center never knew is left alone, unless
-    an operator requested it: it may be a running VM of another installation, or younger than
-    the backup that was restored.
+    Released is final, so nothing needs it any more. Domains of an unknown assignment stay, unless
+    an operator requested the removal: they may belong to another installation, or be newer than a
+    restored backup.
     """
     leftover = _claim_leftover(leftover_id, context)
     if leftover is None:
@@ -153,7 +152,7 @@ def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> 
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         if leftover.kind == "volume":
             return TaskOutcome.HANDED_BACK
-        # Its host waits for the domain to go; the files are leftovers of their own afterwards.
+        # Remove the domain now; the files become leftovers of their own.
         volumes = []
     with context.hosts.enter(leftover.host, pool=True) as host:
         _check_guest_off(leftover, host, context)
@@ -180,7 +179,7 @@ def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | Non
 
 
 def _volumes_of_leftover(leftover: Leftover) -> list[str]:
-    """Return the names of the volumes that go with a leftover."""
+    """Return the names of the volumes to delete with a leftover."""
     assignment_id = str(leftover.assignment_id)
     names = [] if leftover.disk_stays else [volume_name(assignment_id)]
     names += [] if leftover.seed_stays else [seed_name(assignment_id)]
@@ -194,14 +193,13 @@ def _check_neighbours(
     *,
     keep: Callable[[], None],
 ) -> None:
-    """Refuse to delete what a domain of another host that sees the pool may use.
+    """Raise if a domain on another host with the same pool uses one of the volumes.
 
-    Each has to answer: what a host does that is cut off is not known. The claim is kept as often
-    as many hosts need.
+    Every such host has to answer. ``keep`` extends the claim meanwhile.
     """
     if not volumes:
         return
-    until = time.monotonic() + context.lease_s / 2  # else another worker begins it, too
+    until = time.monotonic() + context.lease_s / 2  # else another worker may claim it
     for number, each in enumerate(neighbours):
         if number and time.monotonic() > until:
             keep()
@@ -220,7 +218,7 @@ def _check_neighbours(
 
 
 def _check_guest_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
-    """Refuse to end a guest on an operator's word for a domain that was off."""
+    """Raise if the guest runs, but the operator requested the removal of a stopped domain."""
     if not leftover.requested or leftover.vm_uuid is None:
         return
     seen = host.find(str(leftover.vm_uuid), deadline_s=context.lookup_deadline_s)
@@ -254,11 +252,11 @@ def remove_attempt(
 ) -> bool:
     """Remove an assignment's domain and volumes from a host; return whether absence is proven.
 
-    ``volumes`` are those that go, where these are not all that it may have made: in a shared
-    pool another attempt of the VM may use its disk.
+    ``volumes`` are the volumes to delete, by default all that the assignment may have made: in a
+    shared pool another attempt of the VM may use its disk.
 
-    False when a domain of the VM is there that may be its own (its mark is
-    gone, say): that VM must not be placed anywhere until then.
+    Returns False if the host has a domain of the VM whose owner is unknown (without a mark, for
+    example). The VM must not be placed elsewhere until that domain is gone.
     """
     return host.remove(
         vm_id,

@@ -1,7 +1,7 @@
-"""The seed of a guest, which cloud-init's NoCloud source reads at the first boot.
+"""The cloud-init seed of a guest, which the NoCloud data source reads at the first boot.
 
-A small volume labelled `cidata` with three files. They are written as JSON, which is
-YAML with no room for surprises in quoting, one value on a line.
+A small volume labelled `cidata` with three files. They are written as JSON, a subset of YAML with
+unambiguous quoting, one value per line.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _NUMBER: Final = re.compile(r"-\d+$")
 
 
 def takes_seed(build: Build) -> bool:
-    """Return whether the guest of a build has a disk with a system that reads a seed."""
+    """Return whether the image of a build's guest reads a seed."""
     if build.host.domain_type == "test":
-        return False  # its driver takes no uploads
+        return False  # the test driver takes no uploads
     if build.image is not None:
         return build.image.seed_kind == "nocloud"
     return build.host.base_volume is not None
 
 
 def seed_of(build: Build) -> bytes:
-    """Return the volume for the guest of a build."""
+    """Return the content of the seed volume for a build."""
     meta_data = {
-        # cloud-init does its work once for each: a rebuilt VM is a new instance.
+        # cloud-init runs once per instance id: a rebuilt VM is a new instance.
         "instance-id": f"{build.vm_id}-{build.disk_generation}",
         "local-hostname": build.hostname or hostname(build.vm_name),
         "public-keys": list(build.access.ssh_keys),

@@ -15,10 +15,10 @@ from workers.context import MoveOptions
 from workers.network_filters import HostNetworks, merged_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-#: Each is two rules of each card for each of its servers.
+#: Each port costs two rules per card and server.
 _MAX_PORTS: Final = 16
-_MIN_PORT: Final = 1024  #: those below are services' of the host
-_MIN_PORT_COUNT: Final = 16  #: of moves, two each; some are taken
+_MIN_PORT: Final = 1024  #: lower ports belong to services of the host
+_MIN_PORT_COUNT: Final = 16  #: each move takes two; some may be in use
 
 
 class WorkerSettings(SharedSettings):
@@ -104,7 +104,7 @@ class WorkerSettings(SharedSettings):
     )
 
     def move_options(self) -> MoveOptions:
-        """Return how VMs are moved."""
+        """Return the options of moves."""
         return MoveOptions(
             limits=MoveLimits(per_host=self.moves_per_host, everywhere=self.moves_at_once),
             deadline_s=self.move_deadline_s,
@@ -117,7 +117,7 @@ class WorkerSettings(SharedSettings):
         )
 
     def known_host_networks(self) -> HostNetworks:
-        """Return what workers close to guests; no filtered card lets IPv6 pass."""
+        """Return the networks that workers close to guests; IPv6 never passes a filtered card."""
         ipv4 = tuple(each for each in self.host_networks if ":" not in each)
         return HostNetworks(networks=ipv4, gateway_ports=self.gateway_ports)
 

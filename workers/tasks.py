@@ -1,8 +1,7 @@
-"""The Celery tasks: each a few lines around a plain function.
+"""The Celery tasks, each a thin wrapper around a function.
 
-A message carries an id and no more. It may arrive late, twice or never: the row
-that it names says what is to be done, and the sweep of the control centre sends
-again what no worker picked up. So nothing here retries.
+A message carries only an id. It may arrive late, twice or never: the row with that id says what to
+do, and the control center's sweep sends unclaimed work again. So tasks do not retry.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from workers import builds, consoles, fencing, imports, moves, power, removals, 
 from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
 
-#: By name: what the id is of, and who does the work.
+#: By name: the kind of the id, and the function that does the work.
 TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome]]]] = (
     MappingProxyType(
         {
@@ -42,14 +41,17 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
 
 
 def allowed_messages(queue: WorkQueue, threads: int) -> AllowedMessages:
-    """Return the tasks of a queue; the queue of builds has all, for older control centres."""
+    """Return the allowed messages of a queue.
+
+    The build queue allows all tasks, for older control centers.
+    """
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
     return AllowedMessages(queue.at_broker, tasks, threads)
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:
-    """Give ``app`` its tasks, working with ``context``."""
+    """Register all tasks with ``app``; they use ``context``."""
     for name, (key, work) in TASKS.items():
         app.task(_task(name, key, work, context, metrics), name=f"workers.{name}")
 

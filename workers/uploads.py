@@ -1,13 +1,13 @@
 """Upload images to hosts and delete them there, so that no partial image is ever used.
 
-1. The claim is a lease on the copy's row, kept while pieces arrive.
-2. Every attempt has a volume of its own. Its name is written before anything is
-   there, so the successor of a worker that was killed deletes what it left.
-3. Only `uploaded`, a compare-and-set on the claim, makes builds use the volume.
-   A worker that lost the claim deletes its own volume: no other ever writes to it.
+1. The claim is a lease on the copy's row, extended with each piece.
+2. Every attempt has its own volume. Its name is recorded before the volume is made, so the
+   successor of a killed worker deletes the remains.
+3. Only `uploaded`, a compare-and-set on the claim, makes builds use the volume. A worker that lost
+   the claim deletes its own volume, to which no other worker writes.
 
-An upload may take long; so only a part of a worker's threads is ever given to them,
-and one that was refused or is too slow is given up, not waited for.
+Uploads are long, so they get only a part of a worker's threads. An upload that is refused or too
+slow is abandoned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 
 log: Final = structlog.get_logger(__name__)
 
-_REPORT_EVERY_S: Final = 1.0  #: how far an upload is, to the register center
+_REPORT_EVERY_S: Final = 1.0  #: interval of progress reports
 
 
 def upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
@@ -99,7 +99,7 @@ def _attempt(claimed: Upload, context: WorkerContext) -> TaskOutcome:
 
 
 class _Meter:
-    """Receives the progress of each piece, reports it regularly, and ends the upload on time."""
+    """Reports the progress of an upload regularly, and ends it at its deadline."""
 
     def __init__(self, claimed: Upload, context: WorkerContext) -> None:
         self._claimed = claimed
@@ -107,7 +107,7 @@ class _Meter:
         self._began = self._noted_at = time.monotonic()
 
     def note(self, sent_bytes: int) -> None:
-        """Record progress; raises the error that ends the upload."""
+        """Record progress. An error that it raises ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
         self._context.checkpoint("upload.piece")
@@ -150,7 +150,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _delete_own(claimed: Upload, context: WorkerContext) -> None:
-    """Delete the volume of an attempt that lost its claim, or leave it to the next one."""
+    """Delete the volume of an attempt that lost its claim, or leave that to the next attempt."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
         context.hosts.enter(claimed.host, pool=True) as host,

@@ -16,7 +16,7 @@ _TABLES: Final = 2
 _ENTRY: Final = 32
 _MEDIA: Final = 0xF8  #: a fixed disk
 _END_OF_FILE: Final = 0xFFF
-#: More would be FAT16 to every reader: the number of clusters alone decides the kind.
+#: Maximum clusters of FAT12; the number of clusters decides the FAT type.
 _MAX_CLUSTERS: Final = 4084
 _LONG_NAME_PART: Final = 13  #: characters of a long name in one entry
 _VOLUME_LABEL, _ARCHIVE, _LONG_NAME = 0x08, 0x20, 0x0F
@@ -24,19 +24,19 @@ _FIRST_DAY: Final = 0x21  #: 1980-01-01, as directories write a date
 
 
 def volume(label: str, files: Mapping[str, bytes]) -> bytes:
-    """Return the volume.
+    """Return a vfat volume with these files.
 
     Parameters
     ----------
     label : str
-        At most 11 characters of ASCII; written in capitals, as is the custom.
+        At most 11 ASCII characters; stored in capitals.
     files : mapping of str to bytes
-        By name, which may be long; at most 9, and not much over 2 MB together.
+        Content by file name, which may be long; at most 9 files of about 2 MB together.
 
     Raises
     ------
     ValueError
-        If they do not fit.
+        If the files do not fit.
     """
     directory = [_entry(label.upper().ljust(11).encode("ascii"), _VOLUME_LABEL, 0, 0)]
     table = [0xF00 | _MEDIA, _END_OF_FILE]
@@ -65,7 +65,7 @@ def volume(label: str, files: Mapping[str, bytes]) -> bytes:
 def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, sectors: int) -> bytes:
     boot = struct.pack(
         "<3s8sHBHBHHBHHHIIBBBI11s8s",
-        b"\xeb\x3c\x90",  # a jump over what follows, which is part of the format
+        b"\xeb\x3c\x90",  # jump instruction, required by the format
         b"FUGA    ",
         _SECTOR,
         1,  # sectors in a cluster
@@ -75,13 +75,13 @@ def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, secto
         sectors,
         _MEDIA,
         sectors_per_table,
-        32,  # sectors on a track, and heads: of no meaning, but never zero
+        32,  # sectors per track and heads: unused, but not zero
         64,
         0,
         0,
-        0x80,  # number of the drive
+        0x80,  # drive number
         0,
-        0x29,  # a label and a kind follow
+        0x29,  # label and type follow
         0,
         label.ljust(11).encode("ascii"),
         b"FAT12   ",
@@ -90,14 +90,14 @@ def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, secto
 
 
 def _pack_table(table: list[int]) -> bytes:
-    """Pack twelve bits each, two in three bytes, the low ones first."""
+    """Pack 12-bit entries, two in three bytes, little-endian."""
     padded = table + [0] * (len(table) % 2)
     pairs = zip(padded[::2], padded[1::2], strict=True)
     return b"".join((one | other << 12).to_bytes(3, "little") for one, other in pairs)
 
 
 def _file_entries(name: str, number: int, first: int, size: int) -> list[bytes]:
-    """Return the entries of a file: its long name from the end, then the file itself."""
+    """Return the directory entries of a file: its long name in reverse order, then the file."""
     short = f"FILE~{number}".ljust(11).encode("ascii")
     checksum = 0
     for byte in short:

@@ -1,8 +1,8 @@
-"""Calls to a host that may never return, made in threads apart from its poll. Child process only.
+"""Calls to a host that may never return, in threads of their own. In the child process only.
 
-No call of libvirt can be cancelled. So each call is made in a thread of its own, on a
-connection of its own: of two calls at once on one connection, while an event loop runs,
-libvirt's client sometimes does not see the answer to the second until something else arrives.
+libvirt calls cannot be cancelled, so each call has its own thread. Each has its own connection as
+well: with two calls at once on one connection, libvirt's client sometimes does not see the second
+answer until something else arrives.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FRESH_S: Final = 60.0  #: how long the late answer to a question about files is
 
 
 class SpareConnections:
-    """Connections to one host, kept for the next who asks."""
+    """A pool of idle connections to one host."""
 
     def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
         self._opening = opening
         self._idle: list[libvirt.virConnect] = []
 
     def take(self) -> libvirt.virConnect:
-        """Return an unused connection; the call on it may never return."""
+        """Return an idle connection, or open one."""
         while self._idle:
             conn = self._idle.pop()
             if conn.isAlive():
@@ -37,12 +37,12 @@ class SpareConnections:
         return self._opening()
 
     def give_back(self, conn: libvirt.virConnect) -> None:
-        """Keep one that is not used any more."""
+        """Return a connection to the pool."""
         self._idle.append(conn)
 
 
 class BackgroundCall(threading.Thread, Generic[T]):
-    """One question, begun at once. Its connection is lost with it, unless it is answered."""
+    """One call in a thread, started at once. Its connection is reused only if the call returns."""
 
     def __init__(self, spares: SpareConnections, call: Callable[[libvirt.virConnect], T]) -> None:
         super().__init__(name="aside", daemon=True)
@@ -53,7 +53,7 @@ class BackgroundCall(threading.Thread, Generic[T]):
         self.start()
 
     def run(self) -> None:
-        """Ask, and keep what comes of it."""
+        """Make the call; keep its result or its error."""
         try:
             conn = self._spares.take()
             try:
@@ -65,12 +65,12 @@ class BackgroundCall(threading.Thread, Generic[T]):
             self._error = error
 
     def is_open_after(self, patience_s: float) -> bool:
-        """Wait for an answer; return whether there still is none."""
+        """Wait for the result; return whether the call still runs."""
         self.join(patience_s)
         return self.is_alive()
 
     def answer(self) -> T:
-        """Return the answer that came, or raise what came instead of it."""
+        """Return the result, or raise the error of the call."""
         if self._error is not None:
             raise self._error
         return self._answer[0]

@@ -1,7 +1,7 @@
-"""What a moved disk rests on at its destination. In the child process only.
+"""The backing file of a moved disk at its destination. In the child process only.
 
-The same file has another path on another host: copies of images have names of their own, and
-pools lie where their operators put them.
+One backing file has different paths on two hosts: each copy of an image has its own name, and each
+host's pool its own folder.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ABSENT: Final = frozenset({libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_INVA
 def backing_path_at_destination(
     hosts: MoveHosts, spec: MoveSpec, disk: libvirt.virStorageVol
 ) -> str | None:
-    """Return the path of the file on which a disk is to rest at its destination.
+    """Return the path of a disk's backing file at its destination; None if it has no backing file.
 
-    The volume that was made there for it says so; where there is none yet, the path is the
-    source's. None: the disk rests on nothing.
+    The volume made at the destination names the path. If there is none yet, the path is the
+    source's.
 
     Raises
     ------
     MigrationRefusedError
-        If no such file is there, or it is another one.
+        If the file is missing there, or differs from the source's.
     """
     here = backing_of(disk.XMLDesc(0))
     if here is None:
@@ -46,11 +46,10 @@ def backing_path_at_destination(
 
 
 def check_same_base(hosts: MoveHosts, here: str, there: str) -> None:
-    """Refuse where two files cannot be one: only what the guest wrote is sent.
+    """Raise `MigrationRefusedError` if two backing files differ: a move sends only the overlay.
 
-    A move does not read the whole image. Copies of images were compared with the image's
-    digest when they were made, and a VM keeps its image; other files are compared by name and
-    sizes.
+    A move does not read the whole image. Copies of images were verified by digest when they were
+    made. Other files are compared by name and sizes.
     """
     mine = _volume_at(hosts.source.for_move, here, "the source")
     theirs = _volume_at(hosts.destination.for_move, there, "the destination")
@@ -84,5 +83,5 @@ def _volume_at(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virSt
 
 
 def _sizes(volume: libvirt.virStorageVol) -> tuple[int, int]:
-    """Return the size that a guest sees, and that of the file."""
+    """Return the virtual size and the file size."""
     return volume.info()[1], volume.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]

@@ -1,4 +1,4 @@
-"""The files that disks are and rest on, as libvirt knows them. In the child process only."""
+"""Backing chains of disks, as libvirt knows them. In the child process only."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def name_of(path: str) -> str:
 
 
 def top_of(disk: ET.Element) -> str | None:
-    """Return the file, or the volume, that is a disk; None: it is neither."""
+    """Return a disk's topmost file or volume; None if the disk is neither."""
     source = disk.find("source")
     return None if source is None else source.get("file") or source.get("volume")
 
 
 def other_sources_of(disk: ET.Element) -> Iterator[str]:
-    """Yield what a disk names besides files that it rests on: exports, and targets of copies."""
+    """Yield other names in a disk's definition: network exports, and targets of block copies."""
     for source in disk.iter("source"):
         for name in (source.get("name"), source.get("dev")):
             if name:
@@ -271,9 +271,9 @@ def is_disk(name: str) -> bool:
 
 @contextlib.contextmanager
 def _ignore_missing(conn: libvirt.virConnect) -> Iterator[None]:
-    """Suppress libvirt's errors, but for those of a connection that broke.
+    """Suppress libvirt's errors, except those of a broken connection.
 
-    Nothing may be deleted because the host did not say who uses it.
+    A volume must not look unused because its host did not answer.
     """
     try:
         yield

@@ -1,8 +1,7 @@
 """Move a VM that is off: its disk streams through this process. In the child process only.
 
-The overlay's file is copied as it is, but for the path of what it rests on: in its header the
-destination's is written. What is not in the file is not sent: libvirt's streams carry holes as
-holes.
+The overlay is copied byte by byte; only the path of its backing file in the header becomes the
+destination's. libvirt's streams carry holes as holes, so holes are not sent.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
 _OPERATION: Final = "cold_move"
-_PIECE_BYTES: Final = 1 << 18  #: what libvirt takes at once
+_PIECE_BYTES: Final = 1 << 18  #: the largest piece of libvirt's protocol
 _REPORT_EVERY_S: Final = 0.5
 #: libvirt writes in a thread of its own, and a busy host may take a moment.
 _READS: Final = 3
 _PAUSE_S: Final = 1.0
-_HOLE: Final = -3  #: what a sparse stream answers where a hole begins
+_HOLE: Final = -3  #: the answer of a sparse stream where a hole begins
 _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 _ZEROS: Final = bytes(_PIECE_BYTES)
 
@@ -42,9 +41,10 @@ def move(
     stop: threading.Event,
     tell: Callable[[MigrationProgress], object],
 ) -> MoveDone:
-    """Copy a disk, and define its domain at the destination. The source stays as it is.
+    """Copy a disk and define its domain at the destination. The source stays unchanged.
 
-    Raises libvirtError or OperationFailedError. It may be repeated until the domain is defined.
+    Raises libvirtError or OperationFailedError. The caller may repeat the move until the domain is
+    defined.
     """
     started = time.monotonic()
     domain = hosts.source.for_move.lookupByUUIDString(spec.vm_id)
@@ -70,7 +70,7 @@ def move(
 
 @dataclass(slots=True)
 class _Digest:
-    """Of a file's content, whichever parts of it are holes."""
+    """The SHA-256 and the size of a file's content; holes count as zeros."""
 
     sha256: Any = field(default_factory=hashlib.sha256)
     size_bytes: int = 0
@@ -107,15 +107,15 @@ class _Copy:
         self._sent = 0  #: bytes that are not holes
 
     def run(self, here: libvirt.virStorageVol) -> int:
-        """Copy it and read it back; return the bytes that went over the network once.
+        """Copy the file and verify it by reading it back; return the bytes sent.
 
-        A guest that ran during the copy may be off again by now: the file's time shows that it
-        wrote.
+        A guest may have run during the copy and be off again. The file's modification time shows
+        it.
         """
         written_at = disks.last_written_at(here)
         store = self._hosts.destination.for_move.storagePoolLookupByName(self._spec.pool)
         size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
-        # A file of its own: in what is there, holes would leave what was written before.
+        # A new file: in an existing one, holes would keep the old content.
         disks.delete(store, self._spec.volume)
         there = store.createXML(domain_xml.plain_volume(self._spec.volume, size, sparse=True), 0)
         self._report(size, 0, now=True)
@@ -125,7 +125,7 @@ class _Copy:
             raise OperationFailedError(
                 _OPERATION, "the source's disk was written to while it was copied"
             )
-        store.refresh(0)  # it learns that this is an overlay, and on what
+        store.refresh(0)  # so that libvirt reads the overlay's header
         return self._sent
 
     def _send(self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int) -> Any:
@@ -160,7 +160,7 @@ class _Copy:
         return digest.sha256.digest()
 
     def _compare(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
-        """Read it back until it is what was sent."""
+        """Read the copy back until its digest matches."""
         for attempt in range(_READS):
             if attempt:
                 time.sleep(_PAUSE_S)
@@ -186,7 +186,7 @@ class _Copy:
             raise OperationFailedError(_OPERATION, "it was called off")
 
     def _limit_bandwidth(self) -> None:
-        """Wait, where more was sent than may be by now."""
+        """Wait if more was sent than the bandwidth allows."""
         if self._spec.bandwidth_mib_s is None:
             return
         due_s = self._sent / (self._spec.bandwidth_mib_s << 20)
@@ -212,7 +212,7 @@ class _Copy:
 
 @contextlib.contextmanager
 def _stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
-    """Lend a stream; one that was not finished is aborted."""
+    """Lend a stream; abort it if the block fails."""
     stream = conn.newStream(0)
     try:
         yield stream
@@ -223,7 +223,7 @@ def _stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
 
 
 def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
-    """Yield what a sparse stream has: bytes, or the length of a hole."""
+    """Yield the pieces of a sparse stream: bytes, or the length of a hole."""
     while True:
         piece = stream.recvFlags(_PIECE_BYTES, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
         if piece == _HOLE:
@@ -235,7 +235,7 @@ def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
 
 
 def _with_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
-    """Yield what an overlay's file has, with the path of another base in its header."""
+    """Yield the pieces of an overlay with another backing path in its header."""
     head, hole = b"", 0
     try:
         while (missing := _missing_bytes(head)) > 0:
@@ -258,7 +258,7 @@ def _with_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[byt
 
 
 def _missing_bytes(head: bytes) -> int:
-    """Return how many bytes there are at least until a file's first cluster is whole."""
+    """Return a lower bound on the bytes missing from the first cluster."""
     known = len(head) >= qcow2.HEADER_BYTES
     return (qcow2.cluster_bytes(head) if known else qcow2.HEADER_BYTES) - len(head)
 
@@ -271,10 +271,10 @@ def _check_off(domain: libvirt.virDomain) -> None:
 
 
 def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
-    """Refuse where the destination has a domain of this VM.
+    """Raise if the destination has a domain of this VM.
 
-    A worker removes what a former attempt left before it begins. So a domain of this very move is
-    of another worker, which took the move over: its disk has arrived, and must stay.
+    A worker removes the remains of earlier attempts before it begins. So a domain of this move
+    belongs to another worker that took the move over: its disk has arrived and must stay.
     """
     try:
         hosts.destination.for_move.lookupByUUIDString(spec.vm_id)

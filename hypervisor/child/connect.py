@@ -1,8 +1,8 @@
 """Open a host with its credential, and explain failures in plain words. Child process only.
 
-libssh, with which libvirt speaks SSH, also reads the configuration and the known hosts of
-the machine and of the user. Either can make it accept any key, or one that no operator gave us.
-So each connection first offers a key without an owner, which libssh has to refuse.
+libvirt speaks SSH by libssh, which also reads the SSH configuration and known hosts of the machine
+and of the user. Either can make libssh accept a host key that no operator registered. So each
+connection first expects a host key that nobody owns, which libssh has to refuse.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _LOG_READ_BYTES: Final = 4096
 def open_host(
     uri: str, credential: Credential | None, machine: str | None = None
 ) -> libvirt.virConnect:
-    """Return a connection to a machine: that of a UUID, or `UUID/NAME`, if one is given.
+    """Return a connection to a host; ``machine`` is its UUID or `UUID/NAME`, if known.
 
     Raises
     ------
     HostUnreachableError
-        With a reason that says what to do: the credential or the host key does not open it, or
-        another machine answers at its address.
+        With a reason that says what to do: the credential or the host key is wrong, or another
+        machine answers at the address.
     libvirt.libvirtError
-        Whatever else.
+        For all other errors.
     """
     conn = _open(uri, credential)
     if machine is not None:
@@ -123,9 +123,9 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
 
 
 def _shown_fingerprint(uri: str) -> str:
-    """Return the fingerprint of the key that a host shows, without proving anything to it.
+    """Return the fingerprint of a host's SSH key, without authenticating.
 
-    It must not be taken for a known one.
+    The caller must not treat the key as known.
     """
     with _memory_file(known_hosts(uri, (_UNUSED_KEY_LINE,))) as path:
         try:
@@ -162,18 +162,18 @@ def _tls_reason(text: str, credential: Credential, logged: str) -> str:
 
 
 def _log_length() -> int | None:
-    """How much libvirt has logged to our standard error; None if it is no file."""
+    """Return the bytes that libvirt has logged to standard error; None if that is no file."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _log_since(length: int | None) -> str:
-    """Read the details that libvirt logs and keeps out of its errors."""
+    """Return the details that libvirt logs but leaves out of its errors."""
     if length is None:
         return ""
     try:
         return os.pread(2, _LOG_READ_BYTES, length).decode(errors="replace")
-    except OSError:  # open for writing alone
+    except OSError:  # open only for writing
         return ""
 
 
@@ -192,7 +192,7 @@ def _openssh_fingerprint(digest: bytes) -> str:
 
 @contextlib.contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """Lend a file without a name, under a path that this process alone can open."""
+    """Lend an unnamed file with this text, under a path that only this process can open."""
     descriptor = os.memfd_create("known_hosts")
     try:
         os.write(descriptor, text.encode())

@@ -1,7 +1,7 @@
 """Exchange data with a guest over its serial console. Runs in the child process only.
 
-libvirt gives a console as a stream: what the guest writes from now on, and what is typed to
-it. It has no history (`HostConnection.console_tail` reads that from the log), and one holder.
+libvirt gives a console as a stream of what the guest writes and what is typed. A stream has no
+history (`HostConnection.console_tail` reads the log), and a console has one holder.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hypervisor.errors import HostUnreachableError, OperationFailedError
 
 _LOOK_EVERY_S: Final = 0.005
 _PIECE_BYTES: Final = 1 << 14
-#: What one exchange brings at most: the rest waits for the next.
+#: Maximum bytes of one exchange; the rest comes with the next.
 _MOST_BYTES: Final = 1 << 16
-_NOT_NOW: Final = -2  #: what a stream answers that would have to wait
+_NOT_NOW: Final = -2  #: the answer of a stream that would block
 
 
 @dataclass(slots=True)
@@ -31,14 +31,14 @@ class _Console:
 
 
 class Consoles:
-    """The console that is held on one host, one at a time."""
+    """The console held on one host; at most one."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._current: _Console | None = None
 
     def open(self, conn: libvirt.virConnect, *, vm_id: str, force: bool) -> None:
-        """Hold the console of a guest that runs; ``force``: take it from its holder."""
+        """Hold the console of a running guest; with ``force``, take it from its holder."""
         self.close()
         domain = conn.lookupByUUIDString(vm_id)
         stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
@@ -46,7 +46,7 @@ class Consoles:
         self._current = _Console(conn, stream)
 
     def exchange(self, conn: libvirt.virConnect, *, typed: str, wait_s: float) -> Mapping[str, Any]:
-        """Type into it, and return what it wrote once there is something, or after a while."""
+        """Type into the console; return the guest's output, waiting up to ``wait_s`` for some."""
         stream = self._held_console(conn).stream
         left = memoryview(base64.b64decode(typed))
         taken, pieces, size = 0, list[bytes](), 0
@@ -70,7 +70,7 @@ class Consoles:
                     return _exchange_answer(taken, pieces, ended=False)
 
     def release(self, _: libvirt.virConnect) -> None:
-        """Let go of it."""
+        """Release the console."""
         self.close()
 
     def close(self) -> None:

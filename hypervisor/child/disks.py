@@ -1,4 +1,4 @@
-"""Where the disks of a domain lie on its host. In the child process only."""
+"""Volumes and files of a domain's disks on its host. In the child process only."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.disks import DiskFile, DiskFiles
 
-_DEEPEST: Final = 8  #: files one on another; a base of an operator may have layers
+_DEEPEST: Final = 8  #: files in a backing chain; an operator's base may be an overlay itself
 
 
 def files_of(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
-    """Look up the files of a domain that is to be defined, which are there already."""
+    """Return the existing files for a domain to define."""
     return files_at(conn, spec.pool, spec.volume, spec.seed_volume)
 
 
 def files_at(
     conn: libvirt.virConnect, pool: str, volume: str, seed_volume: str | None
 ) -> DiskFiles:
-    """Look up the files of a disk and a seed in a pool, with all that the disk rests on."""
+    """Return the files of a disk and a seed in a pool, with the disk's backing chain."""
     store = conn.storagePoolLookupByName(pool)
     seed = None
     if seed_volume is not None:
@@ -34,7 +34,7 @@ def files_at(
 
 
 def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.virStorageVol:
-    """Return the volume that a domain writes to, however its definition names it."""
+    """Return the volume that a domain writes to, by path or by pool and volume."""
     written, _ = disk_xml.disks_of(ET.fromstring(domain.XMLDesc(0)))  # noqa: S314 - libvirt's
     source = None if written is None else written.find("source")
     if source is None:
@@ -46,7 +46,7 @@ def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.
 
 
 def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
-    """Look a volume up, and again after a pool refresh: it may have appeared without libvirt."""
+    """Return a volume or None. Refreshes the pool for a second try: others may have made it."""
     for attempt in ("known", "refreshed"):
         try:
             return pool.storageVolLookupByName(name)
@@ -60,12 +60,12 @@ def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | Non
 
 
 def last_written_at(volume: libvirt.virStorageVol) -> str | None:
-    """Return when a volume's file was last written, in seconds; None: the host does not say."""
+    """Return the modification time of a volume's file in seconds; None if the host reports none."""
     return domain_xml.parse_tree(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
 
 
 def delete(pool: libvirt.virStoragePool, name: str) -> None:
-    """Delete a volume. Absent: nothing."""
+    """Delete a volume if it exists."""
     volume = find(pool, name)
     if volume is None:
         return
@@ -77,7 +77,7 @@ def delete(pool: libvirt.virStoragePool, name: str) -> None:
 
 
 def use_file_paths(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
-    """Define a domain anew whose disks an earlier release named by pool and volume."""
+    """Redefine a domain so that its disks are files; earlier releases named pool and volume."""
 
     def file_of(pool: str, volume: str, kind: str) -> DiskFile:
         store = conn.storagePoolLookupByName(pool)
@@ -90,9 +90,9 @@ def use_file_paths(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
 
 
 def refuse_backing_file(image: libvirt.virStorageVol, kind: str) -> None:
-    """Refuse an image that rests on a file of the host: images are one whole file.
+    """Raise if an image has a backing file: images are single files.
 
-    A raw one rests on nothing, whatever its first bytes say.
+    A raw image has no backing file, whatever its first bytes are.
     """
     backing = None if kind == "raw" else disk_xml.backing_of(image.XMLDesc(0))
     if backing is not None:

@@ -1,4 +1,4 @@
-"""The child's operations on a host by libvirt. Runs in the child process only."""
+"""Operations on a host by libvirt. In the child process only."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from hypervisor.model import DomainSpec, DomainState, HostDomain, HostPoll, Mark
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import limits as limits_xml
 
-#: Detects a dead peer after interval x (count + 1) seconds. A call's deadline is mostly
-#: earlier; this is for a connection that idles.
+#: Detects a dead peer after interval x (count + 1) seconds, on an idle connection. Deadlines of
+#: calls are mostly shorter.
 _KEEPALIVE: Final = (5, 3)
 _STARTING_POLL_S: Final = 0.05
 _ABORT_S: Final = 5.0
-#: Gone, off, or on a host that moves nothing.
+#: Errors of a domain that cannot be moving: it is gone or off, or the host supports no moves.
 _NOT_MOVING: Final = frozenset(
     {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT}
 )
@@ -41,7 +41,7 @@ _PATIENCE_S: Final = 7.5  #: with pools, of a call that does not say itself
 
 T = TypeVar("T")
 
-# Most thorough first: the test driver refuses what it does not know.
+# The most thorough first: the test driver refuses unknown flags.
 _UNDEFINE_FLAGS: Final = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -53,7 +53,7 @@ _UNDEFINE_FLAGS: Final = (
 
 
 def start_event_loop() -> None:
-    """Keepalive lives on it. To be called once, before any connection is opened."""
+    """Start libvirt's event loop, which keepalive needs. Call once, before opening connections."""
     # Without a handler every error is printed as well as raised.
     libvirt.registerErrorHandler(lambda *_: None, None)
     libvirt.virEventRegisterDefaultImpl()
@@ -66,7 +66,7 @@ def start_event_loop() -> None:
 
 
 class LibvirtHost:
-    """One host. Opens its connection when first needed, and again after it was lost."""
+    """One host. Connects at the first operation, and again after the connection broke."""
 
     def __init__(
         self, uri: str, credential: Credential | None = None, machine: str | None = None
@@ -112,7 +112,7 @@ class LibvirtHost:
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
-        """Do one operation. Raises HostUnreachableError or OperationFailedError alone."""
+        """Perform one operation. Raises only HostUnreachableError or OperationFailedError."""
         try:
             conn = self._connection()
         except libvirt.libvirtError as error:
@@ -178,21 +178,21 @@ class LibvirtHost:
                     "create_overlay", f"pool {pool} has no base volume {base_volume}"
                 )
             if base.info()[1] > capacity_gib << 30:
-                # An overlay that is shorter than its base is a guest's disk cut off.
+                # An overlay smaller than its base would truncate the guest's disk.
                 raise OperationFailedError(
                     "create_overlay",
                     f"base volume {base_volume} needs {base.info()[1]} bytes,"
                     f" more than the requested {capacity_gib} GiB",
                 )
             base_path = base.path()
-            if base_format is None:  # an operator's, of which the host looks in the file
+            if base_format is None:  # an operator's base: the host detects the format
                 base_format = domain_xml.volume_format(base.XMLDesc(0))
             else:
                 disks.refuse_backing_file(base, base_format)
         try:
             store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
         except libvirt.libvirtError as error:
-            # Two at once: the other one made it.
+            # Another call made it at the same time.
             if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
                 raise
 
@@ -235,10 +235,10 @@ class LibvirtHost:
             _start(conn, domain)
         except libvirt.libvirtError as error:
             if error.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID and domain.isActive():
-                return  # two at once: the other one started it
+                return  # another call started it at the same time
             if error.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
                 raise
-            # The test driver cannot; its guests do nothing in between.
+            # The test driver cannot start paused; its guests do nothing anyway.
             domain.create()
             domain.suspend()
 
@@ -250,7 +250,7 @@ class LibvirtHost:
             starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP
             if not (state == libvirt.VIR_DOMAIN_PAUSED and starting):
                 break
-            # The process that started it was killed in the call; the daemon still finishes it.
+            # The starting process was killed in its call; the daemon still finishes the start.
             time.sleep(_STARTING_POLL_S)
         seen = state_of(state)
         if seen is DomainState.STOPPED:
@@ -267,7 +267,7 @@ class LibvirtHost:
             return
         moved_domains.refuse_if_moving("shut_down", domain)
         try:
-            # Not the guest agent: it need not be there, and a call to it may hang.
+            # Not by the guest agent: it may be missing, and a call to it may hang.
             domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except libvirt.libvirtError as error:
             if not _is_already_off(error):
@@ -302,7 +302,7 @@ class LibvirtHost:
         if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
             return
         if domain.isActive():
-            # libvirt would let it run on without a definition.
+            # libvirt would keep it running without a definition.
             raise OperationFailedError("undefine", f"domain {vm_id} still runs")
         _undefine_domain(domain)
 
@@ -392,14 +392,14 @@ class LibvirtHost:
         if domain is not None:
             mark = _mark_of(domain)
             if mark is None:
-                return False  # its mark was removed by hand: its owner is unknown
+                return False  # an operator removed its mark: its owner is unknown
             if mark.assignment_id == assignment_id:
                 if generation not in {None, mark.generation}:
                     return False
                 own, definitions = domain, snapshots.definitions_of(domain)
                 _destroy_domain(domain)
         files = self._deletable(conn, pool, volumes, vm_id, definitions, patience_s=patience_s)
-        # Before its definition goes, which names them: this may be killed in between.
+        # Read before the definition that names them is removed: this process may be killed.
         snapshots.delete(conn, files)
         if own is not None:
             _undefine_domain(own)
@@ -411,9 +411,8 @@ class LibvirtHost:
             try:
                 serial_logs.delete(conn, vm_id)
             except (libvirt.libvirtError, OperationFailedError):
-                # A log that the host does not delete holds no capacity; one of a host
-                # that went away is deleted when it is back, or a VM that returns there would
-                # go on with what its console said in its earlier life.
+                # A log left behind holds no capacity. A returning host deletes old logs, or a VM
+                # that comes back there would continue its old log.
                 if not _is_alive(conn):
                     raise
         return absent
@@ -447,7 +446,7 @@ def _mark_of(domain: libvirt.virDomain) -> Mark | None:
 
 
 def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
-    """Return whether the domain is that attempt's. No mark given: any domain is meant."""
+    """Return whether a domain belongs to the attempt of a mark; True without a mark."""
     if mark is None:
         return True
     seen = _mark_of(domain)
@@ -501,7 +500,7 @@ def _refuse_in_use(conn: libvirt.virConnect, volumes: Sequence[str], uses: snaps
 
 
 def _has_fuga_mark(conn: libvirt.virConnect, name: str) -> bool:
-    """Return whether a domain has fuga's mark; one that has vanished has none."""
+    """Return whether a domain has fuga's mark; False if it has vanished."""
     try:
         return _mark_of(conn.lookupByName(name)) is not None
     except libvirt.libvirtError as error:
@@ -511,7 +510,7 @@ def _has_fuga_mark(conn: libvirt.virConnect, name: str) -> bool:
 
 
 def _is_leaving(domain: libvirt.virDomain) -> bool:
-    """Return whether a move away from this host is under way; of one that is off, none is."""
+    """Return whether a domain is moving away from this host."""
     try:
         job = domain.jobStats()
     except libvirt.libvirtError as error:
@@ -524,7 +523,7 @@ def _is_leaving(domain: libvirt.virDomain) -> bool:
 
 
 def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
-    """Return the domain if it is the run that was meant: a late call must not hit the next."""
+    """Return the domain if it is still in that run: a late call must not affect the next one."""
     domain = _lookup(conn, vm_id)
     return domain if domain is not None and domain.ID() == run else None
 
@@ -535,7 +534,7 @@ def _start(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_CONFIG_UNSUPPORTED:
             raise
-        # A host whose cgroups lack the processors' controller refuses their shares.
+        # A host without the cpu controller of cgroups refuses CPU shares.
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
         xml = limits_xml.without_shares(domain.XMLDesc(flags))
         if xml is None:
@@ -552,7 +551,7 @@ def _destroy_domain(domain: libvirt.virDomain) -> None:
 
 
 def _is_already_off(error: libvirt.libvirtError) -> bool:
-    """Return whether a domain is off already, or has vanished."""
+    """Return whether the error says that a domain is off or has vanished."""
     return error.get_error_code() in {libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN}
 
 
@@ -570,7 +569,7 @@ def _undefine_domain(domain: libvirt.virDomain) -> None:
 
 
 def _any_exists(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
-    """Return whether a volume exists, after one pool refresh for all of them."""
+    """Return whether any of these volumes exists, after one refresh of the pool."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})

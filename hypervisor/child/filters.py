@@ -1,4 +1,4 @@
-"""Network filters on a host, in terms of libvirt. Runs in the child process only."""
+"""libvirt network filters on a host. In the child process only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHOLE: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
 def can_filter(conn: libvirt.virConnect) -> bool | None:
-    """Return whether a host's libvirt has network filters; None: the test driver has no network."""
+    """Return whether a host supports network filters; None for the test driver."""
     if conn.getType() == "TEST":
         return None
     try:
@@ -34,9 +34,10 @@ def can_filter(conn: libvirt.virConnect) -> bool | None:
 def with_own_addresses(
     conn: libvirt.virConnect, guard: Guard, sources: Collection[tuple[str | None, str | None]]
 ) -> Guard:
-    """Close the addresses that a host has on networks of its libvirt to a guest as well.
+    """Return a guard that also closes the host's addresses on its libvirt networks.
 
-    Those of networks that the guest is on, ``sources`` by kind and name, offer services.
+    Addresses on the guest's own networks become services. ``sources`` are kind and name of those
+    networks.
     """
     if not guard.filtered or conn.getType() == "TEST":
         return guard
@@ -62,12 +63,12 @@ def with_own_addresses(
 
 
 def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -> None:
-    """Have the filter that a domain's cards need on its host.
+    """Define the network filter that a domain's cards need.
 
     Raises
     ------
     OperationFailedError
-        If the host cannot filter there: then no guest may run there unfiltered.
+        If the host cannot filter: no guest may run unfiltered.
     """
     wanted = None if guard is None else network_filters.filter_of(guard)
     if wanted is None or conn.getType() == "TEST":
@@ -99,7 +100,7 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
 
 
 def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | None) -> None:
-    """Let a domain that is off start with its protection, whatever it was defined with."""
+    """Redefine a stopped domain with its current filters."""
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.parse_tree(domain.XMLDesc(_WHOLE))
@@ -131,7 +132,7 @@ def _active_networks(conn: libvirt.virConnect) -> Iterator[ET.Element]:
         found = conn.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
     except libvirt.libvirtError as error:
         if error.get_error_code() in {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_NO_CONNECT}:
-            return  # guests are on bridges there
+            return  # such a host has only bridges
         raise
     for network in found:
         try:

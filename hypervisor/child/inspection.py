@@ -1,4 +1,4 @@
-"""What a host offers guests: read before it is registered. In the child processes only."""
+"""Inspection of a host before it is registered. In the child processes only."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NO_MODEL: Final = frozenset(
         libvirt.VIR_ERR_OPERATION_UNSUPPORTED,
     }
 )
-#: In which a volume is a file, whose times are those of the host's clock.
+#: Pool types whose volumes are files, with times of the host's clock.
 _LOCAL_POOLS: Final = frozenset({"dir", "fs"})
 
 
 def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
-    """Ask about a guest that runs: cgroups without the processors' controller refuse shares.
+    """Return whether the host's cgroups have CPU shares, as read from a running guest.
 
-    None: no guest runs, or it does not say.
+    None if no guest runs or the host does not report shares.
     """
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)[:1]:
         try:
@@ -46,7 +46,7 @@ def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
 
 
 def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
-    """Look at everything but the pool, which may hang."""
+    """Return what the host offers guests, without its pool, which may hang."""
     answer = conn.getCapabilities()
     capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
@@ -78,9 +78,9 @@ def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostIns
 
 
 def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
-    """Read a pool, and create and delete an empty volume, whose time shows the host's clock.
+    """Return a pool's state. Creates and deletes an empty volume to read the host's clock.
 
-    Raises libvirtError: there is none of that name, or it takes no volume.
+    Raises libvirtError if no pool has that name or it accepts no volume.
     """
     store = conn.storagePoolLookupByName(pool)
     active = bool(store.isActive())
@@ -101,7 +101,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
 def compare_processors(
     conn: libvirt.virConnect, domain_type: str, own: str, others: Mapping[str, str]
 ) -> ProcessorComparison:
-    """Compare the processors that guests get here and on other hosts, as moves would."""
+    """Compare the host-model CPUs of this and other hosts, as live moves do."""
     try:
         documents = [own, *others.values()]
         common = conn.baselineHypervisorCPU(None, _ARCH, None, domain_type, documents, 0)
@@ -117,7 +117,7 @@ def compare_processors(
 
 
 def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
-    """Return why a guest with this processor cannot run here; None: it can."""
+    """Return why a guest with this CPU cannot run here; None if it can."""
     try:
         conn.compareHypervisorCPU(
             None,
@@ -135,7 +135,7 @@ def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str)
 
 
 def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None:
-    """Return the processor that guests with the host's model have here, as libvirt compares it."""
+    """Return the host-model CPU of guests here, in the form that libvirt compares."""
     try:
         answer = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
     except libvirt.libvirtError as error:
@@ -151,7 +151,7 @@ def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None
 
 
 def _network_fault(conn: libvirt.virConnect, name: str) -> str | None:
-    """Return why cards cannot be on a network; None: they can, or there are no networks."""
+    """Return why guests cannot use a network; None if they can or the host has no networks."""
     try:
         network = conn.networkLookupByName(name)
     except libvirt.libvirtError as error:
@@ -172,7 +172,7 @@ def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
 
 
 def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
-    """Return by how many seconds the host's clock is ahead of ours, by the time of a new file."""
+    """Return by how many seconds the host's clock is ahead, by the time of a new file."""
     before = time.time()
     volume = store.createXML(domain_xml.plain_volume(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:
@@ -182,6 +182,6 @@ def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
         volume.delete(0)
     if written is None:
         return None
-    # The file was written at some time between the two: no more than that is known.
+    # The file was written at some moment between the two readings.
     at = float(written)
     return at - before if at < before else max(0.0, at - after)

@@ -1,4 +1,4 @@
-"""A client that stays connected, so that libvirt's test driver keeps its world.
+"""A client that stays connected, so that libvirt's test driver keeps its state.
 
 Usage: ``python -m hypervisor.child.keeper URI``. Removes the driver's default domain, prints
 ``ready``, and ends when the daemon has.
@@ -27,7 +27,7 @@ def main(uri: str) -> None:
             domain.destroy()
             domain.undefine()
     sys.stdout.write("ready\n")
-    sys.stdout.close()  # the process that reads it need not wait for our end
+    sys.stdout.close()  # the reader need not wait for this process to end
     broken.wait()
 
 

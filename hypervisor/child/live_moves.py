@@ -1,7 +1,7 @@
-"""Move a guest that runs, led by this process. In the child process only.
+"""Live migration, managed by this process. In the child process only.
 
-libvirt calls such a move managed by the client: begin and perform are calls to the source,
-prepare and finish are calls to the destination. A client that ends in between cancels it.
+libvirt calls this client-managed migration: begin and perform are calls to the source, prepare and
+finish to the destination. If the client ends, the move is cancelled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from hypervisor.xml import migration_target
 
 _OPERATION: Final = "live_move"
 _REPORT_EVERY_S: Final = 0.5
-#: The abort is repeated: a phase that had not begun at the first abort would go on otherwise.
+#: Interval between aborts. One abort does not stop a phase that begins after it.
 _ABORT_EVERY_S: Final = 0.5
-_NOTICED_S: Final = 0.05  #: until a move's end is noticed
-#: A guest that stands still waits less for a move that hangs.
+_NOTICED_S: Final = 0.05  #: interval of checks whether the move has ended
+#: Time without progress after which a move counts as hung while the guest is paused.
 _STANDSTILL_S: Final = 10.0
-#: Pairs of ports of which one was taken, until the last is no more replaced by another.
+#: Attempts with other ports while a chosen port is taken.
 _PAIRS: Final = 8
-#: By QEMU, and by libvirt, which forgets until its restart to give back what a failed move had.
+#: Messages for a taken port, by QEMU and by libvirt, which leaks the ports of failed moves until it
+#: restarts.
 _TAKEN: Final = ("Address already in use", "Failed to reserve port")
 _MIGRATABLE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE
 _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
@@ -45,11 +46,11 @@ def move(
     stop: threading.Event,
     tell: Callable[[MigrationProgress], object],
 ) -> MoveDone:
-    """Move a guest; until ``stop`` is set, then abort it.
+    """Move a running guest; abort the move when ``stop`` is set.
 
-    Raises libvirtError, OperationFailedError or HostUnreachableError: of a move that was begun,
-    none of them says where the guest is. After a MoveHangsError libvirt's call is still under way,
-    and this process has to end before anything else is done.
+    Raises libvirtError, OperationFailedError or HostUnreachableError. After the move has begun,
+    none of them says where the guest is. After a MoveHangsError, libvirt's call still runs, and
+    this process has to end first.
     """
     moving = _LiveMove(hosts, spec, stop, tell)
     for _ in range(_PAIRS - 1):
@@ -62,8 +63,8 @@ def move(
 
 
 def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveDone:
-    # A host whose cgroups lack the processors' controller refuses their shares, but only after
-    # it started a QEMU; so this is checked before, as far as the host reports it.
+    # A host without the cpu controller of cgroups refuses CPU shares only after it started QEMU. So
+    # this is checked before, if the host reports it.
     if hosts.destination.may_have_cpu_shares():
         try:
             return moving.attempt(shares=True)
@@ -73,15 +74,15 @@ def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveDone:
 
 
 class _SharesRefusedError(Exception):
-    """The destination does not share processors out."""
+    """The destination refuses CPU shares."""
 
 
 class _PortTakenError(Exception):
-    """One of the ports that were chosen is another's."""
+    """One of the chosen ports is taken."""
 
 
 class _Call(threading.Thread):
-    """libvirt's call, in a thread of its own: it returns when the move is over."""
+    """libvirt's migration call in a thread of its own; it returns when the move is over."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class _Call(threading.Thread):
 
 
 class _LiveMove:
-    """One move, of which several attempts may be made before it has begun to copy."""
+    """One move. Attempts repeat while nothing has been copied."""
 
     def __init__(
         self,
@@ -119,11 +120,11 @@ class _LiveMove:
         self._tell = tell
         self._started = time.monotonic()
         self._last: MigrationProgress | None = None
-        self._downtime_ms: int | None = None  #: to be set once it is under way
+        self._downtime_ms: int | None = None  #: set on the domain once the move is under way
         self._attempts = 0
 
     def attempt(self, *, shares: bool) -> MoveDone:
-        """Move it, to a host that shares processors out or to one that does not."""
+        """Move the guest, with or without CPU shares at the destination."""
         domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
         if not self._spec.copy_disk:
             shared_pools.check_shared(self._hosts, self._spec, domain)
@@ -149,13 +150,13 @@ class _LiveMove:
         raise call.error
 
     def _resume_at_destination(self) -> None:
-        """Let the guest run there, now that the source has nothing of it."""
+        """Resume the guest at the destination, now that the source has dropped it."""
         there = self._hosts.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
     def _watch(self, call: _Call, watched: libvirt.virDomain) -> str | None:
-        """Report the progress of a move until it is over; return why it was aborted, if it was."""
+        """Report the move's progress until it is over; return the reason of an abort, or None."""
         why: str | None = None
         aborted_at = time.monotonic()
         hangs = _HangDetector(self._spec)
@@ -165,10 +166,10 @@ class _LiveMove:
             if why is None and self._stop.is_set():
                 why = "it was called off"
             if why is None and not self._hosts.destination.is_alive():
-                # The source's QEMU may wait for it without end.
+                # The source's QEMU may wait for the destination for ever.
                 why = "the destination does not answer any more"
             if why is None:
-                with contextlib.suppress(libvirt.libvirtError):  # over, or not begun
+                with contextlib.suppress(libvirt.libvirtError):  # the move is over or has not begun
                     self._report_progress(watched)
                 hangs.check(self._last, watched)
                 self._wait(call)
@@ -188,7 +189,7 @@ class _LiveMove:
             self._downtime_ms = None
 
     def _wait(self, call: _Call) -> None:
-        """Wait until the next report is due, the move is over, or it is called off."""
+        """Wait until the next report is due, the move is over, or a stop is requested."""
         until = time.monotonic() + _REPORT_EVERY_S
         while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
             call.join(_NOTICED_S)
@@ -200,7 +201,7 @@ class _LiveMove:
 
 
 class _HangDetector:
-    """Whether anything of a move flows."""
+    """Detects a move that makes no progress."""
 
     def __init__(self, spec: MoveSpec) -> None:
         self._spec = spec
@@ -208,7 +209,7 @@ class _HangDetector:
         self._since = time.monotonic()
 
     def check(self, progress: MigrationProgress | None, guest: libvirt.virDomain) -> None:
-        """Raise MoveHangsError if nothing has flowed for too long."""
+        """Raise MoveHangsError if nothing was sent for too long."""
         seen = () if progress is None else _progress_counters(progress)
         if seen != self._seen:
             self._seen, self._since = seen, time.monotonic()
@@ -218,7 +219,7 @@ class _HangDetector:
             return
         try:
             stands_still = moved_domains.is_paused_by_move(guest)
-        except libvirt.libvirtError:  # its host's libvirt is away; who keeps the connection says so
+        except libvirt.libvirtError:  # the connection check reports that
             return
         if stands_still or waited_s >= most_s:
             first, last = self._spec.ports
@@ -248,13 +249,13 @@ def _flags(spec: MoveSpec) -> int:
         | libvirt.VIR_MIGRATE_PERSIST_DEST
         | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
         | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-        # Where the destination's answer to the last call is lost, libvirt lets the guest run on
-        # at the source, though the destination may have let it run, too: so it must not.
+        # If the destination's last answer is lost, libvirt resumes the guest at the source, though
+        # the destination may run it, too. So the guest arrives paused.
         | libvirt.VIR_MIGRATE_PAUSED
     )
     for wanted, flag in (
         (spec.copy_disk, libvirt.VIR_MIGRATE_NON_SHARED_INC),
-        # libvirt does not always know that both hosts share a folder; it was proven.
+        # libvirt may not know that both hosts share the folder; `shared_pools` has proven it.
         (not spec.copy_disk, libvirt.VIR_MIGRATE_UNSAFE),
         (spec.auto_converge, libvirt.VIR_MIGRATE_AUTO_CONVERGE),
         (spec.encrypt, libvirt.VIR_MIGRATE_TLS),
@@ -281,10 +282,10 @@ def _parameters(
 
 
 def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
-    """Say where the destination receives: at ports that a stranger cannot expect.
+    """Return the parameters of the destination's address, with random ports.
 
-    libvirt takes the first that are free. Its URI has no port without an address, which it alone
-    knows then.
+    Random, as libvirt's own choice, the first free ports, is predictable. Without an address only
+    libvirt knows the URI, so the port for memory is libvirt's.
     """
     memory, disks_ = secrets.SystemRandom().sample(range(spec.ports[0], spec.ports[1] + 1), 2)
     parameters: dict[str, Any] = {}
@@ -293,7 +294,7 @@ def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
     if spec.address is not None:
         shown = f"[{spec.address}]" if ":" in spec.address else spec.address
         parameters[libvirt.VIR_MIGRATE_PARAM_URI] = f"tcp://{shown}:{memory}"
-        # A name may be another address at the destination, such as a loopback's.
+        # A name may resolve to another address at the destination, such as loopback.
         with contextlib.suppress(ValueError):
             listening = str(ipaddress.ip_address(spec.address))
             parameters[libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS] = listening
@@ -303,7 +304,7 @@ def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
 def _done(
     hosts: MoveHosts, spec: MoveSpec, last: MigrationProgress | None, started: float
 ) -> MoveDone:
-    """Return what a move took, as far as the destination reports it."""
+    """Return duration, downtime and bytes of a move, as far as the destination reports them."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
         there = hosts.destination.for_queries.lookupByUUIDString(spec.vm_id)

@@ -1,8 +1,8 @@
-"""The child process of one move: both hosts are open in it.
+"""The child process that moves VMs between two hosts.
 
-Usage: ``python -m hypervisor.child.move SOURCE DESTINATION``, by `hypervisor.migrator` alone.
-The move is led from here (libvirt calls it managed by the client): hosts need not reach each
-other's libvirt, and the move is cancelled when this process ends.
+Usage: ``python -m hypervisor.child.move SOURCE DESTINATION``, by `hypervisor.migrator` alone. The
+migration is client-managed: hosts need not reach each other's libvirt, and the move is cancelled
+when this process ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Tell = Callable[[Mapping[str, Any]], object]
 
 
 class MoveOperations:
-    """The operations of a move's child."""
+    """The operations of the child process of a move."""
 
     def __init__(self, hosts: MoveHosts, stop: threading.Event, tell: Tell) -> None:
         self._hosts = hosts
@@ -49,9 +49,9 @@ class MoveOperations:
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
-        """Do one.
+        """Perform one operation.
 
-        Raises HostUnreachableError, OperationFailedError or MigrationRefusedError alone.
+        Raises only HostUnreachableError, OperationFailedError or MigrationRefusedError.
         """
         with self._hosts.translate_errors(f"{op}_move"):
             self._hosts.open()
@@ -91,15 +91,14 @@ class MoveOperations:
 
 
 _MOST_MEMORY_BYTES = 1 << 30
-#: For a move to be aborted in order, once the parent has gone: then a process that queries both
-#: hosts next finds them settled.
+#: Time to abort a move after the parent ended, so that the next process finds both hosts settled.
 _GOODBYE_S = 5.0
 
 
 def main(source: HostEndpoint, destination: HostEndpoint) -> None:
-    """Serve one parent until it has gone."""
+    """Serve requests of the parent until it ends."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
-    # What a library or an ssh prints must not end up among the answers.
+    # Output of libraries or ssh must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     stop = threading.Event()
@@ -134,9 +133,9 @@ def _answer(operations: MoveOperations, line: bytes) -> dict[str, Any]:
 def _read(
     requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None], stop: threading.Event
 ) -> None:
-    """Feed the main thread, which gets the order to stop separately from its work.
+    """Pass requests to the main thread, and set ``stop`` for an abort.
 
-    End the process when the parent has gone, also from a hung call.
+    Ends the process when the parent has ended, even during a hung call.
     """
     for line in requests_from:
         if wire.decode(line)["op"] == "abort":
@@ -147,7 +146,7 @@ def _read(
     requests.put(None)
     time.sleep(_GOODBYE_S)
     if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
+        os.killpg(0, signal.SIGKILL)  # with the processes that libvirt started
     os._exit(1)
 
 

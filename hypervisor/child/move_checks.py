@@ -1,4 +1,4 @@
-"""Look for what would prevent a move, before it is begun. In the child process only."""
+"""Checks before a move begins. In the child process only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def _check_they_are_two(hosts: MoveHosts) -> None:
 
 
 def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
-    """Refuse where a domain is in the way; one of this very move, which is off, is not."""
+    """Raise if the destination has a domain of that name or UUID.
+
+    A stopped domain of this move is allowed.
+    """
     for look_up, key in ((there.lookupByUUIDString, spec.vm_id), (there.lookupByName, name)):
         try:
             found = look_up(key)
@@ -89,9 +92,9 @@ def _check_machine(there: libvirt.virConnect, document: ET.Element) -> None:
 
 
 def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
-    """Let libvirt compare what the guest uses with what the destination offers.
+    """Raise if the destination lacks CPU features that the guest uses, as libvirt compares them.
 
-    One that is off and takes its host's model, takes the destination's when it starts there.
+    A stopped guest with the host-model CPU gets the destination's model at its next start.
     """
     processor = document.find("cpu")
     if processor is None or processor.find("model") is None:
@@ -146,7 +149,7 @@ def _check_storage(
 def _check_copy(
     hosts: MoveHosts, there: libvirt.virStorageVol, here: libvirt.virStorageVol
 ) -> None:
-    """Refuse a volume that cannot become this disk: only what the guest wrote is sent."""
+    """Raise if a volume there cannot become this disk: a move sends only the overlay."""
     if there.info()[1] != here.info()[1]:
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME,
@@ -183,7 +186,7 @@ def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Eleme
 
 
 def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
-    """Look a bridge up; not every libvirt can, and then the move finds out."""
+    """Raise if a bridge is missing. If libvirt cannot look bridges up, the move fails later."""
     try:
         conn.interfaceLookupByName(name)
     except libvirt.libvirtError as error:
@@ -208,7 +211,7 @@ def _machine(document: ET.Element) -> tuple[str, str | None, str | None]:
 
 @contextlib.contextmanager
 def _as_obstacle(obstacle: MigrationObstacle, code: int) -> Iterator[None]:
-    """Say that an error of libvirt of that code is an obstacle."""
+    """Raise `MigrationRefusedError` in place of a libvirt error of that code."""
     try:
         yield
     except libvirt.libvirtError as error:

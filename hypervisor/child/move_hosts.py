@@ -1,4 +1,4 @@
-"""The two hosts of a move, opened. In the child process only."""
+"""Connections to the two hosts of a move. In the child process only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.move_model import HostEndpoint
 from hypervisor.xml import domain as domain_xml
 
-#: A host that hangs is given up after interval x (count + 1) seconds.
+#: A hung host counts as lost after interval x (count + 1) seconds.
 _KEEPALIVE: Final = (3, 3)
 
 
 class MoveHost:
-    """One host: a connection that a move may block, and one for queries during the move."""
+    """One host of a move: a connection that the move may block, and one for queries meanwhile."""
 
     def __init__(self, endpoint: HostEndpoint) -> None:
         self.uri = endpoint.uri
@@ -31,7 +31,7 @@ class MoveHost:
 
     @property
     def for_move(self) -> libvirt.virConnect:
-        """The connection that a move has."""
+        """The connection that the move uses and may block."""
         return self._connection("moving")
 
     @property
@@ -40,7 +40,7 @@ class MoveHost:
         return self._connection("queries")
 
     def is_alive(self) -> bool:
-        """Return whether no opened connection is known to be broken. Makes no call."""
+        """Return whether no open connection is known to be broken. Makes no call."""
         return all(_is_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:
@@ -51,7 +51,7 @@ class MoveHost:
         return self._machine_uuid[1]
 
     def may_have_cpu_shares(self) -> bool:
-        """Return whether it may share processors out."""
+        """Return whether the host may have CPU shares."""
         if (
             self._without_shares is not self.for_move
             and inspection.has_cpu_shares(self.for_move) is False
@@ -60,7 +60,7 @@ class MoveHost:
         return self._without_shares is not self.for_move
 
     def note_shares_refused(self) -> None:
-        """Remember that it does not, as long as it is the same libvirt that answers."""
+        """Remember for this connection that the host refuses CPU shares."""
         self._without_shares = self.for_move
 
     def close(self) -> None:
@@ -87,20 +87,20 @@ class MoveHost:
 
 
 class MoveHosts:
-    """Source and destination."""
+    """Source and destination of a move."""
 
     def __init__(self, source: HostEndpoint, destination: HostEndpoint) -> None:
         self.source, self.destination = MoveHost(source), MoveHost(destination)
 
     def open(self) -> None:
-        """Open all connections, before anything is begun. Raises `HostUnreachableError`."""
+        """Open all connections. Raises `HostUnreachableError`."""
         for host in (self.source, self.destination):
             for conn in (host.for_move, host.for_queries):
                 conn.isAlive()
 
     @contextmanager
     def translate_errors(self, op: str) -> Iterator[None]:
-        """Say in our errors what libvirt says in its own."""
+        """Raise errors of this package in place of libvirt's."""
         try:
             yield
         except libvirt.libvirtError as error:
@@ -110,7 +110,7 @@ class MoveHosts:
             raise OperationFailedError(op, str(error), error.get_error_code()) from error
 
     def close(self) -> None:
-        """Drop both."""
+        """Drop the connections to both hosts."""
         self.source.close()
         self.destination.close()
 

@@ -1,4 +1,4 @@
-"""Domains that a move holds, as either host sees them. In the child process only."""
+"""Domains under migration, as either host sees them. In the child process only."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _MOVES: Final = frozenset(
     {libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT}
 )
 
-#: An abort that has not ended a move by then may have met the moment described in `abort`.
+#: Time after which an abort may have hit the race described in `abort`.
 _HANGS_S: Final = 1.0
 _GO_ON: Final = '{"execute": "migrate-continue", "arguments": {"state": "cancelling"}}'
 
 
 def abort(domain: libvirt.virDomain, since: float) -> None:
-    """Ask once more for the end of a move away from here, which is being aborted ``since`` then.
+    """Abort a move away from this host once more; ``since`` is the time of the first abort.
 
-    It may have ended by itself: errors of libvirt are ignored.
+    The move may have ended by itself, so errors of libvirt are ignored.
 
     Notes
     -----
-    QEMU waits for a word before it lets a guest go over. Cancelled in the moment before it waits,
-    it waits for ever, the guest paused and the move neither going on nor over
-    (``migration_maybe_pause`` in migration/migration.c of QEMU 7.2). It is resumed, as from
-    "cancelling": then it sees that it was cancelled. In any other state it refuses that, so no
-    move is carried through by it.
+    QEMU waits for a command before it hands the guest over. If the cancel comes just before that
+    wait, QEMU waits for ever with the guest paused (``migration_maybe_pause`` in
+    migration/migration.c of QEMU 7.2). `migrate-continue` from the state "cancelling" ends the
+    wait, and QEMU sees the cancel. In any other state QEMU refuses the command, so it completes no
+    move.
     """
     with contextlib.suppress(libvirt.libvirtError):
         domain.abortJob()
@@ -51,25 +51,25 @@ def abort(domain: libvirt.virDomain, since: float) -> None:
 
 
 def is_paused_by_move(domain: libvirt.virDomain) -> bool:
-    """Return whether a move holds a domain that does not run, at either end."""
+    """Return whether a move keeps this domain paused, on the source or on the destination."""
     state, reason = domain.state()
     if state != libvirt.VIR_DOMAIN_PAUSED:
         return False
-    # What arrives is defined once it runs; what is started here is defined before.
+    # An arriving domain is not persistent until it runs; a domain started here is.
     arrives = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP and not domain.isPersistent()
     return reason in _PAUSED or arrives
 
 
 def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
-    """Leave a guest that has not arrived at the source alone, and let it run there.
+    """Undo a move whose guest has not arrived, and resume the guest at the source.
 
-    Returns whether it runs there alone. Where it does not, who called has both hosts looked at.
+    Returns whether the guest runs only at the source. If not, the caller has to check both hosts.
 
     Notes
     -----
-    The destination's QEMU may wait for a stranger for as long as that one likes, and its libvirt
-    with it: only the end of that QEMU ends the wait. It never ran the guest. One that arrived
-    whole is defined there, and stays.
+    The destination's QEMU may wait for ever for a connection, and its libvirt with it. Only
+    destroying that QEMU ends the wait; it never ran the guest. A guest that arrived completely is
+    persistent there, and stays.
     """
     there = _find_domain(hosts.destination.for_queries, spec)
     if there is not None:
@@ -77,7 +77,7 @@ def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
             return False
         if not is_paused_by_move(there) or there.isPersistent():
             return False
-        with contextlib.suppress(libvirt.libvirtError):  # its QEMU ended, and it with it
+        with contextlib.suppress(libvirt.libvirtError):  # its QEMU ended by itself
             there.destroy()
         if _find_domain(hosts.destination.for_queries, spec) is not None:
             return False
@@ -90,9 +90,9 @@ def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
 
 
 def refuse_if_moving(operation: str, domain: libvirt.virDomain) -> None:
-    """Refuse what libvirt would have wait for the end of a move, and then lose.
+    """Raise if a domain is moving: libvirt would delay the operation and then lose it.
 
-    A call in the moment before a move begins waits.
+    A call just before a move begins still waits.
     """
     if domain.isActive() and _is_moving(domain):
         raise OperationFailedError(
@@ -107,7 +107,7 @@ def _is_moving(domain: libvirt.virDomain) -> bool:
         return True
     try:
         job = domain.jobStats()
-    except libvirt.libvirtError:  # it is over, or this is the test driver
+    except libvirt.libvirtError:  # the move is over, or this is the test driver
         return False
     under_way = job.get("type", libvirt.VIR_DOMAIN_JOB_NONE) != libvirt.VIR_DOMAIN_JOB_NONE
     return under_way and job.get("operation") in _MOVES

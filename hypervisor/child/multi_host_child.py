@@ -1,7 +1,7 @@
 """A child process that polls many hosts: reads a request per line, answers a line.
 
 Usage: ``python -m hypervisor.child.multi_host_child``, by `hypervisor.shared_child` alone. Each
-look has a thread, so one that blocks keeps no other waiting; nothing ends it but the process's end.
+poll has a thread, so a hung poll delays no other. A hung thread ends only with the process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hypervisor.errors import HostUnreachableError, OperationFailedError
 _MOST_MEMORY_BYTES: Final = 1 << 30
 #: Three connections to each of its hosts, and some more.
 _MOST_FILES: Final = 4096
-#: Of a thread; by default it is what the whole process may have, for a hundred threads.
+#: Stack of a thread; the default would exhaust the memory limit with a hundred threads.
 _STACK_BYTES: Final = 1 << 19
 _MOST_THREADS: Final = 1000
 _BEAT_S: Final = 1.0
-_MOST_LOGGED_BYTES: Final = 1 << 20  #: of what libvirt prints, in a file that is not read
+_MOST_LOGGED_BYTES: Final = 1 << 20  #: of libvirt's log, in a file that nothing reads
 _GOODBYE_S: Final = 0.3
 _OUT_OF_MEMORY: Final = 3
 
@@ -44,7 +44,7 @@ class _Hosts:
         self._busy: set[int] = set()
 
     def poll(self, request: Mapping[str, Any]) -> None:
-        """Do what a request asks for, and answer it."""
+        """Poll a host as requested, and send the answer."""
         key = request["host"]
         self._busy.add(key)
         try:
@@ -63,12 +63,12 @@ class _Hosts:
             host.close()
 
     def close(self) -> None:
-        """Drop what was opened to all hosts, but of those that do not answer."""
+        """Close the connections to all hosts without a running poll."""
         for key in list(self._known):
             self.forget(key)
 
     def send(self, answer: Mapping[str, Any]) -> None:
-        """Write a line."""
+        """Send one message as a line."""
         line = memoryview(wire.encode(answer))
         with self._write_lock:
             while line:
@@ -95,7 +95,7 @@ class _Hosts:
 
 def main() -> None:
     """Serve one parent until it has gone."""
-    # What hosts say is taken apart here: however much it is, it is no other process's memory.
+    # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
@@ -109,7 +109,7 @@ def main() -> None:
     threading.Thread(target=_beat, args=(hosts,), daemon=True).start()
     try:
         _serve(hosts)
-    finally:  # threads that hang would keep us
+    finally:  # hung threads would keep this process alive
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
         os._exit(0)
@@ -117,11 +117,11 @@ def main() -> None:
 
 def _serve(hosts: _Hosts) -> None:
     pollers = ThreadPoolExecutor(_MOST_THREADS)
-    # Threads of it stay. Without a first one no poll could run, and this raises.
+    # The pool keeps its threads. If not even one can start, this raises.
     pollers.submit(threading.get_ident).result()
     for line in sys.stdin.buffer:
         request = wire.decode(line)
-        # Where the machine lets us have no more threads, one that there is comes to it.
+        # If no further thread can start, an existing one takes the work.
         with contextlib.suppress(RuntimeError):
             if "forget" in request:
                 pollers.submit(hosts.forget, request["forget"])
@@ -133,7 +133,7 @@ def _serve(hosts: _Hosts) -> None:
 
 
 def _beat(hosts: _Hosts) -> None:
-    """Send heartbeats of the process, and keep its output short."""
+    """Send heartbeats of the process, and truncate its log."""
     while True:
         with contextlib.suppress(OSError):
             if os.fstat(2).st_size > _MOST_LOGGED_BYTES:

@@ -24,7 +24,7 @@ from plain_text import shortened
 _NOWAIT: Final = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 _GROUPS: Final = libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
 
-#: What all guests of a host together may take to answer.
+#: Time limit for the statistics of all guests of a host.
 _PATIENCE_S: Final = 2.0
 _BLOCKED_AT_MOST: Final = 2
 
@@ -32,12 +32,12 @@ Values = Mapping[str, Mapping[str, Any]]  #: by UUID of the domain
 
 
 class GuestStatistics:
-    """Asks every guest's QEMU for its memory and its disks' sizes.
+    """Reads memory and disk sizes from every guest's QEMU.
 
-    NOWAIT skips a guest that another call is busy with, but the first call to ask a frozen
-    QEMU blocks until that is destroyed or wakes. So it is made in a thread of its own; while
-    it hangs, it keeps the guest busy, and the next call skips it. (The processor times of
-    these statistics ask QEMU too; `virDomainGetInfo` has them without.)
+    NOWAIT skips a guest that another call is busy with, but the first call to a frozen QEMU blocks
+    until that is destroyed or wakes. So each call has a thread. While one hangs, it keeps the
+    frozen guest busy, and the next call skips that guest. (CPU times in these statistics ask QEMU,
+    too; `virDomainGetInfo` does not.)
     """
 
     def __init__(self, spares: SpareConnections) -> None:
@@ -45,7 +45,7 @@ class GuestStatistics:
         self._open: list[BackgroundCall[Values]] = []
 
     def read(self) -> Values:
-        """Return what is known in good time; at worst nothing."""
+        """Return the statistics by domain; empty if they are late."""
         self._open = [question for question in self._open if question.is_alive()]
         if len(self._open) >= _BLOCKED_AT_MOST:
             return {}
@@ -56,7 +56,7 @@ class GuestStatistics:
         try:
             return question.answer()
         except (libvirt.libvirtError, HypervisorError):
-            return {}  # a dead host shows in the report itself
+            return {}  # the report itself shows a dead host
 
 
 def _read_host(conn: libvirt.virConnect) -> Values:
@@ -66,25 +66,25 @@ def _read_host(conn: libvirt.virConnect) -> Values:
 
 _GIB: Final = 1 << 30
 _INTERFACES_LAST_S: Final = 600.0
-#: What a poll waits for them: an answer that is not there by then comes with a later poll.
+#: Time that a poll waits for interfaces; a late answer comes with a later poll.
 _INTERFACES_PATIENCE_S: Final = 0.2
-#: A host with more shows the first of them.
+#: Interfaces beyond these are not shown.
 _MOST_INTERFACES: Final = 64
-#: Devices that are read: each is a call.
+#: Maximum devices to read; each costs a call.
 _MOST_DEVICES: Final = 256
-#: Devices of guests and containers, and the loopback: they come and go, and are not the host's.
+#: Devices of guests and containers, and the loopback: they are not the host's hardware.
 _OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_macvtap", "net_veth", "net_cali")
 #: Names and MAC addresses of interfaces.
 InterfaceMacs = tuple[tuple[str, str], ...]
 
-# What is being shut down, crashed but kept, or asleep by its guest's wish still holds memory.
+# A domain that shuts down, crashed but is kept, or sleeps still holds memory.
 _STATES: Final[Mapping[int, DomainState]] = {
     libvirt.VIR_DOMAIN_PAUSED: DomainState.PAUSED,
     libvirt.VIR_DOMAIN_SHUTOFF: DomainState.STOPPED,
 }
 
 
-#: Why a domain is off. What libvirt has forgotten was on when the host, or libvirt, went off.
+#: Why a domain is off. Without a reason, it was on when the host or libvirt stopped.
 _OFF_REASONS: Final[Mapping[int, str]] = {
     libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN: "host",
     libvirt.VIR_DOMAIN_SHUTOFF_DAEMON: "host",
@@ -95,12 +95,12 @@ _OFF_REASONS: Final[Mapping[int, str]] = {
 
 
 def state_of(state: int) -> DomainState:
-    """Map libvirt's state; whatever is neither paused nor off counts as running."""
+    """Return the domain state for libvirt's state; all but paused and off count as running."""
     return _STATES.get(state, DomainState.RUNNING)
 
 
 class Surveyor:
-    """Reads a host. Remembers the processors' counters between two polls."""
+    """Polls one host. Keeps the CPU counters between polls."""
 
     def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
         spares = SpareConnections(opening)
@@ -113,9 +113,9 @@ class Surveyor:
         self._interfaces = Interfaces(spares)
 
     def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
-        """Look at everything; a pool that does not answer within ``patience_s`` is left out.
+        """Poll the host. A pool that does not answer within ``patience_s`` is left out.
 
-        Raises libvirtError, or OperationFailedError: the pool is not active.
+        Raises libvirtError; OperationFailedError if the pool is not active.
         """
         by = time.monotonic() + patience_s
         statistics = self._guests.read()
@@ -124,7 +124,7 @@ class Surveyor:
         memory_mib, memory_used_mib = _memory(conn)
         capabilities = self._capabilities(conn)
         shares_kept, can_filter = self._shares_kept(conn), filters.can_filter(conn)
-        found = self._pool.answer(by=by)  # the longest may be last
+        found = self._pool.answer(by=by)  # this may take longest, so it comes last
         seen = found if isinstance(found, PoolSeen) else None
         volumes = () if seen is None else seen.volumes
         listed = {} if seen is None else seen.sizes(pool)
@@ -152,7 +152,7 @@ class Surveyor:
         )
 
     def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
-        """One domain. Its disks' sizes are left to the report."""
+        """Return one domain, without the sizes of its disks."""
         return _host_domain(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
 
     def _disk_sizes(
@@ -162,9 +162,9 @@ class Surveyor:
         statistics: Values,
         by: float,
     ) -> Mapping[str, int]:
-        """Return the virtual size of each domain's disks; 0 if it is unknown.
+        """Return the virtual size of each domain's disks; 0 if unknown.
 
-        Never asks the guest's QEMU.
+        Never queries the guest's QEMU.
         """
         sizes = {domain.uuid: 0 for domain in domains}
         elsewhere: list[tuple[str, Place]] = []
@@ -184,15 +184,15 @@ class Surveyor:
         return sizes
 
     def _capabilities(self, conn: libvirt.virConnect) -> str | None:
-        """Read them once per connection: they hardly change, and are long."""
+        """Return the host's capabilities, read once per connection: they rarely change."""
         if conn.getType() == "TEST":
-            return None  # another machine whenever its world begins anew
+            return None  # its UUID changes with every new connection
         if self._read_capabilities is None or self._read_capabilities[0] is not conn:
             self._read_capabilities = (conn, conn.getCapabilities())
         return self._read_capabilities[1]
 
     def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
-        """Return whether cgroups share processors, which is read once per connection."""
+        """Return whether cgroups have CPU shares, read once per connection."""
         if conn.getType() != "QEMU":
             return None
         if self._shares is not None and self._shares[0] is conn:
@@ -217,10 +217,9 @@ class Surveyor:
 
 
 class Interfaces:
-    """The interfaces of one host, read in a thread of their own every few minutes.
+    """The network interfaces of one host, read every few minutes in a thread.
 
-    libvirt's driver of node devices is one of its own. It may hang, or take long to start, while
-    the host is well.
+    libvirt's node device driver is separate. It may hang or start slowly while the host is well.
     """
 
     def __init__(
@@ -233,23 +232,23 @@ class Interfaces:
         self._question: BackgroundCall[InterfaceMacs] | None = None
 
     def known(self) -> InterfaceMacs:
-        """Return those that are known; ask again every few minutes, one question at a time."""
+        """Return the known interfaces. Starts a new query every few minutes, one at a time."""
         now = self._clock()
         due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
         if due and self._question is None:
             self._queried_at = now
             self._question = BackgroundCall(self._spares, read_interfaces)
         if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
-            with contextlib.suppress(Exception):  # on any error it is read again
+            with contextlib.suppress(Exception):  # after any error a later poll reads again
                 self._found = self._question.answer()
             self._question = None
         return self._found
 
 
 def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
-    """Return a host's interfaces and their MAC addresses: of hardware, else whatever it has.
+    """Return names and MAC addresses of a host's interfaces, of hardware if there is any.
 
-    Empty where libvirt has no driver for node devices.
+    Empty if libvirt has no node device driver.
     """
     try:
         devices = conn.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET)
@@ -264,7 +263,7 @@ def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
 def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
     own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
     for device in islice(own, _MOST_DEVICES):
-        with contextlib.suppress(libvirt.libvirtError):  # it has vanished
+        with contextlib.suppress(libvirt.libvirtError):  # the device has vanished
             if (found := network_device(device.XMLDesc(0))) is not None:
                 yield found
 
@@ -275,7 +274,7 @@ def _unreferenced_volumes(
     seen: PoolSeen,
     domains: Sequence[tuple[HostDomain, ParsedDomain]],
 ) -> tuple[str, ...]:
-    """Return the files of a pool that no domain of the host and no snapshot names."""
+    """Return the volumes of a pool that no domain and no snapshot of the host names."""
     named = {place for _, parsed in domains for place in parsed.files}
     left = [
         volume.name
@@ -283,16 +282,16 @@ def _unreferenced_volumes(
         if not {(pool, volume.name), (None, f"{seen.folder}/{volume.name}")} & named
     ]
     if any(not snapshots.is_fuga_volume(name) for name in left):
-        with contextlib.suppress(libvirt.libvirtError):  # the test driver; or one has vanished
+        with contextlib.suppress(libvirt.libvirtError):  # the test driver, or a domain has vanished
             of_snapshots = snapshots.files_of_all_snapshots(conn)
             left = [name for name in left if f"{seen.folder}/{name}" not in of_snapshots]
     return tuple(left)
 
 
 def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
-    """Memory of the host in MiB and what is used of it.
+    """Return the host's memory and the used part, in MiB.
 
-    Not getInfo()'s where it can be avoided: that reads the first NUMA node alone.
+    getInfo() is the fallback: it reads only the first NUMA node.
     """
     try:
         kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
@@ -305,7 +304,7 @@ def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
 def _domains(
     conn: libvirt.virConnect, statistics: Values
 ) -> Iterator[tuple[HostDomain, ParsedDomain]]:
-    """Read the domains, by UUID. One that vanishes during the read is left out."""
+    """Yield the domains in order of UUID. Domains that vanish meanwhile are left out."""
     for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
         if serial_logs.is_reader(domain):
             continue
@@ -334,7 +333,9 @@ def _host_domain(
         vcpus=parsed.vcpus,
         memory_mib=parsed.memory_mib,
         mark=parsed.mark,
-        cpu_time_ns=None if conn.getType() == "TEST" else cpu_time_ns,  # there, the time of day
+        cpu_time_ns=None
+        if conn.getType() == "TEST"
+        else cpu_time_ns,  # the test driver returns the time of day
         memory_used_mib=None if rss_kib is None else rss_kib >> 10,
         run=None if domain.ID() == -1 else domain.ID(),
         off_reason=_OFF_REASONS.get(domain.state()[1]) if off else None,
@@ -350,7 +351,7 @@ def _disk_place(disk: domain_xml.Disk) -> Place | None:
 
 
 def _reported_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
-    """Return the sizes of a domain's disks by name, from its statistics."""
+    """Return the sizes of a domain's disks by target, from its statistics."""
     return {
         values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
         for position in range(int(values.get("block.count", 0)))

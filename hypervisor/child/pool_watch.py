@@ -1,8 +1,7 @@
-"""Reads a host's storage pool so that a pool that hangs blocks nothing else. Child only.
+"""Polls a host's storage pool so that a hung pool blocks nothing else. In the child process only.
 
-A call to a pool whose storage hangs blocks for ever, and with it one of the few threads of the
-host's libvirtd: a second query would cost a second thread. So there is one query at a time. While
-it is open, its answer is the sign that the pool is back.
+A call to a pool with hung storage blocks for ever, and with it one of the few threads of the host's
+libvirtd. So there is one query at a time. The answer to a hung query shows that the pool is back.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hypervisor.model import MOST_NAME, HostVolume
 from hypervisor.xml import domain as domain_xml
 from plain_text import shortened
 
-#: Of earlier versions of fuga, over the logs that guests write: nothing may look into those.
+#: A pool of earlier releases over the console logs, whose content nothing may parse.
 _LOG_POOL: Final = "fuga-serial-logs"
 
 
@@ -35,11 +34,11 @@ class PoolSeen:
 
     capacity_bytes: int
     used_bytes: int
-    folder: str | None  #: in which its volumes are files
+    folder: str | None  #: the folder of its volumes
     volumes: tuple[HostVolume, ...]
 
     def sizes(self, name: str) -> dict[Place, int]:
-        """Return the virtual sizes of its volumes, by the pool's name and by their paths."""
+        """Return the virtual sizes of the volumes, by pool name and by path."""
         return {
             place: volume.capacity_bytes
             for volume in self.volumes
@@ -55,17 +54,17 @@ class PoolSilent:
 
 
 class PoolWatch:
-    """Polls one host's pool, in turn with polls of the host."""
+    """Polls one host's pool, one query at a time."""
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
         self._question: BackgroundCall[PoolSeen] | None = None
         self._queried_at = 0.0
         self._silent_from: float | None = None
-        self._was_busy = False  #: before this look
+        self._was_busy = False  #: whether the earlier query was open when this poll began
 
     def ask(self, pool: str) -> None:
-        """Begin to ask, unless an earlier question is still open."""
+        """Start a query, unless an earlier one is still open."""
         self._was_busy = self._question is not None and self._question.is_alive()
         if not self._was_busy:
             # The late answer of an open query is older than the poll that would report it.
@@ -73,9 +72,9 @@ class PoolWatch:
             self._question = BackgroundCall(self._spares, lambda conn: _read_pool(conn, pool))
 
     def answer(self, *, by: float) -> PoolSeen | PoolSilent:
-        """Return the state of the pool, if it answers in time; raises its error.
+        """Return the pool's state, or `PoolSilent` if it is late; raises the error of the query.
 
-        One that always answers too late is silent since its first late query.
+        A pool that always answers late is silent since its first late query.
         """
         assert self._question is not None  # noqa: S101 - `ask` comes first
         if self._was_busy or self._question.is_open_after(max(0.0, by - time.monotonic())):
@@ -87,7 +86,7 @@ class PoolWatch:
 
 
 class OtherVolumes:
-    """Sizes of disks that lie elsewhere on a host, in pools that may hang as well."""
+    """Sizes of disks outside the host's pool. Their pools may hang as well."""
 
     def __init__(self, spares: SpareConnections) -> None:
         self._spares = spares
@@ -95,7 +94,7 @@ class OtherVolumes:
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
-        """Return the known virtual sizes, at worst from an earlier poll."""
+        """Return the known virtual sizes, from an earlier poll if the query is late."""
         self._known = {place: self._known[place] for place in places if place in self._known}
         if not places:
             return {}
@@ -108,10 +107,10 @@ class OtherVolumes:
 
 
 def _read_pool(conn: libvirt.virConnect, pool: str) -> PoolSeen:
-    """Look into the pool. Raises libvirtError, or OperationFailedError: it is not active."""
+    """Return the pool's state. Raises libvirtError; OperationFailedError if it is not active."""
     _retire_log_pool(conn)
     store = conn.storagePoolLookupByName(pool)
-    with contextlib.suppress(libvirt.libvirtError):  # a volume is being made: as it was
+    with contextlib.suppress(libvirt.libvirtError):  # a volume is being made: keep the old listing
         store.refresh(0)
     if not store.isActive():
         raise OperationFailedError("report", f"pool {pool} is not active")
@@ -125,8 +124,8 @@ def _read_pool(conn: libvirt.virConnect, pool: str) -> PoolSeen:
 
 
 def _retire_log_pool(conn: libvirt.virConnect) -> None:
-    """Let go of the pool through which earlier versions read consoles. It deletes no file."""
-    with contextlib.suppress(libvirt.libvirtError):  # mostly: there is none
+    """Remove the pool over the console logs that earlier releases made. Deletes no file."""
+    with contextlib.suppress(libvirt.libvirtError):  # usually there is none
         store = conn.storagePoolLookupByName(_LOG_POOL)
         if domain_xml.pool_path(store.XMLDesc(0)) == domain_xml.SERIAL_LOG_DIR:
             store.destroy()
@@ -140,7 +139,7 @@ def _volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
                 raise
-            continue  # it vanished between the list and the look
+            continue  # it vanished after it was listed
         found.append(
             HostVolume(
                 name=shortened(volume.name(), MOST_NAME),

@@ -1,10 +1,10 @@
-"""What guests wrote on their serial consoles, read from afar. In the child process only.
+"""Serial console logs of guests, read through libvirt. In the child process only.
 
-A guest chooses every byte of its log, and libvirtd is root: nothing there may look into one.
-A storage pool over the folder would (libvirtd probes each of its files for formats of images,
-and opens what they name). So a log is read as the raw disk of a definition of ours:
-`virDomainBlockPeek` returns bytes at an offset, and parses none. The definition is never
-started, and cannot be: it has a disk in a pool that is nowhere.
+A guest chooses every byte of its log, and libvirtd runs as root, so libvirtd must not parse a log.
+A storage pool over the folder would parse: libvirtd probes each file for image formats, and opens
+the files that it names. So a log is read as the raw disk of a reader, a domain that fuga defines:
+`virDomainBlockPeek` returns bytes at an offset and parses nothing. A reader cannot start, as it
+also has a disk in a pool that does not exist.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from hypervisor.errors import OperationFailedError
 from hypervisor.model import domain_name
 from hypervisor.xml import domain as domain_xml
 
-#: Of libvirt's remote protocol since ever; later ones take more.
+#: Limit of libvirt's remote protocol in all releases.
 _PEEK_BYTES: Final = 1 << 16
-#: A log that is rotated between two reads of it is read again.
+#: Attempts to read a log that is rotated meanwhile.
 _TRIES: Final = 3
-#: Each removal of another VM may forget a definition of ours once.
+#: Attempts to delete a log: each concurrent removal of a VM may drop the reader once.
 _TRIES_TO_DELETE: Final = 20
 _MOVED: Final = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_DOMAIN})
-#: Of one VM's rotated logs; virtlogd keeps three unless it is configured otherwise.
+#: Maximum rotated logs of a VM; virtlogd keeps three by default.
 _MOST_ROTATED: Final = 16
 _USUALLY_ROTATED: Final = 3
 _SWEPT_AT_ONCE: Final = 20
-#: No file is longer; a host may say what it likes.
+#: Maximum plausible size; a host may report anything.
 _MOST_LOG_BYTES: Final = 1 << 62
 _OURS: Final = UUID("3c1f0f5e-2f7a-5f0a-9a50-6a1d7f3e0c31")
 _NAME: Final = re.compile(r"fuga-console-([0-9a-f-]{36})")
@@ -41,7 +41,7 @@ _NOW, _BEFORE = "vda", "vdb"
 
 
 def is_reader(domain: libvirt.virDomain) -> bool:
-    """Return whether this is a definition of ours by which a log is read, and no VM."""
+    """Return whether a domain is fuga's reader of a log and not a VM."""
     named = _NAME.fullmatch(domain.name())
     return (
         named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))
@@ -49,9 +49,9 @@ def is_reader(domain: libvirt.virDomain) -> bool:
 
 
 def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the size of the largest log, of those that have a reader.
+    """Return the size of the largest log that has a reader.
 
-    Logs are bounded where virtlogd writes them; where QEMU does, a guest may fill the disk.
+    virtlogd bounds its logs. If QEMU writes the log itself, a guest may fill the disk.
     """
     paths = f"{domain_xml.SERIAL_LOG_DIR}/"
     return max(
@@ -65,10 +65,10 @@ def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
 
 
 def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) -> Mapping[str, Any]:
-    """Return the last bytes of a VM's log of those after ``after``, and where it ends.
+    """Return the last bytes of a VM's log after the offset ``after``, and the log's end.
 
-    The log that was rotated away last counts as what came before. An ``after`` that neither
-    reaches is of a log that is gone: then all of it counts.
+    The latest rotated log counts as the part before. If ``after`` is beyond both logs, it belongs
+    to a deleted log, and all bytes count.
     """
     if conn.getType() != "QEMU":
         raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
@@ -76,7 +76,7 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
         try:
             found = _read(conn, _reader(conn, vm_id), max_bytes, after)
         except libvirt.libvirtError as error:
-            # Shorter than a moment ago, for it was rotated; or its reader was forgotten.
+            # The log was rotated and is shorter now, or its reader was removed.
             if error.get_error_code() not in _MOVED:
                 raise
             continue
@@ -87,10 +87,10 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
 
 
 def delete(conn: libvirt.virConnect, vm_id: str) -> None:
-    """Delete the logs of a VM that is not here any more, and what they were read by.
+    """Delete the logs of a VM that has left this host, and their readers.
 
-    libvirt deletes a file when a machine is undefined that had it as its firmware's
-    variables, so for a moment each log is that.
+    libvirt deletes the NVRAM file of a domain that is undefined. So each log becomes the NVRAM file
+    of a reader for a moment.
     """
     if conn.getType() != "QEMU" or _lookup(conn, vm_id) is not None:
         return
@@ -105,9 +105,9 @@ def delete(conn: libvirt.virConnect, vm_id: str) -> None:
 
 
 def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
-    """Delete a log; return whether there was one.
+    """Delete a log; return whether it existed.
 
-    A concurrent removal of another VM may drop our definition, but keeps its file.
+    A concurrent removal of another VM may drop the reader, but keeps the file.
     """
     for _ in range(_TRIES_TO_DELETE):
         definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
@@ -123,7 +123,7 @@ def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
 
 
 def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
-    """Forget readers of VMs that are not here: of this one, and some of others that went away."""
+    """Remove the reader of this VM, and some readers of other VMs that have left."""
     forgotten = 0
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE):
         named = _NAME.fullmatch(domain.name())
@@ -138,14 +138,14 @@ def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
 def _read(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read as `tail` does; None: the log was rotated during the read."""
+    """Read as `tail` does; return None if the log was rotated meanwhile."""
     sizes = _sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MOST_LOG_BYTES:
         raise OperationFailedError("console_tail", f"a log of {max(size, rotated)} bytes")
     if after > max(size, rotated):
-        after = 0  # of another log
-    # What came before the log began: all of it, or what its reader had not seen of it.
+        after = 0  # the offset belongs to another log
+    # Bytes of the rotated log: all of it, or those after the offset.
     earlier = rotated - after if after == 0 or after > size else 0
     start = max(0 if after > size else after, size - max_bytes)
     content = _read_range(reader, _NOW, start, size)
@@ -155,13 +155,13 @@ def _read(
 
 
 def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
-    """Return the bytes of the logs that there are, by disk.
+    """Return the sizes of the existing logs by disk.
 
-    Not by `virDomainGetBlockInfo`: libvirtd would log each that is not there as an error.
+    With `virDomainGetBlockInfo`, libvirtd would log an error for each missing log.
     """
     statistics = conn.domainListGetStats([reader], libvirt.VIR_DOMAIN_STATS_BLOCK, 0)
     if not statistics:
-        reader.info()  # fails if the removal of another VM has closed it
+        reader.info()  # raises if the removal of another VM has dropped the reader
         return {}
     ((_, found),) = statistics
     return {
@@ -184,7 +184,7 @@ def _reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
         return found
     path = _log_path(vm_id)
     vm = _lookup(conn, vm_id)
-    # What the host runs, it can define; a machine that is never started needs no more.
+    # The VM's own domain type is one that the host can define.
     kind = "qemu" if vm is None else domain_xml.domain_type(vm.XMLDesc(0))
     return conn.defineXML(_definition(vm_id, kind, (path, next(_rotated_paths(path)))))
 

@@ -1,7 +1,7 @@
 """Checks whether two hosts see one pool. In the child process only.
 
-No host reports this: a folder may be a mount of a server's, or a folder of the same name. A guest
-whose disk was thought to be shared would go on there with another disk.
+No host reports this: two folders of one name may be one mount or two folders. A guest moved without
+its disk would continue there with another disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypervisor.errors import MigrationRefusedError
 from hypervisor.move_model import MigrationObstacle, MoveSpec
 from hypervisor.xml import domain as domain_xml
 
-#: A network's file system may show what another host made a moment later.
+#: Attempts: a network file system may show another host's file a moment later.
 _TRIES: Final = 4
 _PAUSE_S: Final = 0.5
 _PROBE_BYTES: Final = 512
@@ -28,7 +28,7 @@ _PROBE_BYTES: Final = 512
 def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     """Raise `MigrationRefusedError` unless the destination sees what the source writes.
 
-    A volume is created next to the disk at the source, and looked up at the destination.
+    Creates a volume next to the disk at the source, and looks it up at the destination.
     """
     disk = disks.root_volume(hosts.source.for_move, domain)
     here = disk.storagePoolLookupByVolume()
@@ -49,7 +49,7 @@ def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) ->
     finally:
         with contextlib.suppress(libvirt.libvirtError):
             probe.delete(0)
-        with contextlib.suppress(libvirt.libvirtError):  # it must not show what is gone
+        with contextlib.suppress(libvirt.libvirtError):  # it must not list the deleted volume
             there.refresh(0)
     raise MigrationRefusedError(
         MigrationObstacle.POOL,

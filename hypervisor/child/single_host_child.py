@@ -1,8 +1,8 @@
 """The child process of a host: reads a request per line, answers a line.
 
 Usage: ``python -m hypervisor.child.single_host_child URI [MACHINE]``, by `hypervisor.connection`
-alone. The URI is the one that may be shown: what opens the host comes by the environment. A machine
-of another UUID than ``MACHINE`` is refused.
+alone. The URI has no secret: the credential comes by the environment. A machine with another UUID
+than ``MACHINE`` is refused.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 
 _MOST_MEMORY_BYTES = 1 << 30
-_GOODBYE_S = 2.0  #: for the call in hand, once the parent has gone
+_GOODBYE_S = 2.0  #: for the current call, after the parent ended
 
 
 def main(uri: str, credential: Credential | None, machine: str | None = None) -> None:
-    """Serve one parent until it has gone."""
-    # What a host says is taken apart here: however much it is, it is no other process's memory.
+    """Serve requests of the parent until it ends."""
+    # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
-    # What a library or an ssh prints must not end up among the answers.
+    # Output of libraries or ssh must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -53,16 +53,16 @@ def _answer(host: LibvirtHost, line: bytes) -> dict[str, object]:
 
 
 def _read(requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
-    """Feed the main thread. End the process when the parent has gone, also from a hung call.
+    """Pass requests to the main thread; end the process with the parent, even in a hung call.
 
-    Not by PR_SET_PDEATHSIG: that fires when the *thread* that started us ends.
+    PR_SET_PDEATHSIG would fire when the *thread* that started this process ends.
     """
     for line in requests_from:
         requests.put(line)
     requests.put(None)
     time.sleep(_GOODBYE_S)
     if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
+        os.killpg(0, signal.SIGKILL)  # with the processes that libvirt started
     os._exit(1)
 
 

@@ -1,8 +1,8 @@
-"""Files that snapshots made of a VM's disks. In the child process only.
+"""Files that snapshots of a VM made. In the child process only.
 
-An operator may take snapshots with any tool of libvirt. From then on the guest writes to a new
-file, which rests on the disk that fuga made, and another file may hold its memory. They are the
-VM's: they go with it, and it does not move without them.
+An operator may take snapshots with any libvirt tool. From then on the guest writes to an overlay on
+the disk that fuga made, and another file may hold its memory. These files belong to the VM: they
+are deleted with it, and it does not move without them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hypervisor.xml import backing_names
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
-_SHOWN: Final = 5  #: snapshots that a refusal names
+_SHOWN: Final = 5  #: maximum snapshots in an error message
 
 
 def refuse_snapshots(domain: libvirt.virDomain) -> None:
-    """Raise `MigrationRefusedError` where a VM has snapshots: their files would stay behind.
+    """Raise `MigrationRefusedError` if a VM has snapshots: their files would stay behind.
 
-    Its definition alone is read: the pool does not know files that QEMU made.
+    Reads only the definition, as the pool does not list files that QEMU made.
     """
     name = domain.name()
     known = [each.getName() for each in _snapshots(domain)]
@@ -132,7 +132,7 @@ def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -
     def names(disk: ET.Element) -> Iterator[str]:
         top = chains.top_of(disk)
         if top is not None and chains.is_vm_volume(chains.name_of(top)) and not any_image:
-            yield chains.name_of(top)  # it rests on an image at most: hundreds of VMs: no look
+            yield chains.name_of(top)  # only an image can be below: skip the chain for speed
         else:
             yield from map(chains.name_of, files.used_by(disk))
         yield from map(chains.name_of, chains.other_sources_of(disk))
@@ -198,9 +198,9 @@ def _files_of_domain(files: HostFiles, definitions: Definitions, own: Collection
 
 
 def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
-    """Return the paths of the files that libvirt names after a VM's own volumes by itself.
+    """Return the paths of snapshot files, found by the names that libvirt gives them.
 
-    What became of a snapshot that was interrupted, or forgotten, is in no list of libvirt's.
+    Files of interrupted or forgotten snapshots are in no list of libvirt's.
     """
     stems = tuple(f"{name.rpartition('.')[0]}." for name in own if chains.is_vm_volume(name))
     return {
@@ -291,7 +291,7 @@ def _other_domains(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]
                 if domain.UUIDString() != vm_id:
                     yield domain_xml.parse_tree(domain.XMLDesc(flags))
             except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # it has vanished
+                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # the domain has vanished
                     raise
 
 
@@ -310,7 +310,7 @@ def _is_written(disk: ET.Element) -> bool:
 
 
 def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | None:
-    """Return what rests on one of its ``own`` volumes; None: none of fuga's is in the chain."""
+    """Return the chain's files above an ``own`` volume; None without a volume of fuga's."""
     for position, path in enumerate(chain):
         if chains.name_of(path) in own:
             return chain[:position]
@@ -320,5 +320,5 @@ def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | No
 
 
 def is_fuga_volume(name: str) -> bool:
-    """Return whether fuga gave a volume its name."""
+    """Return whether a name is of a volume that fuga made."""
     return chains.is_vm_volume(name) or name.startswith(IMAGE_PREFIX)

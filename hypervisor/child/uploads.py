@@ -1,12 +1,12 @@
 """Bring a file into a host's pool, piece by piece. Runs in the child process only.
 
-The parent asks for one piece after the other, so each has a deadline of its own and a
-host that takes long is distinguished from one that hangs.
+The parent requests one piece after the other. Each piece has its own deadline, which distinguishes
+a slow host from a hung one.
 
-Zeros are sent as holes, so a volume takes no more room on the host than its content needs.
+Zeros are sent as holes, so a volume takes no more space than its content needs.
 
-That a stream ended well does not prove that its bytes are in the volume: libvirt writes
-them in a thread of its own, and may not say that it could not. So they are read back.
+A stream that ended without error does not prove that the bytes are in the volume: libvirt writes
+them in a thread, and may not report a failure. So they are read back.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ import libvirt
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.xml import domain as domain_xml
 
-#: What libvirt takes at once; larger pieces it would cut up itself.
+#: The largest piece of libvirt's protocol; libvirt would split larger ones.
 _SEND_BYTES: Final = 1 << 18
-#: So many zeros become a hole; they are compared faster than they are counted.
+#: Length of a run of zeros that becomes a hole.
 _HOLE_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_HOLE_BYTES)
 _GIB: Final = 1 << 30
-#: How often the whole is read back, and the pause before it is read again: a host that is
-#: busy may take a moment.
+#: Attempts to read the volume back, and the pause between them: a busy host may need a moment.
 _READS: Final = 3
 _PAUSE_S: Final = 1.0
 
@@ -41,21 +40,21 @@ class _Upload:
     conn: libvirt.virConnect
     pool: str
     volume: libvirt.virStorageVol
-    stream: libvirt.virStream | None  #: None: a host that keeps no content
+    stream: libvirt.virStream | None  #: None for the test driver, which keeps no content
     file: BinaryIO
     size_bytes: int
-    head: bytes  #: what is sent first, whatever the file begins with by now
+    head: bytes  #: sent in place of the file's current beginning
     sent: int = 0
-    hole: int = 0  #: zeros that were not sent to the host yet
+    hole: int = 0  #: zeros not sent yet
     digest: Any = field(default_factory=hashlib.sha256)
-    back: libvirt.virStream | None = None  #: what the host has, once all was sent
+    back: libvirt.virStream | None = None  #: the stream that reads the volume back
     came_back: int = 0
     digest_back: Any = None
     reads_left: int = _READS
 
 
 class Uploads:
-    """The upload of one host, one at a time."""
+    """The upload to one host; at most one at a time."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -72,13 +71,13 @@ class Uploads:
         head: str,
         margin_bytes: int = 0,
     ) -> None:
-        """Make the volume, empty and as long as the file, and open a stream into it.
+        """Create an empty volume of the file's size, and open a stream into it.
 
-        Refuse it if the pool has less left than the content needs and the margin.
+        Raises if the pool has less room than the content and the margin need.
         """
         self.close()
         store = conn.storagePoolLookupByName(pool)
-        if conn.getType() != "TEST":  # what that driver says of its pools is made up
+        if conn.getType() != "TEST":  # the test driver's pool sizes are made up
             _expect_room(store, path, size_bytes, margin_bytes)
         try:
             file = Path(path).open("rb")  # noqa: SIM115 - until the upload ends
@@ -87,9 +86,9 @@ class Uploads:
         try:
             first = base64.b64decode(head)
             file.seek(len(first))
-            # Raw, whatever the file holds: its bytes go there as they are.
+            # Raw, so that the bytes are stored unchanged.
             volume = store.createXML(domain_xml.plain_volume(name, size_bytes, sparse=True), 0)
-            # The test driver has volumes, but nothing in them.
+            # Volumes of the test driver have no content.
             stream = None if conn.getType() == "TEST" else conn.newStream(0)
             if stream is not None:
                 sparse = libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM
@@ -100,7 +99,7 @@ class Uploads:
         self._current = _Upload(conn, pool, volume, stream, file, size_bytes, first)
 
     def send(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
-        """Send the next piece; return how many bytes were sent so far."""
+        """Send the next piece; return the bytes sent so far."""
         upload = self._current_upload(conn)
         left = min(max_bytes, upload.size_bytes - upload.sent)
         while left > 0:
@@ -113,7 +112,7 @@ class Uploads:
         return upload.sent
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
-        """Have the host write what is under way."""
+        """Finish the stream, so that the host writes all bytes. Raises if the digest differs."""
         upload = self._current_upload(conn)
         found = upload.digest.hexdigest()
         if found != sha256:
@@ -126,12 +125,12 @@ class Uploads:
             upload.digest_back = hashlib.sha256()
 
     def read_back(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
-        """Read the next piece of what the host has; return how many bytes came back so far.
+        """Read the next piece back; return the bytes read so far.
 
-        When all of them did, and are what was sent, the upload is over.
+        The upload is over when all bytes are read back and the digest matches.
         """
         upload = self._current_upload(conn)
-        if upload.digest_back is None:  # a host that keeps no content
+        if upload.digest_back is None:  # the test driver keeps no content
             self.close()
             return upload.size_bytes
         if upload.back is None:
@@ -147,13 +146,13 @@ class Uploads:
         return self._compare(conn, upload)
 
     def _compare(self, conn: libvirt.virConnect, upload: _Upload) -> int:
-        """Return whether what came back is what was sent; have it read once more if not."""
+        """Compare the digests. Returns the bytes read back; 0 means to read the volume again."""
         assert upload.back is not None  # noqa: S101 - it was just read from
         upload.back.finish()
         upload.back = None
         if upload.digest_back.digest() == upload.digest.digest():
             self.close()
-            with contextlib.suppress(libvirt.libvirtError):  # busy: it looks by itself
+            with contextlib.suppress(libvirt.libvirtError):  # busy: the refresh may come later
                 conn.storagePoolLookupByName(upload.pool).refresh(0)
             return upload.size_bytes
         upload.reads_left -= 1
@@ -166,7 +165,7 @@ class Uploads:
         return 0
 
     def drop(self, conn: libvirt.virConnect) -> None:
-        """End an upload that is not to be, and delete what came of it. None: nothing."""
+        """Abort the upload, if there is one, and delete its volume."""
         upload, same = self._current, self._current is not None and self._current.conn is conn
         name = upload.volume.name() if upload is not None else None
         self.close()
@@ -181,7 +180,7 @@ class Uploads:
                     raise
 
     def close(self) -> None:
-        """Let go of an upload; what came of it stays as it is."""
+        """Close the upload's file and streams; its volume stays."""
         upload, self._current = self._current, None
         if upload is not None:
             upload.file.close()
@@ -237,8 +236,8 @@ class Uploads:
 def _expect_room(
     store: libvirt.virStoragePool, path: str, size_bytes: int, margin_bytes: int
 ) -> None:
-    """Refuse a file whose content would leave a pool less than the margin."""
-    with contextlib.suppress(libvirt.libvirtError):  # busy: it looked not long ago
+    """Raise if a file's content would leave a pool less room than the margin."""
+    with contextlib.suppress(libvirt.libvirtError):  # busy: its last refresh is recent
         store.refresh(0)
     free_bytes = store.info()[3]
     with contextlib.suppress(OSError):  # opening it later raises the error

@@ -1,8 +1,7 @@
-"""The names by which disk images refer to the files that they rest on.
+"""The names by which disk images refer to their backing files.
 
-QEMU knows many forms: a path, `file:PATH`, a URI such as `nbd://HOST/EXPORT`, and `json:{...}`
-with nested objects or dotted keys. libvirt resolves some of them, and reports the others in place
-of a path.
+QEMU accepts a path, `file:PATH`, a URI such as `nbd://HOST/EXPORT`, and `json:{...}` with nested
+objects or dotted keys. libvirt resolves some of them, and reports the others in place of a path.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _QUOTES: Final = re.compile("[\"']")
 _PIECES: Final = re.compile(r"[:?&=]")
 #: Of one header: guests write headers into raw disks, and each name costs a look.
 _MOST_NAMES: Final = 16
-#: A document that nests deeper is taken apart at its quotes.
+#: Maximum depth of JSON; a deeper document is split at its quotes.
 _DEEPEST: Final = 64
 
 
@@ -40,9 +39,9 @@ def plain_path(name: str, above: str) -> str | None:
 
 
 def normalized_path(path: str) -> str:
-    """Return a path without `..` and doubled slashes, which libvirt keeps as they were written.
+    """Return an absolute path without `..` and doubled slashes, which libvirt keeps.
 
-    What is not a whole path, such as the name of a volume, is returned as it is.
+    Other names, such as volume names, are returned unchanged.
     """
     return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
@@ -58,7 +57,7 @@ def _names(name: str, depth: int) -> Iterator[str]:
         except (ValueError, RecursionError):
             yield from _QUOTES.split(name)  # QEMU takes single quotes, too
     elif name.startswith("file:"):
-        # QEMU reads `file:` and a path; the slashes of a URI do no harm to one.
+        # QEMU reads a path after `file:`; removing the slashes of a URI is harmless.
         yield re.sub(r"^//(?:localhost)?(?=/)", "", name.removeprefix("file:"))
     elif _PROTOCOL.match(name):
         yield name.partition(":")[2]

@@ -1,8 +1,8 @@
-"""Disks in domain XML: files by their paths, with all that they rest on written out.
+"""Disks in domain XML: files by path, with their whole backing chain.
 
-AppArmor's and SELinux's rules for a guest are made from the paths in its XML: of a disk that
-is only named by pool and volume, virt-aa-helper knows no path, and its guest may not open it.
-What a file rests on is written, too: what is not there would be looked up in the file.
+AppArmor and SELinux rules for a guest are made from the paths in its XML. virt-aa-helper resolves
+no pool and volume, so the guest could not open such a disk. The backing chain is written as well,
+or libvirt would read it from the file's header.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFile:
-    """A file that is a disk, or that one rests on."""
+    """The file of a disk or of its backing chain."""
 
     path: str
     format: str
@@ -23,23 +23,23 @@ class DiskFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFiles:
-    """Where the disks of a domain to define lie."""
+    """The files of the disks of a domain to define."""
 
     root: DiskFile
     seed: DiskFile | None = None
 
 
 def add_disks(devices: ET.Element, files: DiskFiles) -> None:
-    """Write the disks of a new domain."""
+    """Add the disks of a new domain."""
     _add(devices, files.root, "vda")
     if files.seed is not None:
         ET.SubElement(_add(devices, files.seed, "vdb"), "readonly")
 
 
 def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) -> str | None:
-    """Return a domain's XML with each volume as its file; None if it names no volume.
+    """Return a domain's XML with volumes replaced by their files; None if it names no volume.
 
-    ``file_of`` gets pool, volume and the format that the domain reads it with.
+    ``file_of`` receives pool, volume and format.
     """
     domain = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
     volumes = domain.findall("devices/disk[@type='volume']")
@@ -53,7 +53,7 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
 
 
 def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
-    """Return the disks that fuga made: the one that is written to, and the seed."""
+    """Return the disks that fuga made: the root disk and the seed."""
     written = seed = None
     for disk in domain.findall("devices/disk"):
         if disk.find("readonly") is not None:
@@ -64,7 +64,7 @@ def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
 
 
 def set_file(disk: ET.Element, file: DiskFile) -> None:
-    """Let a disk be another file."""
+    """Set the file of a disk."""
     source = disk.find("source")
     if source is None:
         source = ET.SubElement(disk, "source")
@@ -77,7 +77,7 @@ def set_file(disk: ET.Element, file: DiskFile) -> None:
 
 
 def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
-    """Return path and format of a volume's backing file from its XML, or None."""
+    """Return path and format of the backing file in a volume's XML; None if it has none."""
     backing = ET.fromstring(volume_xml).find("backingStore")  # noqa: S314 - as above
     path = None if backing is None else backing.findtext("path")
     if backing is None or not path:
@@ -104,7 +104,7 @@ def _add(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
 
 
 def _add_backing(parent: ET.Element, file: DiskFile | None) -> None:
-    """Write what a file rests on, down to the empty element that says: on nothing."""
+    """Add the backing chain of a file; an empty element ends it."""
     if file is None:
         ET.SubElement(parent, "backingStore")
         return

@@ -1,4 +1,4 @@
-"""Domain XML, built and read as a tree: no value can break out of its element."""
+"""Domain XML, built and parsed as a tree, so that values are always escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "fuga"
 SERIAL_LOG_DIR = "/var/log/libvirt/qemu"
 CONFINING = ("apparmor", "selinux")
 UNCONFINED = "none"
-# The prefix is only for people who read `virsh dumpxml`.
+# The prefix is for readers of `virsh dumpxml`.
 ET.register_namespace(PREFIX, NAMESPACE)
 
 _IN_MIB = {"b": 2**20, "bytes": 2**20, "KiB": 2**10, "k": 2**10, "MiB": 1, "M": 1}
@@ -24,17 +24,17 @@ _IN_MIB = {"b": 2**20, "bytes": 2**20, "KiB": 2**10, "k": 2**10, "MiB": 1, "M": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """Where a disk of a domain lies: a path, or, of strangers and of old, a volume of a pool."""
+    """A disk of a domain: a path, or pool and volume in foreign and old domains."""
 
     pool: str | None
     volume: str | None
     path: str | None
-    target: str | None  #: its name on the machine, as statistics call it
+    target: str | None  #: device name, such as vda, as in statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedDomain:
-    """What a domain's XML says about it."""
+    """The parsed XML of a domain."""
 
     uuid: str
     name: str
@@ -42,21 +42,21 @@ class ParsedDomain:
     memory_mib: int
     disks: tuple[Disk, ...]
     mark: Mark | None
-    filtered: bool  #: a filter of this release is on each of its cards
-    #: Files of all its disks and of what they rest on: (None, path), or pool and volume.
+    filtered: bool  #: whether each of its cards has a filter of this release
+    #: Files of its disks and their backing chains: (None, path), or pool and volume.
     files: frozenset[tuple[str | None, str]] = frozenset()
 
 
 def serial_log_name(domain_name: str) -> str:
-    """File under `SERIAL_LOG_DIR` in which a domain's serial console is kept."""
+    """Return the name of a domain's serial console log under `SERIAL_LOG_DIR`."""
     return f"{domain_name}.serial"
 
 
 def build(spec: DomainSpec, files: DiskFiles) -> str:
-    """Domain XML of ``spec`` on disks that are there, with its mark in the first definition.
+    """Return the domain XML of ``spec`` on existing disks.
 
-    The mark is part of what is defined, not set afterwards: a domain of ours is never
-    seen without it, whenever its maker is killed.
+    The mark is part of the first definition: even if the worker is killed, no domain of fuga's
+    exists without a mark.
     """
     domain = ET.Element("domain", type=spec.domain_type)
     _text(domain, "name", spec.name)
@@ -77,7 +77,7 @@ def build(spec: DomainSpec, files: DiskFiles) -> str:
 
 
 def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: str | None) -> str:
-    """Volume XML of a sparse qcow2 image, on top of a base image if there is one."""
+    """Return the volume XML of a sparse qcow2 image, with a backing file if there is a base."""
     volume = ET.Element("volume", type="file")
     _text(volume, "name", name)
     _text(volume, "allocation", "0")
@@ -92,7 +92,7 @@ def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: st
 
 
 def plain_volume(name: str, size_bytes: int, *, sparse: bool = False) -> str:
-    """Volume XML of a file of that length; a sparse one takes its room as it is written."""
+    """Return the volume XML of a raw file; a sparse one allocates no space in advance."""
     volume = ET.Element("volume", type="file")
     _text(volume, "name", name)
     _text(volume, "capacity", str(size_bytes), unit="bytes")
@@ -110,9 +110,9 @@ def unstartable_domain(
     raw_disks: Mapping[str, str],
     firmware_variables: str | None = None,
 ) -> str:
-    """Domain XML of a definition that names files of the host, and that nothing can start.
+    """Return the XML of a domain with raw disks that cannot start.
 
-    An attempt fails with the name of a pool that does not exist.
+    A start fails, as one disk is in a pool that does not exist.
     """
     domain = ET.Element("domain", type=domain_type)
     _text(domain, "name", name)
@@ -139,7 +139,7 @@ def unstartable_domain(
 
 
 def parse(xml: str) -> ParsedDomain:
-    """Read a domain's XML, fuga's or foreign."""
+    """Parse a domain's XML, fuga's or foreign."""
     domain = parse_tree(xml)
     return ParsedDomain(
         uuid=domain.findtext("uuid", ""),
@@ -149,7 +149,7 @@ def parse(xml: str) -> ParsedDomain:
         disks=tuple(
             _disk(disk)
             for disk in domain.iterfind("devices/disk")
-            # What is read-only is shared or tiny: the domain needs no room for it.
+            # Read-only disks are shared or tiny, so they need no room.
             if disk.get("device", "disk") == "disk" and disk.find("readonly") is None
         ),
         mark=_mark(domain),
@@ -159,7 +159,7 @@ def parse(xml: str) -> ParsedDomain:
 
 
 def set_mark(domain: ET.Element, mark: Mark) -> None:
-    """Let a domain carry a mark in place of the one that it has."""
+    """Replace the mark of a domain."""
     metadata = domain.find("metadata")
     if metadata is None:
         metadata = ET.SubElement(domain, "metadata")
@@ -169,38 +169,38 @@ def set_mark(domain: ET.Element, mark: Mark) -> None:
 
 
 def volume_format(xml: str) -> str | None:
-    """Format of the image that a volume's XML describes."""
+    """Return the image format in a volume's XML."""
     found = parse_tree(xml).find("target/format")
     return None if found is None else found.get("type")
 
 
 def domain_type(xml: str) -> str:
-    """The emulator of a domain, fuga's or foreign."""
+    """Return the domain type, such as kvm, in a domain's XML."""
     return parse_tree(xml).get("type", "qemu")
 
 
 def pool_path(xml: str) -> str | None:
-    """Folder that a pool's XML names, if it is over one."""
+    """Return the folder in a pool's XML, if it has one."""
     return parse_tree(xml).findtext("target/path")
 
 
 def machine_uuid(capabilities: str) -> str | None:
-    """Return the number of the machine that a host's capabilities name, if they do."""
+    """Return the machine's UUID in a host's capabilities, if any."""
     return parse_tree(capabilities).findtext("host/uuid")
 
 
 def security_model(capabilities: str) -> str:
-    """Return what confines guests, as a host's capabilities name it, or ``none``.
+    """Return the security model in a host's capabilities, or ``none``.
 
-    ``dac`` is no answer: owners of files keep guests from the host, not from one another,
-    as all of them are one user.
+    ``dac`` does not count: all guests run as one user, so file owners do not separate them from
+    each other.
     """
     named = {each.text for each in parse_tree(capabilities).iterfind("host/secmodel/model")}
     return next((each for each in CONFINING if each in named), UNCONFINED)
 
 
 def parse_tree(xml: str) -> ET.Element:
-    """Parse what libvirt wrote."""
+    """Parse XML from libvirt."""
     return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
 
 
@@ -208,12 +208,10 @@ def _add_machine(domain: ET.Element, domain_type: str) -> None:
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
     if domain_type == "qemu":
-        # Emulation keeps translated code; its default cache is a good part of the
-        # machine's memory for every guest.
+        # The default translation cache of emulation would take much memory per guest.
         _text(ET.SubElement(features, "tcg"), "tb-cache", "16", unit="MiB")
     else:
-        # The host's model as libvirt names it: all its instructions, and still a guest
-        # that another host with those can take.
+        # All CPU features of the host, and the guest can still move to hosts that have them.
         ET.SubElement(domain, "cpu", mode="host-model")
     ET.SubElement(domain, "clock", offset="utc")
     _text(domain, "on_poweroff", "destroy")
@@ -285,7 +283,7 @@ def _mark(domain: ET.Element) -> Mark | None:
             round=int(text("round")),
         )
     except ValueError:
-        # Someone edited it: then it proves nothing, and the domain is foreign.
+        # Someone edited the mark: the domain counts as foreign.
         return None
 
 
@@ -312,7 +310,7 @@ def _files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
 def _memory_mib(memory: ET.Element | None) -> int:
     if memory is None or not memory.text:
         return 0
-    # libvirt writes KiB; the rest is for hand-made XML in tests.
+    # libvirt writes KiB; other units are for XML in tests.
     return -(-int(memory.text) // _IN_MIB[memory.get("unit", "KiB")])
 
 

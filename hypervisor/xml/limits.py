@@ -1,7 +1,7 @@
-"""The limits of a guest on its host, in domain XML.
+"""Resource limits of a guest in domain XML.
 
-Disks are throttled by QEMU itself, cards by the host's traffic control, and processors by
-cgroups: their shares say who gets how much when all want more than there is.
+QEMU throttles disks, the host's traffic control throttles cards, and cgroups divide CPUs: shares
+set the proportions when CPUs are overloaded.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Final
 
 from hypervisor.model import VmLimits
 
-#: 255 vCPUs, the most of a machine, stay below 10,000, the most of cgroups' second version.
+#: 255 vCPUs, the maximum of a machine, stay below 10,000, the maximum of cgroups v2.
 SHARES_PER_VCPU: Final = 32
 _KB_PER_MBIT: Final = 125
-#: The burst: the traffic of a tenth of a second, and never less than a few large packets.
+#: Burst: the traffic of a tenth of a second, and at least a few large packets.
 _BURST_S: Final = 0.1
 _LEAST_BURST_KB: Final = 128
-#: One group of all disks of a machine: the limit is the machine's, not each disk's.
+#: All disks are in one throttle group: the limit is the domain's, not each disk's.
 _GROUP: Final = "disks"
 
 
 def add_shares(domain: ET.Element, vcpus: int) -> None:
-    """Let processors be shared out in proportion to vCPUs."""
+    """Add CPU shares in proportion to vCPUs."""
     tune = ET.SubElement(domain, "cputune")
     ET.SubElement(tune, "shares").text = str(SHARES_PER_VCPU * vcpus)
 
 
 def set_shares(domain: ET.Element, vcpus: int | None) -> None:
-    """Let a domain have the shares of so many vCPUs in place of what it has; None: none."""
+    """Replace a domain's CPU shares by those for ``vcpus``; None removes them."""
     for tune in domain.findall("cputune"):
         for shares in tune.findall("shares"):
             tune.remove(shares)
@@ -44,7 +44,7 @@ def set_shares(domain: ET.Element, vcpus: int | None) -> None:
 
 
 def without_shares(xml: str) -> str | None:
-    """Return a domain's XML without its shares of processors; None if it names none."""
+    """Return a domain's XML without CPU shares; None if it has none."""
     domain = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
     tune = domain.find("cputune")
     shares = None if tune is None else tune.find("shares")
@@ -55,7 +55,7 @@ def without_shares(xml: str) -> str | None:
 
 
 def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
-    """Bound what all disks together read and write in a second."""
+    """Limit the total I/O of all disks."""
     if limits.disk_iops is None and limits.disk_mib_s is None:
         return
     for disk in devices.findall("disk"):
@@ -68,7 +68,7 @@ def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
 
 
 def limit_card(interface: ET.Element, limits: VmLimits) -> None:
-    """Bound what a card receives and what it sends in a second, each by itself."""
+    """Limit the traffic of a card, separately for each direction."""
     if limits.net_mbps is None:
         return
     average = limits.net_mbps * _KB_PER_MBIT

@@ -1,6 +1,6 @@
-"""A domain's XML as it is where the domain arrives: what is the host's own is replaced.
+"""A moving domain's XML for its destination: host-specific parts are replaced.
 
-What the guest sees stays: libvirt compares both, and refuses a move that changes it.
+The guest-visible parts stay: libvirt compares both, and refuses a move that changes them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import limits, network_filters
 from hypervisor.xml.disks import DiskFiles, disks_of, set_file
 
-#: By which libvirt names the host's end of a card; the other host has its own.
+#: Prefixes of libvirt's names for host interfaces; each host has its own names.
 _MADE_UP: Final = ("vnet", "macvtap")
 
 
 def destination_xml(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) -> str:
-    """Return the XML of a domain as it is to be at the destination.
+    """Return the XML of a domain for the destination.
 
     Parameters
     ----------
     xml : str
-        Of the source: what runs, or what is defined.
+        The live or the persistent XML at the source.
     files : DiskFiles
-        Of the destination.
+        The files at the destination.
     shares : bool
-        Whether the destination shares processors out; not every host can.
+        Whether the destination has CPU shares.
     """
     domain = domain_xml.parse_tree(xml)
     domain_xml.set_mark(domain, spec.mark)
@@ -43,12 +43,12 @@ def destination_xml(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool)
 
 
 def has_seed(domain: ET.Element) -> bool:
-    """Return whether a domain has a disk that it only reads."""
+    """Return whether a domain has a seed, a read-only disk."""
     return disks_of(domain)[1] is not None
 
 
 def host_device_of(domain: ET.Element) -> str | None:
-    """Name a device by which a domain is bound to its host, if there is one."""
+    """Return a device that binds a domain to its host, if any."""
     for tag in ("hostdev", "redirdev", "shmem", "filesystem", "tpm", "nvdimm", "vsock"):
         found = domain.find(f"devices/{tag}")
         if found is not None:
@@ -66,7 +66,7 @@ def host_device_of(domain: ET.Element) -> str | None:
 
 
 def connect_card(card: ET.Element, spec: MoveSpec) -> None:
-    """Plug a card into the destination's network, with its protection there."""
+    """Connect a card to the destination's network, with its filters there."""
     source = card.find("source")
     if source is None:
         source = ET.SubElement(card, "source")

@@ -1,11 +1,10 @@
-"""The restrictions of a guest's network card, which its host enforces.
+"""libvirt network filters (nwfilter) of guests' network cards.
 
-libvirt's network filters (nwfilter) are tables of the bridge that a card is plugged into.
-Ours let a guest speak from its own MAC and IPv4 address alone, reach of hosts only the ports of
-services that guests need, and hear what is sent to it or to all. libvirt's own `clean-traffic`
-learns an address from what the guest says first, lets frames of other protocols pass, IPv6 among
-them, and is not there on every host; so fuga brings filters of its own. Their names carry a digest
-of their rules: filters of two releases do not get into each other's way. Pure, but for XML.
+A filter becomes tables of the bridge that a card is connected to. fuga's filters let a guest send
+only from its own MAC and IPv4 address, reach only service ports of hosts, and receive only frames
+for it or broadcasts. libvirt's own `clean-traffic` is not enough: it learns the address from the
+guest's first packet, passes other protocols such as IPv6, and is missing on some hosts. Names of
+filters contain a digest of their rules, so filters of two releases can coexist.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from hypervisor.model import Guard
 _PREFIX: Final = "fuga-"
 _BROADCAST: Final = {"dstmacaddr": "ff:ff:ff:ff:ff:ff"}
 _MULTICAST: Final = {"dstmacaddr": "01:00:5e:00:00:00", "dstmacmask": "ff:ff:ff:80:00:00"}
-_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of who has none yet
+_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of a guest without an address
 _TO_ALL: Final = "255.255.255.255"
 _LOOPBACK: Final = "127.0.0.0/8"
 _TO_IT: Final = {"dstmacaddr": "$MAC"}
-#: The block of MACs of isolated guests: `registry.networks.addresses` gives them.
+#: The MAC block of isolated guests; `registry.networks.addresses` assigns from it.
 ISOLATED_MACS: Final = "02:f6:00:00:00:00"
 _BLOCK_MASK: Final = "ff:ff:00:00:00:00"
 
@@ -37,7 +36,7 @@ Parameters = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One rule: ``out`` is what the guest sends."""
+    """One filter rule; direction ``out`` is traffic from the guest."""
 
     action: str
     direction: str
@@ -55,19 +54,18 @@ def _drop(direction: str, priority: int, protocol: str, /, **matches: str) -> _R
 
 
 _UDP: Final = {"protocol": "udp"}
-# What is not accepted is dropped: IPv6 with its neighbour discovery and router
-# advertisements (fuga gives out no IPv6 addresses, so none could be distinguished from
-# another's), frames with a VLAN's tag, and whatever else there is.
+# All else is dropped: IPv6 with neighbour discovery and router advertisements (fuga assigns no IPv6
+# addresses, so forged ones could not be detected), VLAN-tagged frames, and other protocols.
 _RULES: Final[Sequence[_Rule]] = (
     _drop("out", -1000, "mac", match="no", srcmacaddr="$MAC"),
-    # Answers of a DHCP server, which would make others' guests send through this one.
+    # DHCP server answers, which would redirect other guests' traffic.
     _drop("out", -950, "ip", **_UDP, srcportstart="67", srcportend="67"),
     _drop("out", -950, "ip", **_UDP, dstportstart="68", dstportend="68"),
     _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr="$IP"),
-    # Who has my address? Asked before it is used (RFC 5227).
+    # ARP probe before an address is used (RFC 5227).
     _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
     _accept("out", "ip", srcipaddr="$IP"),
-    # What a bridge floods because it does not know a MAC is not for this guest either.
+    # Only frames for this guest, not those that the bridge floods.
     _accept("in", "arp", **_TO_IT),
     _accept("in", "arp", **_BROADCAST),
     _accept("in", "ip", **_TO_IT),
@@ -75,11 +73,11 @@ _RULES: Final[Sequence[_Rule]] = (
     _accept("in", "ip", **_MULTICAST),
     _Rule("drop", "inout", 1000),
 )
-# Isolated guests of all hosts have MACs of one block, and no frame goes from one to another,
-# whatever it says of itself. Guests of earlier releases have other MACs.
-# Only their DHCP server has a use for what they send to all: others, and their host, hear none.
+# Isolated guests of all hosts have MACs of one block, and no frame passes between two of them.
+# Guests of earlier releases have other MACs. Broadcasts of isolated guests reach only their DHCP
+# server.
 _GROUPS: Final = ("ff:00:00:00:00:00", "01:00:00:00:00:00", "33:00:00:00:00:00")
-_OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt knows no mask of the one bit that says so
+_OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt cannot mask the single multicast bit
 _ISOLATED: Final[Sequence[_Rule]] = (
     _drop("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
     _drop("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
@@ -95,9 +93,8 @@ def _dhcp_request_rule(source: str) -> _Rule:
 
 
 _DHCP_REQUEST_RULES: Final = (_dhcp_request_rule(_NO_ADDRESS), _dhcp_request_rule("$IP"))
-# A host takes what is sent to any of its addresses, whatever network it comes from. Rules of
-# the bridge's tables do not distinguish an answer from a call, so a host does not connect to its
-# guests by TCP from these addresses either.
+# A host accepts packets to any of its addresses from any network. The rules are stateless, so TCP
+# connections from these addresses of a host to its guests are blocked as well.
 _SERVICE: Final = {"srcipaddr": "$IP", "dstipaddr": "$SERVICES[@1]"}
 _HOSTS: Final[Sequence[_Rule]] = (
     *(
@@ -117,7 +114,7 @@ _HOSTS: Final[Sequence[_Rule]] = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A network filter of fuga's."""
+    """A network filter."""
 
     name: str
     xml: str
@@ -125,18 +122,18 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceFilters:
-    """A card of a domain, as far as its protection goes."""
+    """Network and filter of a domain's card."""
 
-    kind: str | None  #: bridge, network, or another that libvirt filters nothing of
+    kind: str | None  #: bridge, network, or another that libvirt cannot filter
     source: str | None
     filter: str | None
     parameters: Parameters
     isolated: bool
 
 
-# Of its subnet it reaches some parts, and no other guest: not on other hosts, where no port of
-# this bridge is, and not by way of a router that sends back what it was sent. Each guest's
-# address is enforced where it sends, so that the receiver can identify guests by their source.
+# The guest reaches some parts of its subnet and no other guest, neither on other hosts nor by a
+# router that reflects packets. The source address of each guest is enforced, so a receiver can
+# identify guests by it.
 _SOME: Final = "$REACHES[@1]"
 _SOME_MASK: Final = "$REACHES_MASK[@1]"
 _ARP_TO_SOME: Final = {"arpdstipaddr": _SOME, "arpdstipmask": _SOME_MASK}
@@ -149,7 +146,7 @@ def _accept_early(direction: str, protocol: str, /, **matches: str) -> _Rule:
 
 
 _APART: Final[Sequence[_Rule]] = (
-    # IP to all or to many, within a broadcast frame too, is for other guests alone.
+    # Broadcast and multicast IP packets are for other guests only.
     *(_drop("in", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
     _accept_early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
     _accept_early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
@@ -158,7 +155,7 @@ _APART: Final[Sequence[_Rule]] = (
     _drop("out", -600, "arp"),
     _drop("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
     _accept_early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
-    # A gateway announces that its address is at another MAC now.
+    # Gratuitous ARP of a gateway that changes its MAC.
     _accept_early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
     _accept_early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
     _drop("in", -600, "arp"),
@@ -180,15 +177,15 @@ def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
     digest = hashlib.sha256(ET.tostring(document)).hexdigest()[:12]
     name = f"{_PREFIX}{kind}-{digest}"
     document.set("name", name)
-    # The same wherever it is made: two that define it at once, or again, mean the same one.
+    # Deterministic: concurrent or repeated definitions are equal.
     identity = ET.Element("uuid")
     identity.text = str(uuid.uuid5(uuid.NAMESPACE_URL, f"https://fuga.invalid/filter/{name}"))
     document.insert(0, identity)
     return Filter(name, ET.tostring(document, encoding="unicode"))
 
 
-#: For a guest whose address is known, the same where it is kept apart from its subnet, and for
-#: one that gets its address by DHCP, which the host watches; and each for isolated guests.
+#: Filters for a guest with a known address, and with an address by DHCP, which the host snoops;
+#: both also for isolated guests. APART also blocks parts of the guest's subnet.
 FIXED: Final = _filter("fixed", (*_RULES, *_HOSTS))
 BY_DHCP: Final = _filter("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
 ISOLATED: Final = _filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
@@ -200,19 +197,19 @@ _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLA
 
 
 def filter_of(guard: Guard) -> Filter | None:
-    """Return the filter that a card needs, if any."""
+    """Return the filter for a guard, if any."""
     if not guard.filtered:
         return None
     if guard.address is None:
         return ISOLATED_BY_DHCP if guard.isolated else BY_DHCP
     if not guard.isolated:
         return FIXED
-    # A list must have something in it.
+    # A list parameter must not be empty.
     return APART if guard.subnet is not None and guard.reaches else ISOLATED
 
 
 def protect_card(card: ET.Element, guard: Guard) -> None:
-    """Write into a card's XML what it may do, in place of what was there of it."""
+    """Replace the filter and the isolation in a card's XML."""
     for tag in ("filterref", "port"):
         for old in card.findall(tag):
             card.remove(old)
@@ -226,7 +223,7 @@ def protect_card(card: ET.Element, guard: Guard) -> None:
 
 
 def protect_cards(domain: ET.Element, guard: Guard) -> bool:
-    """Write it into every card of a domain; return whether that changed anything."""
+    """Apply a guard to every card of a domain; return whether anything changed."""
     changed = False
     wanted = filter_of(guard)
     target = (
@@ -242,25 +239,25 @@ def protect_cards(domain: ET.Element, guard: Guard) -> bool:
 
 
 def cards(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
-    """Return what a domain's cards are plugged into, and what protects them."""
+    """Return network and filter of each card of a domain."""
     return tuple(_card(card) for card in _cards(domain))
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether a filter of this release of fuga is on each of its cards."""
+    """Return whether each card of a domain has a filter of this release."""
     return all(card.filter in _NAMES for card in cards(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Return whether two filters do the same: ours may have been edited by hand."""
+    """Return whether two filters have the same rules: an operator may have edited one."""
     return list(_rules(one)) == list(_rules(other))
 
 
 def filter_obstacle(network: ET.Element) -> str | None:
-    """Say why libvirt filters nothing on a network of its own, or None.
+    """Return why libvirt cannot filter on one of its networks; None if it can.
 
-    It knows the tables of Linux bridges. Where there is none it makes rules that no
-    frame passes, and says nothing.
+    libvirt filters only on Linux bridges. On other networks its rules have no effect, without an
+    error.
     """
     port = network.find("virtualport")
     if port is not None and port.get("type") != "802.1Qbh":
@@ -275,7 +272,7 @@ def filter_obstacle(network: ET.Element) -> str | None:
 
 
 def addresses_of(network: ET.Element) -> tuple[str, ...]:
-    """Return the IPv4 addresses that a host has on a network of its libvirt."""
+    """Return the host's IPv4 addresses on a libvirt network."""
     return tuple(
         each.get("address", "")
         for each in network.iterfind("ip")
@@ -284,14 +281,14 @@ def addresses_of(network: ET.Element) -> tuple[str, ...]:
 
 
 def collapse_networks(networks: Iterable[str]) -> tuple[str, ...]:
-    """Return IPv4 networks and addresses as the fewest networks that contain no others."""
+    """Collapse IPv4 networks and addresses into the fewest equivalent networks."""
     found = ipaddress.collapse_addresses(map(ipaddress.IPv4Network, networks))
     return tuple(map(str, found))
 
 
 def _parameters(guard: Guard) -> Parameters:
-    """Return them in the order of their names, as libvirt shows them."""
-    # No list may be empty. No guest needs a loopback address, and none is served at all of them.
+    """Return the filter parameters of a guard, sorted by name as libvirt shows them."""
+    # List parameters must not be empty; loopback addresses are always closed.
     blocks = {"CLOSED": (_LOOPBACK, *guard.closed)}
     found = [("SERVICES", each) for each in guard.services or (_TO_ALL,)]
     found += [("PORTS", str(each)) for each in guard.ports]

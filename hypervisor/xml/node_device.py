@@ -1,17 +1,17 @@
-"""The XML of a host's network devices."""
+"""Parses the XML of a host's network devices."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
-#: Parent of devices that no hardware is behind.
+#: Parent of devices without hardware.
 _VIRTUAL = "computer"
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkDevice:
-    """An interface of a host."""
+    """A network interface of a host."""
 
     name: str
     mac: str
@@ -19,7 +19,7 @@ class NetworkDevice:
 
 
 def network_device(xml: str) -> NetworkDevice | None:
-    """Read a node device; None if it has no MAC address."""
+    """Parse a node device; None if it has no MAC address."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
     name = root.findtext("capability/interface")
     mac = root.findtext("capability/address")
