@@ -3,19 +3,21 @@
 from plain_text.repeated import RepeatedNameError, each_once
 from plain_text.shown import (
     advice,
+    are_host_names_apart,
     listed,
     nearest,
     plain,
     plain_json,
     plain_lines,
     plain_yaml,
-    short_host_name,
     shortened,
+    split_host_name,
 )
 
 __all__ = [
     "RepeatedNameError",
     "advice",
+    "are_host_names_apart",
     "each_once",
     "listed",
     "nearest",
@@ -23,6 +25,6 @@ __all__ = [
     "plain_json",
     "plain_lines",
     "plain_yaml",
-    "short_host_name",
     "shortened",
+    "split_host_name",
 ]

@@ -8,6 +8,7 @@ at all (zero-width, tags, fillers). Here each becomes its escape, such as ``\x1b
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import ipaddress
 import re
@@ -16,6 +17,7 @@ from typing import Final
 
 #: Names that are compared with what was typed, at most: each comparison takes microseconds.
 _MOST_COMPARED: Final = 1_000
+MOST_HOST_NAME: Final = 255  #: characters of a host name, and of its domain
 _ALL_TOLD: Final = 8
 
 
@@ -125,14 +127,28 @@ def _unicode_escape(character: str, *, pairs: bool) -> str:
     return f"\\u{0xD800 + (above >> 10):04x}\\u{0xDC00 + (above & 0x3FF):04x}"
 
 
-def short_host_name(hostname: str) -> str | None:
-    """Return a host name in the form in which two are compared; None: it says nothing.
+def split_host_name(hostname: str) -> tuple[str | None, str | None]:
+    """Return a host name and its domain in the form in which two are compared; None: it has none.
 
-    Without its domain: libvirt appends that while the network's names are answered, and leaves it
-    out while they are not.
+    libvirt appends the domain while the network's names are answered, and leaves it out while
+    they are not. What looks like an address has none. Either has at most 255 characters.
     """
-    name = hostname.strip().rstrip(".").casefold()
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        return name.partition(".")[0] or None
+    name = hostname.strip().rstrip(".").casefold()  # which may have more characters
+    if name.rpartition(".")[2].isdigit() or ":" in name:
+        with contextlib.suppress(ValueError):
+            name = str(ipaddress.ip_address(name))
+        return name[:MOST_HOST_NAME], None
+    short, _, domain = name.partition(".")
+    return short[:MOST_HOST_NAME] or None, domain[:MOST_HOST_NAME] or None
+
+
+def are_host_names_apart(
+    one: tuple[str | None, str | None], other: tuple[str | None, str | None]
+) -> bool:
+    """Return whether two split host names are of two machines; without a name, nothing is known.
+
+    Names that differ in their domains alone do so if both have one.
+    """
+    if one[0] is None or other[0] is None:
+        return False
+    return one[0] != other[0] or (None not in {one[1], other[1]} and one[1] != other[1])

@@ -21,7 +21,7 @@ import libvirt
 from hypervisor.credential import NO_FILE, Credential, is_ssh, known_hosts, ssh_uri, tls_uri
 from hypervisor.errors import HostUnreachableError
 from hypervisor.xml import domain as domain_xml
-from plain_text import short_host_name
+from plain_text import are_host_names_apart, split_host_name
 
 #: A key without a private half: its 32 bytes are a hash.
 _UNUSED_KEY: Final = (
@@ -63,8 +63,9 @@ def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
     found = domain_xml.machine_uuid(conn.getCapabilities())
     if found is None:
         return
-    if name and found == uuid:
-        found, machine = f"{found}/{short_host_name(conn.getHostname())}", f"{uuid}/{name}"
+    shown = conn.getHostname() if name and found == uuid else ""
+    if are_host_names_apart(split_host_name(shown), split_host_name(name)):
+        found = f"{found}/{shown}"
     else:
         machine = uuid
     if found != machine:

@@ -6,6 +6,7 @@ Revises: 0066
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 
 import sqlalchemy as sa
@@ -19,6 +20,7 @@ depends_on = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 _LABEL = "machine="
+_MOST = 255
 _IS_KNOWN = sa.text("machine_uuid IS NOT NULL")
 
 
@@ -84,8 +86,9 @@ def _keep_names() -> None:
 
 
 def _without_domain(hostname: str) -> str | None:
-    name = hostname.strip().rstrip(".").casefold()
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        return name.partition(".")[0] or None
+    name = hostname.strip().rstrip(".").casefold()  # which may have more characters
+    if name.rpartition(".")[2].isdigit() or ":" in name:
+        with contextlib.suppress(ValueError):
+            name = str(ipaddress.ip_address(name))
+        return name[:_MOST]
+    return name.partition(".")[0][:_MOST] or None

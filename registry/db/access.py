@@ -38,6 +38,7 @@ HOST_COLUMNS = (
     hosts.c.machine_uuid,
     # If several machines report one UUID, the name decides.
     case((_by_name, hosts.c.machine_name)).label("machine_name"),
+    hosts.c.machine_domain,
     hosts.c.pool_silent_since,
 )
 
@@ -57,4 +58,5 @@ def to_access(row: Row[Any]) -> HostAccess:
 def _machine(row: Row[Any]) -> str | None:
     if row.machine_uuid is None or row.machine_name is None:
         return None if row.machine_uuid is None else str(row.machine_uuid)
-    return f"{row.machine_uuid}/{row.machine_name}"
+    domain = "" if row.machine_domain is None else f".{row.machine_domain}"
+    return f"{row.machine_uuid}/{row.machine_name}{domain}"

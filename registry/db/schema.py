@@ -155,6 +155,7 @@ hosts = Table(
     # What operators call its machine, what that calls itself, and another one in its place.
     Column("machine_label", String(128)),
     Column("machine_name", String(255)),
+    Column("machine_domain", String(255)),
     Column("found_machine_name", String(255)),
     _one_of("admin", HostAdmin),
     _one_of("health", HostHealth),

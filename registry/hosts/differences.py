@@ -145,6 +145,7 @@ class Differences:
                 taken = {
                     "machine_uuid": at.found_machine_uuid,
                     "machine_name": at.found_machine_name,
+                    "machine_domain": None,
                     "found_machine_uuid": None,
                     "found_machine_name": None,
                 }

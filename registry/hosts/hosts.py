@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from plain_text import short_host_name
+from plain_text import split_host_name
 from registry.audit.events import event_row, note, record
 from registry.catalogue.resources import INVENTORIES, resource_names
 from registry.db.clock import db_now
@@ -324,7 +324,7 @@ class Hosts:
             after = hosts_of(connection, before)
             known_as = {
                 key: host_with_machine(
-                    connection, uuid, short_host_name(reports[key].hostname), apart_from=key
+                    connection, uuid, split_host_name(reports[key].hostname)[0], apart_from=key
                 )
                 for key in others
                 if (uuid := reports[key].machine_uuid) is not None
@@ -343,7 +343,7 @@ class Hosts:
                     host.machine_uuid,
                     report.machine_uuid,
                     host.machine_name,
-                    short_host_name(report.hostname),
+                    split_host_name(report.hostname)[0],
                     known_as=known_as.get(key),
                 )
                 found[key] = AnotherMachineError(host.name, what)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_, update
 
-from plain_text import short_host_name
+from plain_text import are_host_names_apart, split_host_name
 from registry.audit.events import note
 from registry.db.bulk import among, chunks
 from registry.db.locks import take_turns
@@ -37,6 +37,7 @@ class Machine:
     uuid: str | None
     label: str | None  #: the operators' name for it
     name: str | None  #: what it calls itself
+    domain: str | None  #: that its name had last
     double_of: UUID | None
     polled_at: datetime | None
 
@@ -45,11 +46,13 @@ def are_distinguishable(one: Machine, other: Machine) -> bool:
     """Return whether labels distinguish two machines with one UUID.
 
     Some vendors give one UUID to many boards. Labels alone prove nothing: machines that share
-    their host name as well are one, whatever their labels are.
+    their host name as well are one, whatever their labels are. Two domains make it two names.
     """
     if one.label == other.label:
         return False
-    return one.name is None or other.name is None or one.name != other.name
+    if None in {one.name, other.name}:
+        return True
+    return are_host_names_apart((one.name, one.domain), (other.name, other.domain))
 
 
 def are_different(one: Machine, other: Machine) -> bool:
@@ -102,21 +105,19 @@ def doubles_of(
     one machine at the same moment one is the second.
     """
     comparable = [(host, report) for host, report in looks if _is_comparable(host, report)]
-    if any(
-        host.machine_uuid != report.machine_uuid or _is_double(host) for host, report in comparable
-    ):
+    if any(_is_new(host, report) or _is_double(host) for host, report in comparable):
         take_turns(connection, _TURN)
     known = _candidate_machines(connection, comparable)
     for host, _ in comparable:
-        known[host.id] = replace(known[host.id], uuid=host.machine_uuid)
+        label = machine_label_of(host.labels)
+        if label != known[host.id].label:  # an earlier release, which writes labels alone, set them
+            change = update(hosts).where(hosts.c.id == host.id)
+            connection.execute(change.values(machine_label=label))
+        known[host.id] = replace(known[host.id], uuid=host.machine_uuid, label=label)
     found: dict[UUID, Machine] = {}
     for host, report in sorted(comparable, key=lambda each: each[0].id):
-        mine = replace(
-            known[host.id],
-            uuid=report.machine_uuid or host.machine_uuid,
-            name=short_host_name(report.hostname),
-        )
-        first = _first_host_of(mine, known, is_new=host.machine_uuid != mine.uuid)
+        mine = replace(known[host.id], uuid=report.machine_uuid or host.machine_uuid)
+        first = _first_host_of(mine, known, is_new=_is_new(host, report))
         if first is not None:
             found[host.id] = first
         known[host.id] = replace(mine, double_of=None if first is None else first.id)
@@ -179,16 +180,19 @@ def is_same_machine(
     found = report.machine_uuid
     if found is None:
         return True
-    name = short_host_name(report.hostname)
+    name, domain = split_host_name(report.hostname)
+    namesake = _is_namesake(connection, host, (name, domain))
     holds = any(row.state == AssignmentState.ACTIVE.value for row in live.values())
     ours = (
         host.machine_uuid is None
         or not holds
-        or (host.machine_uuid == found and not _is_namesake(connection, host, name))
+        or (host.machine_uuid == found and not namesake)
         or any(domain.assignment_id in live for domain in report.domains)
         or _has_a_disk_of(connection, host, report, live)
     )
     values = {"machine_uuid": found, "machine_name": name or host.machine_name}
+    if domain is not None or name not in {None, host.machine_name}:
+        values["machine_domain"] = domain
     values |= {"found_machine_uuid": None, "found_machine_name": None}
     if not ours:
         values = {"found_machine_uuid": found, "found_machine_name": name}
@@ -196,7 +200,7 @@ def is_same_machine(
     if values == before:
         return ours
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
-    if host.machine_uuid not in {None, found} or not ours:
+    if host.machine_uuid not in {None, found} or not ours or namesake:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
         if host.machine_uuid == found:
             data |= {"name_before": host.machine_name, "machine_name": name}
@@ -205,13 +209,13 @@ def is_same_machine(
     return ours
 
 
-def _is_namesake(connection: Connection, host: Host, name: str | None) -> bool:
+def _is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
     """Return whether a machine with the host's UUID has another name, and may be another machine.
 
     Of a UUID that several machines report, or are said to, the names decide. A machine of which
     nobody says so was given another name.
     """
-    if None in {name, host.machine_name} or name == host.machine_name:
+    if not are_host_names_apart(name, (host.machine_name, host.machine_domain)):
         return False
     if machine_label_of(host.labels) is not None:
         return True
@@ -245,6 +249,7 @@ _QUERY: Final[Select[Any]] = select(
     hosts.c.machine_uuid,
     hosts.c.machine_label,
     hosts.c.machine_name,
+    hosts.c.machine_domain,
     hosts.c.same_machine_as,
     hosts.c.last_polled_at,
 )
@@ -252,6 +257,14 @@ _QUERY: Final[Select[Any]] = select(
 
 def _is_comparable(host: Host, report: HostReport) -> bool:
     return report.machine_uuid is not None or _is_double(host)
+
+
+def _is_new(host: Host, report: HostReport) -> bool:
+    """Return whether another machine answers for a host than before, by its number or its name."""
+    known = (host.machine_name, host.machine_domain)
+    return host.machine_uuid != (report.machine_uuid or host.machine_uuid) or are_host_names_apart(
+        known, split_host_name(report.hostname)
+    )
 
 
 def _is_double(host: Host) -> bool:
@@ -287,12 +300,12 @@ def _candidate_conditions(
     for host, report in looks:
         if report.machine_uuid is None:
             continue
-        label = found[host.id].label
+        label = machine_label_of(host.labels)
         if label is None:
             without.add(report.machine_uuid)
         else:
             labels.add((report.machine_uuid, label))
-        if (name := short_host_name(report.hostname)) is not None:
+        if (name := split_host_name(report.hostname)[0]) is not None:
             names.add((report.machine_uuid, name))
     uuid, is_first = hosts.c.machine_uuid, hosts.c.same_machine_as.is_(None)
     if without:
@@ -338,6 +351,7 @@ def _machine(row: Row[Any]) -> Machine:
         uuid=row.machine_uuid,
         label=row.machine_label,
         name=row.machine_name,
+        domain=row.machine_domain,
         double_of=row.same_machine_as,
         polled_at=row.last_polled_at,
     )

@@ -85,6 +85,7 @@ class Host:
     machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt reports it
     found_machine_uuid: Observed[str | None] = None  #: of another one that answers in its place
     machine_name: Observed[str | None] = None  #: what the machine calls itself, without a domain
+    machine_domain: Observed[str | None] = None  #: the domain that it had in its name last
     found_machine_name: Observed[str | None] = None  #: what the one that answers calls itself
     #: the host that its machine is already; it gets no VMs
     same_machine_as: Observed[str | None] = None

@@ -480,8 +480,66 @@ def test_a_host_name_with_another_domain_is_no_other_machine(
 ) -> None:
     running(register, namesakes[0])
 
-    assert look(register, "h1", hostname=shown).machine_name == "kvm7"
+    seen = look(register, "h1", hostname=shown)
+    assert (seen.machine_name, seen.machine_domain) == (
+        "kvm7",
+        "example.org" if "example" in shown else None,
+    )
+    # Without its domain, while the network's names are not answered, it is known by the last one.
+    assert look(register, "h1", hostname="kvm7").machine_domain == seen.machine_domain
     assert look(register, "h2", hostname=shown.replace("7", "8")).same_machine_as is None
+
+
+@pytest.mark.parametrize(
+    ("other", "is_one"),
+    [("node1.rack-b.x", False), ("node1", True), ("node1.rack-a.x.", True), ("NODE1.", True)],
+)
+def test_of_one_uuid_and_name_domains_tell_machines_apart(
+    register: Registry, other: str, is_one: bool
+) -> None:
+    add_host(register, "h1", up=False, labels=("machine=a",))
+    look(register, "h1", hostname="node1.rack-a.x")
+    add_host(register, "h2", up=False, labels=("machine=b",))
+
+    assert look(register, "h2", hostname=other).same_machine_as == ("h1" if is_one else None)
+    assert look(register, "h1", hostname="node1").same_machine_as is None
+    if not is_one:
+        assert look(register, "h2", hostname="node1").same_machine_as is None
+
+
+def test_the_older_host_gets_no_vms_while_the_younger_ones_machine_answers_at_its_address(
+    register: Registry, namesakes: tuple[Host, Host]
+) -> None:
+    build = running(register, namesakes[1])
+    look(register, "h2", a_domain(build), hostname="kvm8")
+
+    assert look(register, "h1", hostname="kvm8").same_machine_as == "h2"
+    assert accepts(register)["h1"] is False
+    [event] = register.events.list(kind="machine_changed")
+    assert (event.data["name_before"], event.data["machine_name"]) == ("kvm7", "kvm8")
+
+    assert look(register, "h1", hostname="kvm7").same_machine_as is None
+    assert accepts(register)["h1"] is True
+
+
+def test_a_label_that_an_earlier_release_wrote_counts_from_the_next_report(
+    register: Registry, first: Host, raw: RawSql
+) -> None:
+    second(register)
+    register.hosts.update("h2", labels=["machine=rack-2"], actor=ACTOR)
+    raw.run("UPDATE hosts SET machine_label = NULL")
+
+    assert look(register, "h2", hostname="kvm8").same_machine_as is None
+    assert look(register, "h2", hostname="kvm8").same_machine_as is None
+    assert look(register, "h1").same_machine_as is None
+    labels = [row["machine_label"] for row in raw.rows("SELECT * FROM hosts ORDER BY id")]
+    assert labels == [None, "rack-2"]
+
+
+def test_a_host_name_that_grows_in_lower_case_is_stored(register: Registry, first: Host) -> None:
+    seen = look(register, "h1", hostname="\u0390" * 255 + "." + "\u0390" * 255)
+
+    assert len(seen.machine_name or "") == len(seen.machine_domain or "") == 255
 
 
 def test_a_machine_with_a_uuid_of_its_own_may_get_another_name(

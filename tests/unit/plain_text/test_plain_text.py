@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plain_text import plain, plain_json, plain_lines, shortened
+from plain_text import plain, plain_json, plain_lines, shortened, split_host_name
 from tests.hostile_text import is_forbidden
 
 TEXT = st.text(st.characters())  # surrogates as well
@@ -65,3 +65,21 @@ def test_a_long_text_is_shortened_and_says_so() -> None:
     assert shortened("short", 100) == "short"
     assert shortened("x" * 5_000, 100).endswith("x… (5000 characters)")
     assert len(shortened("x" * 5_000, 100)) == 100
+
+
+@pytest.mark.parametrize(
+    ("hostname", "split"),
+    [
+        ("KVM7.Example.org.", ("kvm7", "example.org")),
+        ("kvm7", ("kvm7", None)),
+        ("10.0.0.5", ("10.0.0.5", None)),
+        ("010.0.0.5", ("010.0.0.5", None)),  # no address to Python, and no name either
+        ("FE80::0001", ("fe80::1", None)),
+        (" . ", (None, None)),
+        ("\u0390" * 255, ("\u0390".casefold() * 85, None)),
+    ],
+)
+def test_a_host_name_is_split_in_the_form_in_which_two_are_compared(
+    hostname: str, split: tuple[str | None, str | None]
+) -> None:
+    assert split_host_name(hostname) == split
