@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
@@ -22,11 +22,7 @@ _WORK_OF_PROCESSES: Final[tuple[tuple[str, Work], ...]] = (
 _PROCESS_NAMES: Final = {"control": "control centre", "worker": "worker", "monitor": "monitor"}
 #: Beginning of a sentence about the database's disk (see `service.disks`).
 _DATABASES_DISK: Final = "the disk of the database "
-_NOTHING_OF: Final[Mapping[Work, str]] = {
-    "decide": "nothing of a control centre",
-    "build": "nothing of a worker",
-    "poll": "nothing of a monitor",
-}
+_FULL: Final = f"{_DATABASES_DISK}is full"  #: a write was refused
 _LATE: Final = timedelta(seconds=LATE_S)
 
 
@@ -45,10 +41,13 @@ class OverdueWork:
 def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
     """Return the work that is overdue by heartbeats and the last slot, on the database's clock.
 
-    ``disks`` are sentences about disks without room. If the database's disk is full, live processes
-    cannot write heartbeats; then the messages name the disk instead of silent processes.
+    ``disks`` are sentences about disks without room. If the database's disk is full, or has little
+    room and all processes are silent, live processes may be unable to write heartbeats: then the
+    messages name the disk, too.
     """
-    full = next((each for each in disks if each.startswith(_DATABASES_DISK)), None)
+    full = next((each for each in disks if each.startswith(_FULL)), None)
+    if full is None and all(is_late(each, liveness.now) for each in liveness.processes):
+        full = next((each for each in disks if each.startswith(_DATABASES_DISK)), None)
     found: list[OverdueWork] = []
     for kind, what in _WORK_OF_PROCESSES:
         found += _overdue_processes(liveness, kind, what)
@@ -59,7 +58,7 @@ def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
     return tuple(
         each
         if each.since is None
-        else replace(each, message=f"{_NOTHING_OF[each.work]} is written: {full}")
+        else replace(each, message=f"{each.message}; perhaps it cannot write: {full}")
         for each in found
     )
 

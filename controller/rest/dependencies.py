@@ -90,8 +90,15 @@ class Services:
 
     @property
     def on_failure(self) -> OnFailure:
-        """The site's default for VMs of a host that fails."""
-        found = (each.value for each in self.settings if each.name == _ON_FAILURE)
+        """The site's default for VMs of a host that fails.
+
+        The control centres decide: by their setting if they have one in common, else by this
+        process's.
+        """
+        processes = self.registry.processes.settings()
+        found = {each.settings.get(_ON_FAILURE) for each in processes if each.kind == "control"}
+        if len(found) != 1:
+            found = {each.value for each in self.settings if each.name == _ON_FAILURE}
         return OnFailure(next((each for each in found if each), OnFailure.WAIT))
 
     def image_store(self) -> ImageStore:

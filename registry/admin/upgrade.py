@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Final
 
 from alembic import command
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Engine, inspect, select
+from sqlalchemy import Connection, Engine, inspect, select, text
 
 from registry.admin.known_schema import strangers_in
 from registry.admin.revisions import (
@@ -17,12 +19,17 @@ from registry.admin.revisions import (
     head_revision,
     known_revisions,
 )
-from registry.db.engine import database_at, make_engine, translate_unavailable
+from registry.db.engine import HeldUpError, database_at, make_engine, translate_unavailable
 from registry.db.locks import take_turns
 from registry.db.online_indexes import build_beforehand
 from registry.db.private_files import private_database, private_folder
 from registry.db.schema import schema_serves
 from registry.errors import SchemaOutdatedError, StrangersInSchemaError
+
+#: How long an upgrade waits for a table, below what others wait; and how often it tries.
+_LOCK_TIMEOUT_S: Final = 5
+_PAUSE_S: Final = 5.0
+_TRIES: Final = 60
 
 
 def check_schema(connection: Connection) -> bool:
@@ -60,13 +67,16 @@ def upgrade(database_url: str) -> str:
 
     All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
     leaves the database as it was, but for indexes of large tables, which are built
-    before, while processes write. Two at once take turns. A database that is newer
-    than this code, and serves it, is left as it is.
+    before, while processes write. Two at once take turns. While a backup or another transaction
+    reads a table for longer than a few seconds, it lets go and tries again, for ten minutes.
+    A database that is newer than this code, and serves it, is left as it is.
 
     Raises
     ------
     StrangersInSchemaError
         If SQLite's file holds what our migrations did not make.
+    HeldUpError
+        If a table was never free.
     """
     url = database_at(database_url)
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
@@ -79,17 +89,34 @@ def upgrade(database_url: str) -> str:
         with translate_unavailable():
             if _is_older(engine):
                 build_beforehand(engine)
-        with translate_unavailable(), engine.begin() as connection:
-            take_turns(connection, "upgrade")
-            found = MigrationContext.configure(connection).get_current_revision()
-            if found is not None and found not in known_revisions():
-                check_schema(connection)
-                return found
-            if strangers := strangers_in(connection):
-                raise StrangersInSchemaError(strangers)
-            command.upgrade(alembic_config(connection), "head")
+        for left in reversed(range(_TRIES)):
+            try:
+                return _upgrade_at_once(engine)
+            except HeldUpError:
+                if not left:
+                    raise
+                time.sleep(_PAUSE_S)
     finally:
         engine.dispose()
+    return head_revision()
+
+
+def _upgrade_at_once(engine: Engine) -> str:
+    """Run all revisions; raise `HeldUpError` where others hold a table for seconds.
+
+    Who waits for a table keeps all others from it: behind a backup they would fail.
+    """
+    with translate_unavailable(), engine.begin() as connection:
+        take_turns(connection, "upgrade")
+        if connection.dialect.name != "sqlite":
+            connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'"))
+        found = MigrationContext.configure(connection).get_current_revision()
+        if found is not None and found not in known_revisions():
+            check_schema(connection)
+            return found
+        if strangers := strangers_in(connection):
+            raise StrangersInSchemaError(strangers)
+        command.upgrade(alembic_config(connection), "head")
     return head_revision()
 
 

@@ -166,7 +166,7 @@ class _ComparedHosts:
     reports: Mapping[UUID, HostReport]
     live: Mapping[UUID, Mapping[UUID, Row[Any]]]  #: unreleased assignments
     starting: Set[UUID]  #: VMs
-    copies: Mapping[UUID, Set[str]]  #: volumes of images
+    copies: Mapping[UUID, Set[str]]  #: volumes of images, by the host that is their machine
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
 
@@ -177,16 +177,20 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
         power_actions.c.state == PowerState.STARTING.value
     )
     copies: defaultdict[UUID, set[str]] = defaultdict(set)
+    firsts = first_hosts_of_doubles(connection)
+    machines = {firsts.get(key, key) for key in keys}
+    names = sorted({*machines, *(key for key, first in firsts.items() if first in machines)})
     query = select(image_copies.c.host_id, image_copies.c.volume)
-    for row in connection.execute(query.where(among(connection, image_copies.c.host_id, keys))):
-        copies[row.host_id].add(row.volume)
+    for part in chunks(names):
+        for row in connection.execute(query.where(among(connection, image_copies.c.host_id, part))):
+            copies[firsts.get(row.host_id, row.host_id)].add(row.volume)
     return _ComparedHosts(
         reports=reports_of(connection, keys),
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
         pools=sharing_of_pools(connection, {host.shared_pool for host in some if host.shared_pool}),
-        firsts=first_hosts_of_doubles(connection),
+        firsts=firsts,
     )
 
 
@@ -227,7 +231,9 @@ def _differences(
     yield from _domain_differences(host, report, found)
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
-        yield from _file_differences(host, report, seen.copies.get(host.id, frozenset()))
+        yield from _file_differences(
+            host, report, seen.copies.get(seen.firsts.get(host.id, host.id), frozenset())
+        )
 
 
 def _vm_differences(
@@ -357,8 +363,10 @@ def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Itera
         what = f"{count}: {shown}{more}"
         if copies_left := sum(name.startswith(_IMAGE_COPY) for name in strays):
             what += (
-                f"; {copies_left} named {_IMAGE_COPY}… were made by fuga for a host that is"
-                f" gone: no domain names them, delete them (`virsh vol-delete NAME {host.pool}`)"
+                f"; {copies_left} named {_IMAGE_COPY}… are copies of images that no host of this"
+                f" register center has: no domain of {host.name} names them. Look whether volumes"
+                " rest on one (`qemu-img info`) or another fuga made it, else delete it"
+                f" (`virsh vol-delete NAME {host.pool}`)"
             )
         yield _new_difference(host, Difference.STRAY_FILES, host.pool, what)
 

@@ -13,6 +13,7 @@ import pytest
 
 from controller.queries.fleet_metrics import FleetCollector
 from controller.queries.lateness import overdue_work
+from controller.rest.health import FULL
 from registry import Registry
 from registry.admin import HeardProcess
 from service import Check
@@ -51,11 +52,12 @@ FULL_DISK = "the disk of the database has 0 MiB free, less than its margin of 25
 @pytest.mark.parametrize(
     ("disks", "said"),
     [
-        ([FULL_DISK], f"nothing of a {{}} is written: {FULL_DISK}"),
+        ([FULL_DISK], f"no {{}} responds: {{}}:1; perhaps it cannot write: {FULL_DISK}"),
+        ([FULL], f"no {{}} responds: {{}}:1; perhaps it cannot write: {FULL}"),
         (["the disk of the image store has 0 MiB free"], "no {} responds: {}:1"),
     ],
 )
-def test_processes_are_not_called_silent_while_the_disk_of_the_database_is_full(
+def test_a_disk_of_the_database_that_is_full_is_named_with_the_processes_that_are_silent(
     api: Api, raw: RawSql, disks: list[str], said: str
 ) -> None:
     with all_heard(api.registry):
@@ -68,6 +70,16 @@ def test_processes_are_not_called_silent_while_the_disk_of_the_database_is_full(
     assert {work: messages[work] for work in called} == {
         work: said.format(name, name) for work, name in called.items()
     }
+
+
+def test_a_disk_that_still_takes_writes_does_not_hide_a_dead_process(api: Api, raw: RawSql) -> None:
+    with all_heard(api.registry):
+        silence(raw, "monitor")
+        [late] = overdue_work(api.registry.liveness(), [FULL_DISK])
+        [full] = overdue_work(api.registry.liveness(), [FULL])
+
+    assert late.message == "no monitor responds: monitor:1"
+    assert full.message == f"{late.message}; perhaps it cannot write: {FULL}"
 
 
 def test_a_site_at_work_is_well_and_names_who_does_what(api: Api) -> None:

@@ -180,6 +180,18 @@ def test_a_vm_that_waits_for_a_dead_host_says_since_when_and_what_to_do(
     assert "fence" not in to_tenant
 
 
+def test_an_explanation_goes_by_the_setting_of_the_control_centres(api: Api, raw: RawSql) -> None:
+    vm = a_vm_on_a_dead_host(api, raw, [])
+    api.registry.processes.begin(
+        "control", "cc:1", "m1", 1, stamp_of=str, settings={"FUGA_ON_FAILURE": "rebuild"}
+    )
+    api.registry.processes.beat("control", "cc:1", None)
+
+    told = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
+
+    assert "it waits for its host" not in told
+
+
 def test_a_vm_that_is_built_anew_by_the_sites_setting_does_not_wait(api: Api, raw: RawSql) -> None:
     vm = a_vm_on_a_dead_host(api, raw, [])
 

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from registry import InvalidError, Registry, RegistryUnavailableError, SchemaOutdatedError, upgrade
 from registry.admin.doctor import TRIGGERS_FOUND
 from registry.admin.revisions import alembic_config, first_revision, head_revision
-from registry.db.engine import make_engine
+from registry.db.engine import HeldUpError, make_engine
 from registry.db.schema import metadata
 from registry.ledger.triggers import TRIGGERS, trigger_statements
 from tests.raw_sql import RawSql, raw_sql
@@ -285,6 +285,27 @@ def test_an_upgrade_that_fails_halfway_leaves_nothing(
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+@pytest.mark.postgresql
+def test_on_postgresql_an_upgrade_waits_for_no_table_that_a_backup_reads(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.admin.upgrade._TRIES", 2)
+    monkeypatch.setattr("registry.admin.upgrade._PAUSE_S", 0.0)
+    monkeypatch.setattr("registry.admin.upgrade._LOCK_TIMEOUT_S", 1)
+    with postgres.database() as url, raw_sql(url) as raw:
+        engine = make_engine(url)
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), "0068")
+        engine.dispose()
+        raw.run("BEGIN")
+        raw.run("LOCK TABLE hosts IN ACCESS SHARE MODE")
+        with pytest.raises(HeldUpError, match="lock timeout"):
+            upgrade(url)
+        raw.run("COMMIT")
+
+        assert upgrade(url) == head_revision()
 
 
 @pytest.mark.postgresql
