@@ -126,7 +126,7 @@ class ObservedSlots:
                     [
                         place
                         for host in running.host.tolist()
-                        for place in engine.cluster.places([host])
+                        for place in engine.cluster.positions_in_pool([host])
                     ],
                     dtype=np.int64,
                 ),
@@ -191,7 +191,7 @@ def told_by(
     next_s = slot * length_s + every_s
     while arrivals.next_s() is not None and slot * length_s < (first or 0.0) + until_s:
         now_s = slot * length_s
-        watched.note(engine.advance_to(slot, arrivals.until(now_s)))
+        watched.note(engine.advance_to(slot, arrivals.take_until(now_s)))
         slot += 1
         fresh = [each for each in engine.waiting.request.tolist() if each not in asked]
         if now_s < next_s or not fresh or not watched.placed:

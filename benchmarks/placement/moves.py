@@ -25,8 +25,8 @@ from placement import Budget, Policy, Snapshot, check_allocation, policy_by_name
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import Mobility, RunningState
-from placement.rebalancing.room import room_for
-from placement.rebalancing.spare import spare
+from placement.rebalancing.room import plan_room
+from placement.rebalancing.spare import spare_capacity
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 
 MIB_PER_GIB: Final = 1024
@@ -159,7 +159,7 @@ def spare_table(repeats: int) -> None:
     for load in (0.75, 0.98):
         running = a_site(12_500, load=load, vms=10_000)
         domain = np.arange(12_500)
-        found, asking_s = timed(lambda: spare(running, domain), repeats=repeats)  # noqa: B023
+        found, asking_s = timed(lambda: spare_capacity(running, domain), repeats=repeats)  # noqa: B023
         for name in ("best_fit_drfh", "fuga"):
             plain = policy_by_name(name, {})
             _, plain_s = timed(lambda: placed(plain, running.snapshot), repeats=repeats)  # noqa: B023
@@ -184,7 +184,7 @@ def room_table(repeats: int) -> None:
     print(f"  {'hosts':>9}{'VMs':>10}{'seconds':>10}{'VMs moved':>11}{'GiB':>8}{'at least':>10}")
     for hosts in (1_000, 12_500):
         running = asking(a_site(hosts), (64, 256))
-        plan, seconds = timed(lambda: room_for(running, 0), repeats=repeats)  # noqa: B023
+        plan, seconds = timed(lambda: plan_room(running, 0), repeats=repeats)  # noqa: B023
         check_plan(running, plan)
         large = np.flatnonzero((running.snapshot.capacity >= (64, 256)).all(axis=1))
         on = np.bincount(running.host, running.transfer_mib, minlength=hosts)[large].min()

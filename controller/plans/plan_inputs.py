@@ -20,7 +20,7 @@ from placement.rebalancing.evacuate_in_turns import evacuate_before
 from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
 from placement.rebalancing.repair import repair
-from placement.rebalancing.room import room_for
+from placement.rebalancing.room import plan_room
 from placement.rebalancing.spare_policy import without_spare
 
 
@@ -118,7 +118,7 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             running = inputs.running
             if inputs.domain is not None:
                 running = without_spare(running, inputs.domain)
-            return room_for(running, waiting.index(request_id), **how)
+            return plan_room(running, waiting.index(request_id), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 

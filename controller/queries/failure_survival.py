@@ -17,7 +17,7 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running_state import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
 from placement.rebalancing.model import RunningState, StayingVm
-from placement.rebalancing.spare import Spare, spare
+from placement.rebalancing.spare import Spare, spare_capacity
 from registry import ConflictError, Registry
 from registry.moves import RunningView
 
@@ -117,7 +117,9 @@ def survival_of(inputs: SurvivalInputs) -> Survival:
     """Compute which failure domains may fail, from rows that were read."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
-    found = spare(running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains)
+    found = spare_capacity(
+        running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains
+    )
     in_some = domains.of_host[running.host] >= 0
     lacking = np.flatnonzero(~found.holds)[:_MAX_DOMAINS_SHOWN].tolist()
     return Survival(

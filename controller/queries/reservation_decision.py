@@ -16,7 +16,11 @@ from controller.queries.ahead import current_state_of, lifetimes_of
 from controller.queries.coarse_numbers import step_below
 from controller.rounds.snapshots import may_use
 from placement import BoolArray
-from placement.forecast.reservation_forecast import ReservationDemand, ReservationVerdict, judge
+from placement.forecast.reservation_forecast import (
+    ReservationDemand,
+    ReservationVerdict,
+    reservation_verdict,
+)
 from registry.requests import NO_RULES
 from registry.reservations import Reservation, ReservationDecision
 from registry.rounds import ClusterView, ForecastInputs, HostView, RequestView
@@ -47,7 +51,7 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
         for (each, count), demand in zip(question.before, demands, strict=True)
     )
     began = time.monotonic()
-    return judge(
+    return reservation_verdict(
         present,
         lifetimes_of(view),
         before,

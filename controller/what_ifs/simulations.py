@@ -12,7 +12,7 @@ from typing import Any, Final
 from controller.what_ifs.site_recording import RECORDING
 from registry.requests import ZONE_LABEL
 from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
-from simulation.experiments.run import ObservedRun, RunProgress, watch
+from simulation.experiments.run import ObservedRun, RunProgress, simulate_in_memory
 from simulation.experiments.run_report import run_document
 
 #: Of the time, how much the site as it is may take.
@@ -37,7 +37,9 @@ def simulate_both(
         def report_progress(progress: RunProgress) -> None:
             report({"progress": round(before + progress.part / 2, 4)})
 
-        return watch(spec, report=report_progress, stop=lambda: time.process_time() > until_s)
+        return simulate_in_memory(
+            spec, report=report_progress, stop=lambda: time.process_time() > until_s
+        )
 
     as_it_is = run(first, 0.0, _FIRST_PART * job["time_s"])
     cut = []

@@ -100,7 +100,9 @@ def _plugin_errors(theirs: PluginCode, doing: str) -> Iterator[None]:
     except (PlacementError, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # other people's code: anything may happen
-        cause = f"{type(error).__name__}: {error}{_where(error.__traceback__, theirs.package)}"
+        cause = (
+            f"{type(error).__name__}: {error}{_innermost_line(error.__traceback__, theirs.package)}"
+        )
         raise PluginFailedError(theirs.name, theirs.origin, doing, cause) from error
 
 
@@ -109,7 +111,7 @@ def _expect(value: object, wanted: type, what: str) -> None:
         raise TypeError(f"{what} is of type {type(value).__name__}, not {wanted.__name__}")
 
 
-def _where(trace: TracebackType | None, package: str) -> str:
+def _innermost_line(trace: TracebackType | None, package: str) -> str:
     """Return the innermost line of the policy's own file, if any."""
     place = ""
     while trace is not None:

@@ -132,7 +132,7 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     entry = entry_by_name(name)
     if isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "mechanism", "policy")
-    return with_rules(entry.make(_read_by(entry, parameters)), reads_tree=entry.reads_tree)
+    return with_rules(entry.make(_own_parameters(entry, parameters)), reads_tree=entry.reads_tree)
 
 
 def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:
@@ -140,7 +140,7 @@ def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:
     entry = entry_by_name(name)
     if not isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "policy", "mechanism")
-    return entry.make(_read_by(entry, parameters))
+    return entry.make(_own_parameters(entry, parameters))
 
 
 def known_parameters(entry: CatalogEntry | MechanismEntry) -> frozenset[str]:
@@ -151,7 +151,9 @@ def known_parameters(entry: CatalogEntry | MechanismEntry) -> frozenset[str]:
     )
 
 
-def _read_by(entry: CatalogEntry | MechanismEntry, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _own_parameters(
+    entry: CatalogEntry | MechanismEntry, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the parameters that ``entry`` reads."""
     known = known_parameters(entry)
     for parameter, value in parameters.items():

@@ -95,13 +95,13 @@ class _Runs:
         """Run the policy for each batch of groups with fewer and fewer soft constraints."""
         for others in _batches(self._constraints.groups, self._rest.count):
             for soft_kept in _CONSTRAINT_FIELDS:
-                if soft_kept == _CONSTRAINT_FIELDS[0] or self._would_give_up(soft_kept):
+                if soft_kept == _CONSTRAINT_FIELDS[0] or self._drops_soft_constraint(soft_kept):
                     self._run_policy(soft_kept, others, rng, budget)
             again = 0
-            while again < _MOST_AGAIN and self._could_move(others):
-                before = int(self._rest.count.sum()), self._times_refused()
+            while again < _MOST_AGAIN and self._has_chosen_places(others):
+                before = int(self._rest.count.sum()), self._refusal_count()
                 self._run_policy(_CONSTRAINT_FIELDS[-1], others, rng, budget)
-                now = int(self._rest.count.sum()), self._times_refused()
+                now = int(self._rest.count.sum()), self._refusal_count()
                 again = again + 1 if now != before else _MOST_AGAIN
 
     def _run_policy(
@@ -149,10 +149,10 @@ class _Runs:
             if closed and self._refusals.get(request, Reason.NO_ROOM) in OF_HOSTS:
                 self._refusals[request] = left.reason
 
-    def _times_refused(self) -> int:
+    def _refusal_count(self) -> int:
         return sum(map(len, (*self._refused_homes.values(), *self._refused_zones.values())))
 
-    def _would_give_up(self, soft_kept: frozenset[SoftConstraint]) -> bool:
+    def _drops_soft_constraint(self, soft_kept: frozenset[SoftConstraint]) -> bool:
         """Return whether a waiting request gives up a soft constraint that this run drops."""
         waits = self._rest.count > 0
         if SoftConstraint.GROUPS not in soft_kept:
@@ -160,7 +160,7 @@ class _Runs:
             return any(waits[list(requests)].any() for requests in soft)
         return bool(waits[list(self._constraints.preferred)].any())
 
-    def _could_move(self, others: frozenset[int]) -> bool:
+    def _has_chosen_places(self, others: frozenset[int]) -> bool:
         """Return whether a waiting request had its zone, or first host, chosen beforehand."""
         waits = self._rest.count > 0
         members = [spread.request for spread in self._constraints.spreads]

@@ -59,7 +59,7 @@ class StarvationReserve:
         room = room_below(snapshot.after_placing(allocation.placed), self.patience.overload)
         return dataclasses.replace(
             allocation,
-            left_out=_reasons(snapshot, closed, room, allocation),
+            left_out=_left_out_with_reasons(snapshot, closed, room, allocation),
             details={**allocation.details, "holding": [list(row) for row in rows]},
         )
 
@@ -232,14 +232,14 @@ class _ReservedHosts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class _RequestRoom:
     """VMs of one request that still have room, on its hosts and on those held from it."""
 
     own: int
     held: int
 
 
-def _reasons(
+def _left_out_with_reasons(
     snapshot: Snapshot, closed: Snapshot, room: IntArray, allocation: Allocation
 ) -> tuple[LeftOut, ...]:
     """Return the unplaced VMs with reasons, `HELD_BACK` where reserved hosts have the room."""
@@ -249,7 +249,7 @@ def _reasons(
         missing[left.request] += left.count
         reasons.setdefault(left.request, left.reason)
     never = never_placeable_reasons(snapshot, np.flatnonzero(missing).astype(np.int64))
-    of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _Fit]()
+    of_request, seen = vm_kinds(closed).of_request.tolist(), dict[int, _RequestRoom]()
     parts: list[LeftOut] = []
     for request, reason in reasons.items():
         count = int(missing[request])
@@ -260,9 +260,9 @@ def _reasons(
         if kind not in seen:
             own = hosts_open_to(closed, request)
             kept_from = hosts_open_to(snapshot, request) & ~own
-            seen[kind] = _Fit(
-                own=_fit(room, snapshot, request, own),
-                held=_fit(room, snapshot, request, kept_from),
+            seen[kind] = _RequestRoom(
+                own=_vms_that_fit(room, snapshot, request, own),
+                held=_vms_that_fit(room, snapshot, request, kept_from),
             )
         fit, needed = seen[kind], still_needed(snapshot, request, count)
         back = 0
@@ -277,5 +277,5 @@ def _reasons(
     return tuple(parts)
 
 
-def _fit(room: IntArray, snapshot: Snapshot, request: int, hosts: BoolArray) -> int:
+def _vms_that_fit(room: IntArray, snapshot: Snapshot, request: int, hosts: BoolArray) -> int:
     return int(vms_that_fit(room[hosts], snapshot.demand[request]).sum())

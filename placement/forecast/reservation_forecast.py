@@ -39,7 +39,7 @@ class ReservationVerdict:
     hurried: bool = False  #: time was up before there were enough samples
 
 
-def judge(
+def reservation_verdict(
     present: CurrentState,
     lifetimes: Lifetimes,
     before: tuple[ReservationDemand, ...],

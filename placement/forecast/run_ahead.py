@@ -82,7 +82,7 @@ def simulate_waits(
     known = _SampleInputs.of(queues.present, lifetimes)
     found = []
     for number in range(ahead.samples):
-        waits = _Sample(queues, known, lifetimes, ahead, number).play(is_over)
+        waits = _Sample(queues, known, lifetimes, ahead, number).run(is_over)
         if waits is None:
             break
         found.append(waits)
@@ -157,7 +157,7 @@ class _Sample:
         self._schedule_end(left_s, running.host, running.tenant, running.count, running.demand)
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
-    def play(self, is_over: Callable[[], bool]) -> FloatArray | None:
+    def run(self, is_over: Callable[[], bool]) -> FloatArray | None:
         """Return the second at which each row is placed; None if ``is_over`` ended the sample."""
         waits = np.where(self._waiting, np.inf, np.nan)
         waiting = np.flatnonzero(self._waiting)

@@ -272,7 +272,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
         before = game.move(player, panel.totals)
         others = _subtract_counts(panel.totals, before.taken)
         strategies = game.clip_strategies(player, _subtract_counts(game.serving.most, others))
-        after = _response(game, before, game.weigh(player, strategies, others))
+        after = _best_response(game, before, game.weigh(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:
             in_vain += 1
@@ -282,13 +282,13 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
     return changed
 
 
-def _response(game: Game, before: PlayerChoice, best: PlayerChoice) -> PlayerChoice:
+def _best_response(game: Game, before: PlayerChoice, best: PlayerChoice) -> PlayerChoice:
     """Return the best response, or the former choice weighed again if nothing gains."""
     if before.taken in best.strategies.rows:
         stays = best.strategies.rows.index(before.taken)
         gain = best.utility(best.chosen) - best.utility(stays)
         return best if gain > UTILITY_TOLERANCE else replace(best, chosen=stays)
-    with_former = best.strategies.also(before.strategies, before.chosen)
+    with_former = best.strategies.with_strategy_of(before.strategies, before.chosen)
     weighed = game.weigh(before.player, with_former, best.others[0])
     stays = len(with_former) - 1
     gain = best.utility(best.chosen) - weighed.utility(stays)

@@ -87,8 +87,8 @@ def exchange_unfair(
     made: list[Exchange] = []
     market, cut = _Market(draft, kinds, budget), False
     try:
-        while (found := market.fairest()) is not None:
-            market.make(found)
+        while (found := market.fairest_exchange()) is not None:
+            market.apply(found)
             made.append(found)
     except _BudgetSpentError:
         cut = True
@@ -152,7 +152,7 @@ class _Market:
         self._seemed_able: set[int] = set()
         #: the parties that wait and are not in vain, the poorest tenant's first
         self._queue = sorted(
-            self._place_of(party) for party, waits in enumerate(self._waits) if waits >= 0
+            self._sort_key(party) for party, waits in enumerate(self._waits) if waits >= 0
         )
         #: the tenants, the richest first
         self._richest = sorted((-self._steps[each], each) for each in parties.of_tenant)
@@ -162,7 +162,7 @@ class _Market:
         self._ruled_out: dict[int, tuple[float, float]] = {}
         self._moves: list[tuple[int, int, int]] = []
 
-    def fairest(self) -> Exchange | None:
+    def fairest_exchange(self) -> Exchange | None:
         """Return the fairest exchange, the poorest tenant's first; None if there is none."""
         together, parties = 1, len(self._parties)
         # Often the very first has one, so more and more are looked at together.
@@ -174,17 +174,17 @@ class _Market:
                 (party, [some], rest) for party, rest in able if (some := next(rest, None))
             ]
             for party in set(looked_at).difference(party for party, *_ in seem_able):
-                self._note_in_vain(party)
+                self._note_without_exchange(party)
             for party, first, rest in seem_able:
                 best = self._best_exchange_for(party, chain(first, rest))
                 if best is not None:
                     return best
-                self._note_in_vain(party)
+                self._note_without_exchange(party)
                 self._seemed_able.add(party)
             together = min(2 * together, _LARGEST_BATCH)
         return None
 
-    def make(self, exchange: Exchange) -> None:
+    def apply(self, exchange: Exchange) -> None:
         """Make an exchange and update the state."""
         rich, host, poor = exchange.taken_from, exchange.host, exchange.given_to
         self._moves += [(rich, host, -exchange.taken), (poor, host, 1)]
@@ -198,9 +198,9 @@ class _Market:
             if self._waits[party] >= 0 and party not in self._in_vain
         ]
         for party in waiting:
-            _take_out(self._queue, self._place_of(party))
+            _remove_from_order(self._queue, self._sort_key(party))
         for each in both:
-            _take_out(self._richest, (-self._steps[each], each))
+            _remove_from_order(self._richest, (-self._steps[each], each))
         for request, count in changes:
             held = self._held[tenant[of_request[request]]]
             for resource, amount in enumerate(self._demand[request]):
@@ -223,7 +223,7 @@ class _Market:
         concerned = {of_request[rich], of_request[poor], *waiting, *again}
         for party in concerned:
             if self._waits[party] >= 0 and party not in self._in_vain:
-                insort(self._queue, self._place_of(party))
+                insort(self._queue, self._sort_key(party))
 
     def write_to_draft(self) -> None:
         """Write the exchanged VMs to the draft."""
@@ -274,18 +274,18 @@ class _Market:
         again += [party for party in self._seemed_able if self._is_able(party, some)]
         for party in set(again):
             place = (self._in_vain.pop(party), party)
-            _take_out(self._vain_of_kind[self._parties.kind[party]], place)
+            _remove_from_order(self._vain_of_kind[self._parties.kind[party]], place)
         self._seemed_able.difference_update(again)
         return again
 
-    def _note_in_vain(self, party: int) -> None:
+    def _note_without_exchange(self, party: int) -> None:
         # Its own level may have risen, which helps it nowhere.
         above = self._levels[self._parties.tenant[party]] + self._vm_level[party]
         self._in_vain[party] = above
         insort(self._vain_of_kind[self._parties.kind[party]], (above, party))
-        _take_out(self._queue, self._place_of(party))
+        _remove_from_order(self._queue, self._sort_key(party))
 
-    def _place_of(self, party: int) -> tuple[int, int, int]:
+    def _sort_key(self, party: int) -> tuple[int, int, int]:
         """Return the sort key of a waiting party."""
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
@@ -446,5 +446,5 @@ class _Market:
         return None
 
 
-def _take_out(order: list[Place], place: Place) -> None:
+def _remove_from_order(order: list[Place], place: Place) -> None:
     del order[bisect_left(order, place)]

@@ -35,7 +35,7 @@ from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
-from placement.packing.gangs import begin_covered, begin_next
+from placement.packing.gangs import begin_covered_gangs, begin_next_gangs
 from placement.packing.limits import is_limited, without_limits
 from placement.packing.overload import room_below
 
@@ -141,7 +141,7 @@ class _Round:
         it, and VMs that limits bound are placed up to that target (derived).
         """
         if self.draft.not_begun.any():
-            begin_covered(self.draft, self._fill, self.targets)
+            begin_covered_gangs(self.draft, self._fill, self.targets)
         if self._limited.any():
             remaining = self.draft.remaining
             others = remaining.copy()
@@ -216,7 +216,7 @@ class _Round:
         exchanged = 0
         while True:
             self._place_and_report("best_fit", self._fill)
-            if self._place_and_report("gang", lambda: begin_next(self.draft, self._fill)):
+            if self._place_and_report("gang", lambda: begin_next_gangs(self.draft, self._fill)):
                 continue
             if not self._parameters.quota:
                 return exchanged

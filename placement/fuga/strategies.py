@@ -46,7 +46,7 @@ class Strategies:
         """VMs of each kind, shape (K, T)."""
         return np.array(self.rows, dtype=np.int64)
 
-    def also(self, others: Strategies, which: int) -> Strategies:
+    def with_strategy_of(self, others: Strategies, which: int) -> Strategies:
         """Append one strategy of others to these."""
         return Strategies(
             [*self.rows, others.rows[which]],
@@ -258,7 +258,7 @@ class TopCombinations:
                 strategies.places[places, : drawn.shape[1]] = drawn
                 of_pool.append(question)
         if found:
-            self._remember(found, players)
+            self._store(found, players)
         strategies.pools.extend(self._known[question] for question in of_pool)
         return strategies
 
@@ -288,7 +288,7 @@ class TopCombinations:
         self.cut += found.cut
         return found
 
-    def _remember(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
+    def _store(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
         """Store the found combinations as strategies; scores are computed in one batch."""
         counts = np.concatenate([answer.counts for _, answer in found.values()])
         lengths = [len(answer.counts) for _, answer in found.values()]

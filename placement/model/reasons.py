@@ -68,7 +68,7 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
     fit = how_many_fit_of_each(snapshot, requests, free)
     needed = still_needed_of_each(snapshot, requests, counts)
     return tuple(
-        LeftOut(request=request, count=count, reason=never.get(request) or _for_now(*room))
+        LeftOut(request=request, count=count, reason=never.get(request) or _temporary_reason(*room))
         for request, count, *room in zip(
             requests.tolist(), counts.tolist(), fit.tolist(), needed.tolist(), strict=True
         )
@@ -109,7 +109,7 @@ def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray)
     return np.array(fit, dtype=np.int64)[kinds.of_row]
 
 
-def _for_now(fit: int, needed: int) -> Reason:
+def _temporary_reason(fit: int, needed: int) -> Reason:
     if fit >= needed:
         return Reason.ABOVE_OVERLOAD
     return Reason.GANG_NOT_WHOLE if fit else Reason.NO_ROOM

@@ -144,7 +144,7 @@ def place_reservations(snapshot: Snapshot, reserved: Reservations) -> Reservatio
         free -= given[:, None] * reserved.demand[number]
         for host in np.flatnonzero(given).tolist():
             kept[number, host] += int(given[host])
-    drawn = _ReservationDraws(snapshot, reserved, kept=kept, free=free).drawn()
+    drawn = _ReservationDraws(snapshot, reserved, kept=kept, free=free).draw_all()
     rows = tuple((number, host, count) for (number, host), count in sorted(kept.items()) if count)
     return ReservationPlacement(
         drawn=drawn, kept=rows, rest=_remaining_snapshot(snapshot, reserved, drawn, rows, free)
@@ -186,7 +186,7 @@ class _ReservationDraws:
         #: reservations and eligibilities for which nothing is free
         self._full: set[tuple[int, bytes]] = set()
 
-    def drawn(self) -> Rows:
+    def draw_all(self) -> Rows:
         """Return the requests that draw, with their hosts."""
         draws, in_force = self._reserved.draws, self._reserved.in_force
         waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
@@ -202,7 +202,7 @@ class _ReservationDraws:
         tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
         eligible = self._snapshot.eligible[request]
         most = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
-        places = self._where_kept(number, eligible, most)
+        places = self._places_where_kept(number, eligible, most)
         drawn = places.total()
         # Of a reservation that lacks room for some, no host that it may use has any.
         most = min(most, self._stands[number]) - drawn
@@ -214,7 +214,7 @@ class _ReservationDraws:
         self._within.take(tenant, demand, total)
         return tuple((request, host, count) for host, count in sorted((places + others).items()))
 
-    def _where_kept(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+    def _places_where_kept(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
         places: Counter[int] = Counter()
         for host in self._hosts[number]:
             if most <= 0:
@@ -274,16 +274,16 @@ class _Allowances:
     def fit(self, tenant: int, demand: IntArray, most: int) -> int:
         """Return how many VMs a tenant may have, at most ``most``."""
         for place in self._of_tenant[tenant]:
-            of_one = self._of_one(place, demand)
+            of_one = self._fit_in_allowance(place, demand)
             most = min(most, self._room[place] // of_one) if of_one else most
         return most
 
     def take(self, tenant: int, demand: IntArray, count: int) -> None:
         """Count VMs that a tenant gets."""
         for place in self._of_tenant[tenant]:
-            self._room[place] -= count * self._of_one(place, demand)
+            self._room[place] -= count * self._fit_in_allowance(place, demand)
 
-    def _of_one(self, place: int, demand: IntArray) -> int:
+    def _fit_in_allowance(self, place: int, demand: IntArray) -> int:
         resource = self._resource[place]
         return 1 if resource is None else int(demand[resource])
 

@@ -83,7 +83,7 @@ def decide_spot(
     rest = dataclasses.replace(rest, free=free - _room_freed_for_requests(rest, spot, free))
     policy = _CostedPolicy(spot_pass.policy, seed, budget_units)
     ends, lets_in = _vms_to_end(rest, spot, allocation, policy)
-    after = rest.after_placing(_array(lets_in)) if lets_in else rest
+    after = rest.after_placing(_rows_array(lets_in)) if lets_in else rest
     placed = _place_spot_vms(rest, spot, after, _closed_hosts(spot, allocation, lets_in), policy)
     return dataclasses.replace(
         allocation,
@@ -154,7 +154,7 @@ def _vms_to_end(
         if not may.any():
             break
         # A gang that does not fit whole at one level may at another.
-        least = np.where(_given(few, len(may)) > 0, 1, rest.min_count)
+        least = np.where(_placed_counts(few, len(may)) > 0, 1, rest.min_count)
         may_be = np.where(may >= least, may, 0)
         if not may_be.any():
             continue
@@ -229,7 +229,7 @@ def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snaps
     """Return a snapshot with the amounts of rows taken from its hosts and allowances."""
     if not rows:
         return there
-    placed = _array(rows)
+    placed = _rows_array(rows)
     free = there.free.copy()
     np.subtract.at(free, placed[:, 1], placed[:, 2:] * rest.demand[placed[:, 0]])
     after = rest.after_placing(placed)
@@ -339,14 +339,14 @@ def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts) -> 
                 yield dataclasses.replace(left, count=number, reason=reason)
 
 
-def _given(rows: _Counts, requests: int) -> IntArray:
+def _placed_counts(rows: _Counts, requests: int) -> IntArray:
     given = np.zeros(requests, dtype=np.int64)
     for (request, _), count in rows.items():
         given[request] += count
     return given
 
 
-def _array(rows: _Counts) -> IntArray:
+def _rows_array(rows: _Counts) -> IntArray:
     return np.array([(*row, count) for row, count in sorted(rows.items())], dtype=np.int64).reshape(
         -1, 3
     )

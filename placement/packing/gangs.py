@@ -53,13 +53,13 @@ def fill_with_gangs(draft: Draft, fill: Callable[[], object]) -> None:
         Places what remains in ``draft`` within its room.
     """
     if draft.not_begun.any():
-        begin_covered(draft, fill, fair_targets(draft.snapshot))
+        begin_covered_gangs(draft, fill, fair_targets(draft.snapshot))
     fill()
-    while begin_next(draft, fill):
+    while begin_next_gangs(draft, fill):
         fill()
 
 
-def begin_covered(draft: Draft, fill: Callable[[], object], targets: FloatArray) -> None:
+def begin_covered_gangs(draft: Draft, fill: Callable[[], object], targets: FloatArray) -> None:
     """Place ``min_count`` VMs of every gang whose fair target (Q,) is that many and that fits.
 
     All of them together, so that they take turns; those that did not become
@@ -72,7 +72,7 @@ def begin_covered(draft: Draft, fill: Callable[[], object], targets: FloatArray)
     _begin_one_by_one(draft, covered & (draft.not_begun > 0), fill)
 
 
-def begin_next(draft: Draft, fill: Callable[[], object]) -> bool:
+def begin_next_gangs(draft: Draft, fill: Callable[[], object]) -> bool:
     """Place ``min_count`` VMs of gangs that have not begun and fit; return whether any did.
 
     In order of their tenants' levels, equals in order of requests.

@@ -57,7 +57,7 @@ class _LargestHosts:
             self._in_order.append(_Pointer(hosts))
             self._by_gamma.append(_Pointer(hosts[np.argsort(-gamma[hosts], kind="stable")]))
 
-    def alone(self, kind: int, *, first: bool) -> float | None:
+    def vms_alone(self, kind: int, *, first: bool) -> float | None:
         """Return gamma of the host that is next for the kind, None if none has room."""
         host = self._host(kind, first=first)
         return None if host is None else self._gamma[kind][host]

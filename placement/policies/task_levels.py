@@ -19,7 +19,7 @@ from placement.packing.draft import Draft
 class TaskRule(Protocol):
     """A rule that chooses hosts for VMs and gives the VMs that a tenant could run alone."""
 
-    def alone(self, kind: int, *, first: bool) -> float | None:
+    def vms_alone(self, kind: int, *, first: bool) -> float | None:
         """Return the VMs of a kind that levels are taken of; None: none fits any more.
 
         ``first`` says that the tenant holds nothing yet, so that it is level
@@ -78,7 +78,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     while heap:
         level, request, tenant, kind = heap[0]
         tasks = _in_tasks(held[tenant], demanded[kind])
-        alone = rule.alone(kind, first=tasks == 0)
+        alone = rule.vms_alone(kind, first=tasks == 0)
         if alone is None:
             heapq.heappop(heap)
             continue

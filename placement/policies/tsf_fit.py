@@ -42,7 +42,7 @@ class _BestShapes:
             for demand in kinds.demand[:, : snapshot.resource_count]
         ]
 
-    def alone(self, kind: int, *, first: bool) -> float | None:
+    def vms_alone(self, kind: int, *, first: bool) -> float | None:
         """Return the sum of gamma over all hosts, None if no host could hold any."""
         del first
         return self._alone[kind] or None

@@ -64,7 +64,7 @@ def find_destinations(
     the tenant goes first that would be left with the least dominant share per
     weight.
     """
-    return _DestinationFinder(where, units, rng, budget, search, by=by).places()
+    return _DestinationFinder(where, units, rng, budget, search, by=by).find()
 
 
 class _DestinationFinder:
@@ -89,10 +89,12 @@ class _DestinationFinder:
             each: Destinations(where, each, search.ranking) for each in DestinationCriterion
         }
 
-    def places(self) -> UnitDestinations:
+    def find(self) -> UnitDestinations:
         hardest_first = self._hardest_first()
         found = UnitDestinations(
-            hosts=self._try(hardest_first, DestinationCriterion.UTILITY), tries=1, cut=self._cut
+            hosts=self._try_order(hardest_first, DestinationCriterion.UTILITY),
+            tries=1,
+            cut=self._cut,
         )
         if self._cut or len(found.hosts) == len(self._units):
             return found
@@ -107,7 +109,7 @@ class _DestinationFinder:
         if len(possible) > len(found.hosts):
             hosts = self._try_again(possible, found)
             if hosts is None and not self._cut:
-                hosts = self._solve(possible, found)
+                hosts = self._solve_exactly(possible, found)
             if hosts is None and not self._cut and self._search.partly:
                 hosts = self._place_neediest(possible)
             if hosts is not None and not self._cut:
@@ -138,7 +140,7 @@ class _DestinationFinder:
         room = self._where.room[open_to][:, demanded]
         return bool((room >= unit.demand[demanded]).all(axis=1).any())
 
-    def _try(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
+    def _try_order(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
         """Place units one after the other; return their hosts, and undo the moves."""
         hosts: dict[int, int] = {}
         for number in order:
@@ -178,7 +180,7 @@ class _DestinationFinder:
         while found.tries < self._search.tries:
             order = [n for n in order if n in missed] + [n for n in order if n not in missed]
             found.tries += 1
-            hosts = self._try(order, DestinationCriterion.TIGHTEST)
+            hosts = self._try_order(order, DestinationCriterion.TIGHTEST)
             if self._cut or len(hosts) == len(possible):
                 return None if self._cut else hosts
             new = {number for number in possible if number not in hosts}
@@ -193,7 +195,9 @@ class _DestinationFinder:
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
         return shaken
 
-    def _solve(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
+    def _solve_exactly(
+        self, possible: Sequence[int], found: UnitDestinations
+    ) -> dict[int, int] | None:
         """Solve a small case exactly; None if the solver finds no place for all."""
         units = [self._units[number] for number in possible]
         hosts = len(self._where.room)

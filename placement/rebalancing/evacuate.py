@@ -21,7 +21,7 @@ from placement.rebalancing.model import (
 )
 from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import UnitDestination, in_waves
+from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
 def evacuate(
@@ -62,7 +62,7 @@ def evacuate(
         UnitDestination(unit=units[number], destination=host, why=MoveReason.EVACUATES)
         for number, host in places.hosts.items()
     ]
-    order = in_waves(running, wanted, limits)
+    order = order_in_waves(running, wanted, limits)
     stays += [
         StayingVm(vm=vm, why=StayReason.NO_ORDER) for each in order.left for vm in each.unit.vms
     ]

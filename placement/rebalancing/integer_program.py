@@ -46,7 +46,7 @@ def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[i
         hosts = set(np.flatnonzero(open_to).tolist())
         if unit.hosts is not None:
             hosts &= set(unit.hosts)
-        for group in (each for vm in unit.vms for each in where.apart(vm)):
+        for group in (each for vm in unit.vms for each in where.apart_groups(vm)):
             if group not in stay:
                 members = running.groups[group]
                 stay[group] = {where.host[vm] for vm in members.vms if vm not in leaving} | set(

@@ -69,7 +69,7 @@ class PlacementState:
         """Return whether a VM is spread over zones."""
         return vm in self._spread
 
-    def apart(self, vm: int) -> Sequence[int]:
+    def apart_groups(self, vm: int) -> Sequence[int]:
         """Return the groups in which a VM must keep apart."""
         return self._apart.get(vm, ())
 

@@ -24,7 +24,7 @@ from placement.rebalancing.model import (
 )
 from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import UnitDestination, in_waves
+from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
 def repair(
@@ -56,7 +56,7 @@ def repair(
     limits, search = limits or RebalanceLimits(), search or Search()
     repairing = _Repair(running, limits, search, Budget(budget_units))
     repairing.run()
-    order = in_waves(running, repairing.destinations, limits)
+    order = order_in_waves(running, repairing.destinations, limits)
     stays = {each.vm: each for each in repairing.stays}
     for each in order.left:
         stays |= {vm: StayingVm(vm=vm, why=StayReason.NO_ORDER) for vm in each.unit.vms}

@@ -30,7 +30,7 @@ from placement.rebalancing.model import (
     UnplacedVms,
 )
 from placement.rebalancing.units import Unit, Units
-from placement.rebalancing.waves import UnitDestination, in_waves
+from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
 _MOST_SETS: Final = 300
@@ -38,7 +38,7 @@ _MOST_SETS: Final = 300
 _MOST_HOSTS: Final = 200
 
 
-def room_for(
+def plan_room(
     running: RunningState,
     request: int,
     *,
@@ -79,11 +79,11 @@ def room_for(
     limits, search = limits or RebalanceLimits(), search or Search()
     wanted = int(running.snapshot.count[request]) if count is None else count
     room = _Room(running, request, limits, search, Budget(budget_units))
-    missing = wanted - room.make(wanted)
-    order = in_waves(running, room.destinations, limits)
+    missing = wanted - room.make_room(wanted)
+    order = order_in_waves(running, room.destinations, limits)
     admitted = room.admitted_rows
     if order.left:  # without its moves the room is not there
-        order, admitted, missing = in_waves(running, (), limits), (), wanted
+        order, admitted, missing = order_in_waves(running, (), limits), (), wanted
     still_waits = [UnplacedVms(request=request, count=missing, reason=room.reason)]
     return MovePlan(
         policy="room",
@@ -198,7 +198,7 @@ class _Room:
             for unit in units
         ]
 
-    def make(self, wanted: int) -> int:
+    def make_room(self, wanted: int) -> int:
         """Make room for ``wanted`` VMs; return for how many there is room."""
         if not self._open.any():
             self.reason = self._reason_never()

@@ -53,7 +53,7 @@ class Spare:
     cut: bool  #: the budget was spent
 
 
-def spare(
+def spare_capacity(
     running: RunningState,
     domain: IntArray,
     *,

@@ -15,7 +15,7 @@ from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
-from placement.rebalancing.spare import Spare, spare
+from placement.rebalancing.spare import Spare, spare_capacity
 
 #: How hard a round searches for a domain: less than a plan does.
 _IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
@@ -68,7 +68,7 @@ class SpareCapacityPolicy:
         ``details["spare"]`` has how many domains held before, how many are unknown
         because the budget was spent, and how many VMs wait for it.
         """
-        before = spare(
+        before = spare_capacity(
             self._running, self._domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0
         )
         free = np.maximum(snapshot.free - before.kept, 0)
@@ -102,7 +102,7 @@ class SpareCapacityPolicy:
                     if domain >= 0 and before.holds[domain]:
                         rows_of.setdefault(domain, []).append(row)
             touched = np.array(sorted(rows_of), dtype=np.int64)
-            now = spare(
+            now = spare_capacity(
                 after,
                 self._domain,
                 search=_IN_A_ROUND,
@@ -153,7 +153,7 @@ class SpareCapacityPolicy:
 
 def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
     """Return the room kept free on each host, (H, R), for the VMs of failing domains, (H,)."""
-    return spare(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0).kept
+    return spare_capacity(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0).kept
 
 
 def without_spare(running: RunningState, domain: IntArray) -> RunningState:

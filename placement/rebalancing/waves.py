@@ -35,7 +35,7 @@ class Order:
     left: tuple[UnitDestination, ...]  #: stay where they are
 
 
-def in_waves(
+def order_in_waves(
     running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
 ) -> Order:
     """Return an order of moves in which no host ever holds more than it has.
@@ -73,7 +73,7 @@ class _Ordering:
     def order(self) -> Order:
         while self._from:
             taken = list(self._next_wave())
-            if not taken and not self._detour():
+            if not taken and not self._make_detour():
                 break
             for number in taken:
                 each = self._wanted[number]
@@ -87,7 +87,7 @@ class _Ordering:
             vain = {vm for number in left for vm in self._wanted[number].unit.vms}
             if vain & self._detoured:
                 kept = [w for w in self._wanted if not vain & set(w.unit.vms)]
-                again = in_waves(self._running, kept, self._limits)
+                again = order_in_waves(self._running, kept, self._limits)
                 gone = [w for w in self._wanted if vain & set(w.unit.vms)]
                 return Order(moves=again.moves, left=(*gone, *again.left))
         return Order(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
@@ -146,7 +146,7 @@ class _Ordering:
             )
         )
 
-    def _detour(self) -> bool:
+    def _make_detour(self) -> bool:
         """Move one VM out of the way, to a third host; return False if none can move."""
         pending = [number for numbers in self._from.values() for number in numbers]
         destinations = {self._wanted[number].destination for number in pending}

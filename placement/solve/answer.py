@@ -132,22 +132,22 @@ def named_details(
     few = every_host or hosts <= FEW_HOSTS
     omitted = sorted(key for key in details if not few and naming.names_hosts(key, details[key]))
     named = {
-        key: finite(naming.with_names(key, value))
+        key: replace_nonfinite(naming.with_names(key, value))
         for key, value in details.items()
         if key not in omitted
     }
     return {**named, "omitted": omitted} if omitted else named
 
 
-def finite(value: Any) -> Any:
+def replace_nonfinite(value: Any) -> Any:
     """Replace NaN and infinities, which JSON lacks, by null."""
     match value:
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {key: finite(each) for key, each in value.items()}
+            return {key: replace_nonfinite(each) for key, each in value.items()}
         case list() | tuple():
-            return [finite(each) for each in value]
+            return [replace_nonfinite(each) for each in value]
         case _:
             return value
 
@@ -160,15 +160,15 @@ class _AllocationNaming:
         self._demands = [demand.name for demand in whole.problem.demands]
         self._tenants = [whole.problem.tenants[index].name for index in whole.tenants]
         self._by_key: Mapping[str, Callable[[Any], Any]] = {
-            "order": self._order,
-            "strategies": self._by_host,
-            "utilities": self._by_host,
+            "order": self._name_order,
+            "strategies": self._name_by_host,
+            "utilities": self._name_by_host,
             "weighed": self._name_weighed,
-            "phase": self._phase,
-            "gangs": self._gangs,
-            "games": self._games,
-            "targets": self._targets,
-            "tenant_weights": self._by_tenant,
+            "phase": self._name_phase,
+            "gangs": self._name_gangs,
+            "games": self._name_games,
+            "targets": self._name_targets,
+            "tenant_weights": self._name_by_tenant,
         }
 
     def names_hosts(self, key: str, value: Any) -> bool:
@@ -177,10 +177,10 @@ class _AllocationNaming:
     def with_names(self, key: str, value: Any) -> Any:
         return self._by_key[key](value) if key in self._by_key else value
 
-    def _order(self, hosts: Sequence[int]) -> list[str]:
+    def _name_order(self, hosts: Sequence[int]) -> list[str]:
         return [self._hosts[host] for host in hosts]
 
-    def _by_host(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+    def _name_by_host(self, values: Mapping[Any, Any]) -> dict[str, Any]:
         return {self._hosts[int(host)]: value for host, value in values.items()}
 
     def _name_weighed(
@@ -190,7 +190,7 @@ class _AllocationNaming:
         return {
             self._hosts[int(host)]: [
                 {
-                    key: self._counts(value) if key in ("counts", "others") else value
+                    key: self._name_counts(value) if key in ("counts", "others") else value
                     for key, value in each.items()
                 }
                 for each in weighed
@@ -198,7 +198,7 @@ class _AllocationNaming:
             for host, weighed in combinations.items()
         }
 
-    def _phase(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    def _name_phase(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         return [
             {
                 "demand": self._demands[request],
@@ -209,20 +209,20 @@ class _AllocationNaming:
             for request, host, game, remainder in rows
         ]
 
-    def _gangs(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    def _name_gangs(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         return [
             {"demand": self._demands[request], "host": self._hosts[host], "vms": vms}
             for request, host, vms in rows
         ]
 
-    def _games(self, games: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{**game, "handed_out": self._counts(game["handed_out"])} for game in games]
+    def _name_games(self, games: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**game, "handed_out": self._name_counts(game["handed_out"])} for game in games]
 
-    def _targets(self, targets: Sequence[float]) -> dict[str, float]:
+    def _name_targets(self, targets: Sequence[float]) -> dict[str, float]:
         return dict(zip(self._demands, targets, strict=True))
 
-    def _by_tenant(self, values: Sequence[Any]) -> dict[str, Any]:
+    def _name_by_tenant(self, values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self._tenants, values, strict=True))
 
-    def _counts(self, counts: Mapping[Any, int]) -> dict[str, int]:
+    def _name_counts(self, counts: Mapping[Any, int]) -> dict[str, int]:
         return {self._demands[int(request)]: count for request, count in counts.items()}

@@ -146,9 +146,9 @@ class _DivisionNaming:
     def with_names(self, key: str, value: Any) -> Any:
         match key, value:
             case ("levels" | "dominant_shares" | "weights", list()):
-                return self._by_tenant(value)
+                return self._name_by_tenant(value)
             case ("rounds" | "stages", [{}, *_]):
-                return self._stops(value)
+                return self._name_stops(value)
             case _:
                 return value
 
@@ -160,15 +160,17 @@ class _DivisionNaming:
             case _:
                 return False
 
-    def _by_tenant(self, values: Sequence[Any]) -> Any:
+    def _name_by_tenant(self, values: Sequence[Any]) -> Any:
         if len(values) != len(self._tenants):
             return values
         return dict(zip(self._tenants, values, strict=True))
 
-    def _stops(self, stops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{key: self._of_stop(key, value) for key, value in stop.items()} for stop in stops]
+    def _name_stops(self, stops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {key: self._name_in_stop(key, value) for key, value in stop.items()} for stop in stops
+        ]
 
-    def _of_stop(self, key: str, value: Any) -> Any:
+    def _name_in_stop(self, key: str, value: Any) -> Any:
         match key:
             case "frozen" | "stopped":
                 return [self._tenants[tenant] for tenant in value]

@@ -65,7 +65,7 @@ class _RunState:
     events: int
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint, except what `_begin` recreates."""
+        """Return the state for a checkpoint, except what `_initial_state` recreates."""
         return {
             "engine": self.engine.state(),
             "recorder": self.recorder.state(),
@@ -78,7 +78,7 @@ class _RunState:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a checkpoint into a state that `_begin` has just made."""
+        """Restore a checkpoint into a state that `_initial_state` has just made."""
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
         if kept["next_slot"] is not None:
@@ -119,10 +119,10 @@ def simulate(
         return found
     folder.mkdir(parents=True, exist_ok=True)
     inputs = open_inputs(spec)
-    state = _begin(spec, inputs, digest)
+    state = _initial_state(spec, inputs, digest)
     if resume:
         _restore(state, folder)
-    finished = _run(spec, inputs, state, stop, report)
+    finished = _run_slots(spec, inputs, state, stop, report)
     summary = _summary(spec, inputs, state, finished=finished)
     names = [host.name for host in inputs.inventory.hosts]
     write_tables(folder, state.recorder, state.engine, names, as_csv=as_csv)
@@ -147,7 +147,7 @@ class ObservedRun:
     engine: Engine
 
 
-def watch(
+def simulate_in_memory(
     spec: RunSpec,
     *,
     stop: Callable[[], bool] = lambda: False,
@@ -155,8 +155,8 @@ def watch(
 ) -> ObservedRun:
     """Run a simulation as `simulate` does, and write no files."""
     inputs = open_inputs(spec)
-    state = _begin(spec, inputs, spec.digest())
-    finished = _run(spec, inputs, state, stop, report)
+    state = _initial_state(spec, inputs, spec.digest())
+    finished = _run_slots(spec, inputs, state, stop, report)
     return ObservedRun(
         finished=finished,
         summary=_summary(spec, inputs, state, finished=finished),
@@ -165,7 +165,7 @@ def watch(
     )
 
 
-def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
+def _initial_state(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
         InternedNames(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
@@ -192,7 +192,7 @@ def _begin(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
     )
 
 
-def _run(
+def _run_slots(
     spec: RunSpec,
     inputs: Inputs,
     state: _RunState,
@@ -211,7 +211,7 @@ def _run(
     busy_before = state.processor_s - time.process_time()
     while True:
         slot = state.next_slot
-        chunks = arrivals.until(slot * length)
+        chunks = arrivals.take_until(slot * length)
         started = time.perf_counter()
         passed = engine.advance_to(slot, chunks)
         now = time.perf_counter()

@@ -115,7 +115,7 @@ class Study:
                 spec = todo.pop(0)
                 ours, theirs = context.Pipe()
                 process = context.Process(
-                    target=_child,
+                    target=_run_child,
                     args=(self._work, theirs, spec, self._folder / RUNS / spec.name),
                     kwargs={"resume": self._resume, "as_csv": self._as_csv},
                     name=spec.name,
@@ -133,7 +133,7 @@ class Study:
                 try:
                     said = each.recv()
                 except EOFError:
-                    said = _RunFailure(_end_of(run.process), bad_input=False)
+                    said = _RunFailure(_exit_description(run.process), bad_input=False)
                 if isinstance(said, RunProgress):
                     progress[run.spec.name] = said
                     continue
@@ -180,7 +180,7 @@ def ended_progress(last: RunProgress | None) -> RunProgress:
     )
 
 
-def _end_of(process: BaseProcess) -> str:
+def _exit_description(process: BaseProcess) -> str:
     """Describe the end of a process that reported nothing."""
     process.join()
     status = process.exitcode
@@ -196,7 +196,7 @@ def _send(connection: Connection, value: object) -> None:
         return
 
 
-def _child(
+def _run_child(
     work: Callable[..., dict[str, Any] | None],
     connection: Connection,
     spec: RunSpec,

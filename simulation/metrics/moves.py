@@ -12,7 +12,7 @@ from placement import Allocation, IntArray, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.measures import Gauge
 from placement.rebalancing.model import RunningState
-from placement.rebalancing.spare import spare
+from placement.rebalancing.spare import spare_capacity
 from simulation.checkpoint import CheckpointData
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, SlotResult
@@ -88,7 +88,7 @@ class MovesRecorder:
         }
         if ideal:
             snapshot, _ = engine.snapshot()
-            now = Gauge(_without_vms(snapshot, engine)).now()
+            now = Gauge(_without_vms(snapshot, engine)).measures_now()
             row |= {
                 "potential": now.potential,
                 "skewness": now.mean_skewness,
@@ -98,7 +98,7 @@ class MovesRecorder:
             if enabled is not None:
                 domain = domains_of(enabled, cluster.hosts)
                 fleet = engine.fleet()
-                found = spare(
+                found = spare_capacity(
                     fleet.running, domain, search=_AS_ROUNDS, budget_units=_SPARE_UNITS, max_rows=0
                 )
                 row["spare_held_part"] = float(found.holds.mean()) if len(found.holds) else None

@@ -121,18 +121,18 @@ class SeriesRecorder:
     def record(self, passed: SlotResult, engine: Engine) -> None:
         """Record the events up to a slot, and the state of the cluster after its round."""
         row: dict[str, float | None] = {"slot": passed.slot, "start_s": passed.start_s}
-        row |= self._counts(passed, engine)
-        row |= self._use(passed.slot, engine)
+        row |= self._count_columns(passed, engine)
+        row |= self._use_columns(passed.slot, engine)
         row["round"] = float(passed.round is not None)
         row["skipped"] = float(passed.skipped)
         if passed.round is not None:
-            row |= self._round(passed, passed.round, engine)
+            row |= self._round_columns(passed, passed.round, engine)
         if self.moving is not None:
             ideal = passed.slot % self._ideal_every == 0
             row |= self.moving.record(passed, engine, ideal=ideal)
         self.slots.add_row(row)
 
-    def _counts(self, passed: SlotResult, engine: Engine) -> dict[str, float | None]:
+    def _count_columns(self, passed: SlotResult, engine: Engine) -> dict[str, float | None]:
         self.tenants.grow(len(engine.names.tenants))
         tenants = self.tenants.rows
         for arrived in passed.arrived:
@@ -151,10 +151,10 @@ class SeriesRecorder:
         waiting = engine.waiting
         return {
             "requests_arrived": float(sum(len(each) for each in passed.arrived)),
-            "vms_arrived": _vms(passed.arrived),
+            "vms_arrived": _vm_sum(passed.arrived),
             "vms_placed": 0.0 if placed is None else float(placed.count.sum()),
-            "vms_ended": _vms(passed.ended),
-            "vms_lost": _vms(passed.lost),
+            "vms_ended": _vm_sum(passed.ended),
+            "vms_lost": _vm_sum(passed.lost),
             "vms_given_up": float(passed.given_up.count.sum()),
             "vms_running": float(engine.names.vms.sum()),
             "requests_waiting": float(len(waiting)),
@@ -170,7 +170,7 @@ class SeriesRecorder:
             )
         np.add.at(self._requested_of_kind, arrived.kind, arrived.count)
 
-    def _use(self, slot: int, engine: Engine) -> dict[str, float | None]:
+    def _use_columns(self, slot: int, engine: Engine) -> dict[str, float | None]:
         """Return the used fraction of each resource, on all hosts and on each class of hosts."""
         cluster = engine.cluster
         there = cluster.present
@@ -218,7 +218,9 @@ class SeriesRecorder:
             self._pictured = len(np.unique(fewer.column("slot")))
             self.pictures = fewer
 
-    def _round(self, passed: SlotResult, round_: Round, engine: Engine) -> dict[str, float | None]:
+    def _round_columns(
+        self, passed: SlotResult, round_: Round, engine: Engine
+    ) -> dict[str, float | None]:
         snapshot, placed = round_.snapshot, round_.placed
         self._add_placements(passed.start_s, placed, round_.wait_s)
         if round_.fallback_reason is not None:
@@ -244,10 +246,10 @@ class SeriesRecorder:
         row["largest_share"] = float(shares.max(initial=0.0))
         if passed.slot % self._ideal_every == 0:
             row["fair_distance"] = fair_distance(shares, target_shares(snapshot))
-            row |= self._bound(round_)
+            row |= self._bound_columns(round_)
         return row
 
-    def _bound(self, round_: Round) -> dict[str, float | None]:
+    def _bound_columns(self, round_: Round) -> dict[str, float | None]:
         """Return the placed amount of the first resource, and the upper bound on it."""
         snapshot = round_.snapshot
         try:
@@ -290,7 +292,7 @@ def _count(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
     np.add.at(of_tenant, rows.tenant[requested], rows.count[requested])
 
 
-def _vms(parts: Sequence[WaitingRows | VmRows]) -> float:
+def _vm_sum(parts: Sequence[WaitingRows | VmRows]) -> float:
     return float(sum(int(part.count.sum()) for part in parts))
 
 

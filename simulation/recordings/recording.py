@@ -172,7 +172,7 @@ class Recording:
 _RENAMED: Final = {"vms_asked": "vms_requested", "told_by": "source"}
 
 
-def _in_new_words(document: Mapping[str, Any]) -> dict[str, Any]:
+def _with_current_names(document: Mapping[str, Any]) -> dict[str, Any]:
     return {_RENAMED.get(name, name): value for name, value in document.items()}
 
 
@@ -180,8 +180,8 @@ def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        document = _in_new_words(json.loads(path.read_text(encoding="utf-8")))
-        decided = DecidedRounds(**_in_new_words(document["decided"]))
+        document = _with_current_names(json.loads(path.read_text(encoding="utf-8")))
+        decided = DecidedRounds(**_with_current_names(document["decided"]))
         return Recording(folder=folder, **{**document, "decided": decided})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
@@ -224,7 +224,7 @@ def record(
         writer = csv.DictWriter(file, [*_COLUMNS, *past.resources], restval="")
         writer.writeheader()
         for request in past.requests:
-            for row in _rows(request, past, names, slots):
+            for row in _native_rows(request, past, names, slots):
                 writer.writerow(row)
                 counted[_kind(row)] += row["count"]
     _write_json(partial / _HOSTS, _inventory(past, names))
@@ -267,7 +267,7 @@ def _kind(row: Mapping[str, Any]) -> str:
     return "requested" if row["arrival_s"] > 0 else "waiting"
 
 
-def _rows(
+def _native_rows(
     request: PastRequest, past: Past, names: FileNames, slots: _RecordedSlots
 ) -> Iterator[dict[str, Any]]:
     """Return rows of the native format for VMs of a request."""
@@ -330,10 +330,10 @@ def _group_vms(
     for vm in vms:
         placed = slots.slot_at(vm.placed_at) if placed_alike else 0.0
         lots[(0.0, 0.0) if whole else (placed, slots.slot_at(vm.ended_at))].append(vm)
-    return [(_end(lot), lot) for _, lot in sorted(lots.items(), key=lambda pair: pair[0])]
+    return [(_last_end(lot), lot) for _, lot in sorted(lots.items(), key=lambda pair: pair[0])]
 
 
-def _end(vms: Sequence[PastVm]) -> datetime | None:
+def _last_end(vms: Sequence[PastVm]) -> datetime | None:
     ends = [vm.ended_at for vm in vms if vm.ended_at is not None]
     return max(ends) if len(ends) == len(vms) else None
 

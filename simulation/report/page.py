@@ -62,10 +62,15 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     plots = plots_of(shown, palette) if shown else []
     sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
     compared = side_by_side(document["comparison"], palette)
-    body = [_head(document), compared, _runs(document["runs"]), _moves(document["runs"])]
+    body = [
+        _head_section(document),
+        compared,
+        _runs_section(document["runs"]),
+        _moves_section(document["runs"]),
+    ]
     if sections:
         body.append(_about_plots(document["comparison"]))
-    body += [*sections, _bad_rows(document["runs"]), _inputs(document)]
+    body += [*sections, _bad_rows_section(document["runs"]), _inputs_section(document)]
     path = folder / REPORT
     path.write_text(
         "<!doctype html>\n"
@@ -78,7 +83,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def _head(document: Mapping[str, Any]) -> str:
+def _head_section(document: Mapping[str, Any]) -> str:
     runs = document["runs"]
     if not runs:
         return '<h1>Simulation</h1><p class="lead">Stopped before any run had begun.</p>'
@@ -94,7 +99,7 @@ def _head(document: Mapping[str, Any]) -> str:
     )
 
 
-def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+def _runs_section(runs: Sequence[Mapping[str, Any]]) -> str:
     columns = ("asked", "placed", "completed", "running", "waiting", "lost", "given_up")
     heads = ("requested", *columns[1:])
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in heads)
@@ -122,7 +127,7 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
+def _moves_section(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the section about moves: their transfer and reasons, and what rolls skipped."""
     moving = [run for run in runs if run["moves"] is not None]
     if not moving:
@@ -142,7 +147,7 @@ def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
             f"<td>{moves['move_seconds']:,.0f} s</td><td>{held}</td></tr>"
         )
         if moves["roll"] is not None:
-            rolls.append(_roll(name, moves["roll"]))
+            rolls.append(_roll_section(name, moves["roll"]))
     return (
         "<h2>Moves</h2>"
         '<p class="reading">Moves that were carried out, why, and those that came to nothing: '
@@ -154,7 +159,7 @@ def _moves(runs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _roll(name: str, roll: Mapping[str, Any]) -> str:
+def _roll_section(name: str, roll: Mapping[str, Any]) -> str:
     took = "has not come to its end" if roll["took_s"] is None else f"took {roll['took_s']:,.0f} s"
     left = "".join(
         f"<li>{escape(each['host'])}: {escape('; '.join(each['why']))}</li>"
@@ -185,7 +190,7 @@ def _plot_section(plot: Plot, folder: Path) -> str:
     )
 
 
-def _bad_rows(runs: Sequence[Mapping[str, Any]]) -> str:
+def _bad_rows_section(runs: Sequence[Mapping[str, Any]]) -> str:
     bad = next((run["bad_rows"] for run in runs if run["bad_rows"]["count"]), None)
     if bad is None:
         return ""
@@ -196,7 +201,7 @@ def _bad_rows(runs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _inputs(document: Mapping[str, Any]) -> str:
+def _inputs_section(document: Mapping[str, Any]) -> str:
     command = escape(" ".join(document["command"]))
     version = escape(str(document["engine_version"]))
     return (

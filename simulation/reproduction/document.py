@@ -127,11 +127,11 @@ def _section(item: Mapping[str, Any]) -> str:
                 ("number", "paper", "ours", "difference", "within", ""),
                 [
                     (
-                        f"{each['what']}{_unit(each['unit'])}",
-                        _number(each["paper"]),
-                        _ours(each),
-                        _number(each["difference"], signed=True),
-                        _number(each["within"]),
+                        f"{each['what']}{_format_unit(each['unit'])}",
+                        _format_number(each["paper"]),
+                        _format_ours(each),
+                        _format_number(each["difference"], signed=True),
+                        _format_number(each["within"]),
                         _mark(each),
                     )
                     for each in item["numbers"]
@@ -161,12 +161,12 @@ def _section(item: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _ours(number: Mapping[str, Any]) -> str:
+def _format_ours(number: Mapping[str, Any]) -> str:
     """Return our number; for several runs, with the confidence interval and the extremes."""
-    ours, runs = _number(number["ours"]), number["runs"]
+    ours, runs = _format_number(number["ours"]), number["runs"]
     if not runs:
         return ours
-    extremes = f"{_number(min(runs))} to {_number(max(runs))}"
+    extremes = f"{_format_number(min(runs))} to {_format_number(max(runs))}"
     half = number["plus_minus"]
     return f"{ours} ± {half if half > _ROUNDING else 0:.2g} ({extremes} in {len(runs)} runs)"
 
@@ -176,11 +176,11 @@ def _mark(number: Mapping[str, Any]) -> str:
     return f"exact, {agrees}" if number["exact"] else agrees
 
 
-def _unit(unit: str) -> str:
+def _format_unit(unit: str) -> str:
     return f" ({unit})" if unit else ""
 
 
-def _number(value: float, *, signed: bool = False) -> str:
+def _format_number(value: float, *, signed: bool = False) -> str:
     if abs(value) < _ROUNDING:
         return "0"
     text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

@@ -94,7 +94,7 @@ def play(
     for slot in range(slots):
         if leaves and slot in leaves:
             _drop_waiting(engine, leaves[slot])
-        chunks = arrivals.until(slot * choice.slot_length_s)
+        chunks = arrivals.take_until(slot * choice.slot_length_s)
         arrived += chunks
         passed = engine.advance_to(slot, chunks)
         for vms in passed.ended:

@@ -39,7 +39,7 @@ class Cluster:
         self.committed = np.zeros_like(capacity)
         self._present = np.array([host.name not in absent for host in hosts], dtype=np.bool_)
         self.version = 0  #: raised by changes of traits by which requests distinguish hosts
-        self._read()
+        self._cache_arrays()
 
     @classmethod
     def of(cls, inventory: HostInventory, resources: Sequence[str]) -> Cluster:
@@ -75,14 +75,14 @@ class Cluster:
                 self._accept(host, accepts=False)
             case HostEventKind.LEAVE:
                 self._present[host] = False
-        self._read()
+        self._cache_arrays()
         return what in (HostEventKind.FAIL, HostEventKind.LEAVE)
 
     def accept(self, accepts: Mapping[int, bool]) -> None:
         """Set whether hosts take VMs."""
         for host, takes in accepts.items():
             self._accept(host, accepts=takes)
-        self._read()
+        self._cache_arrays()
 
     def _accept(self, host: int, *, accepts: bool) -> None:
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)
@@ -102,9 +102,9 @@ class Cluster:
         self._present = array(kept, "present", "bool", hosts)
         for host, accepts in enumerate(array(kept, "accepts", "bool", hosts).tolist()):
             self._accept(host, accepts=accepts)
-        self._read()
+        self._cache_arrays()
 
-    def _read(self) -> None:
+    def _cache_arrays(self) -> None:
         """Cache the arrays that a round reads, until a host changes."""
         self.version += 1
         self.rows = np.flatnonzero(self._present).astype(np.int64)  #: (H',) those in the pool
@@ -123,7 +123,7 @@ class Cluster:
         free: IntArray = np.maximum(self._offered - committed, 0)
         return free
 
-    def places(self, hosts: Sequence[int]) -> tuple[int, ...]:
+    def positions_in_pool(self, hosts: Sequence[int]) -> tuple[int, ...]:
         """Return the sorted positions in the pool of those hosts that are in it."""
         there = [int(self._place[host]) for host in hosts if self._present[host]]
         return tuple(sorted(there))

@@ -137,7 +137,7 @@ class Engine:
         self._events = self._events[len(self._events) - events :]
         passed = self._hierarchies[: len(self._hierarchies) - hierarchies]
         for _, hierarchy in passed[-1:]:
-            self.names.follow(hierarchy)
+            self.names.set_hierarchy(hierarchy)
         self._hierarchies = self._hierarchies[len(passed) :]
         self.cluster.restore(kept["cluster"])
         self.names.restore(kept["names"])
@@ -168,7 +168,7 @@ class Engine:
             first_s = self._events[0].at_s if self._events else start_s
             self.movers.advance(min(first_s, start_s))
         while self._hierarchies and self._hierarchies[0][0] <= start_s:
-            self.names.follow(self._hierarchies.pop(0)[1])
+            self.names.set_hierarchy(self._hierarchies.pop(0)[1])
         ended = self.running.pop_ended(slot)
         for vms in ended:
             self._release(vms)
@@ -242,14 +242,16 @@ class Engine:
         waiting, names = self.waiting, self.names
         concerned = names.vms > 0
         concerned[waiting.tenant] = True
-        tenants = names.in_order(np.flatnonzero(concerned).astype(np.int64))
+        tenants = names.tie_order(np.flatnonzero(concerned).astype(np.int64))
         place = np.zeros(len(concerned), dtype=np.int64)
         place[tenants] = np.arange(len(tenants))
         apart = None
         if for_running or self.choice.moving.spare is not None:
             of_running = [np.unique(part.constraints) for part in self.running.all_rows()]
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *of_running])
-        open_ = self.rules.open_to(waiting, self.cluster, names.constraint_tables.values, apart)
+        open_ = self.rules.snapshot_rules(
+            waiting, self.cluster, names.constraint_tables.values, apart
+        )
         free = self.cluster.free()
         to_come = None if self.movers is None else self.movers.pending_arrivals()
         if to_come is not None:

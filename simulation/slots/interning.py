@@ -107,12 +107,12 @@ class InternedNames:
     def _weight_of(self, name: str) -> float:
         return self._weights.get(name) or self._hierarchy.weights.get(name, 1.0)
 
-    def follow(self, hierarchy: Hierarchy) -> None:
+    def set_hierarchy(self, hierarchy: Hierarchy) -> None:
         """Use other groups, weights and quotas from now on."""
         self._hierarchy = hierarchy
         self._weight = np.zeros(0)
 
-    def in_order(self, tenants: IntArray) -> IntArray:
+    def tie_order(self, tenants: IntArray) -> IntArray:
         """Return tenants in the order that breaks ties."""
         order = self._hierarchy.order
         if not order:

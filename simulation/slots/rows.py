@@ -41,7 +41,7 @@ class Rows:
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
     @classmethod
-    def none(cls) -> Self:
+    def empty(cls) -> Self:
         """Return no rows."""
         return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
 

@@ -98,7 +98,7 @@ class HostRules:
         """Return the groups, in order of creation, and the hosts that hold VMs of each."""
         return [*self._places.of_group.items()]
 
-    def open_to(
+    def snapshot_rules(
         self,
         waiting: WaitingRows,
         cluster: Cluster,
@@ -154,7 +154,7 @@ class HostRules:
                     apart=key[2],
                     hard=key[3],
                     requests=tuple(members[key]),
-                    hosts=cluster.places(list(places)),
+                    hosts=cluster.positions_in_pool(list(places)),
                 )
                 for key, places in self._places.of_group.items()
                 if key in members

@@ -43,4 +43,4 @@ class WaitingRows(Rows):
         return left.where(count > 0)
 
 
-NO_ROWS: Final = WaitingRows.none()
+NO_ROWS: Final = WaitingRows.empty()

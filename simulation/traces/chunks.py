@@ -86,7 +86,7 @@ class Arrivals:
         chunk = self._fill()
         return None if chunk is None else float(chunk.arrival_s[self._at])
 
-    def until(self, time_s: float) -> list[Chunk]:
+    def take_until(self, time_s: float) -> list[Chunk]:
         """Take the requests that have arrived by a time, in order."""
         parts = []
         while (chunk := self._fill()) is not None:

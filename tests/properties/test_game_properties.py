@@ -107,7 +107,7 @@ def test_what_the_bounds_rule_out_is_not_among_the_best(case, eta, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "_QUICK_ROWS", 2)
         patch.setattr(search, "_QUICK_KEPT", 1)
-        patch.setattr(search, "_reachable", lambda room, _demand: room)
+        patch.setattr(search, "_round_to_reachable", lambda room, _demand: room)
         found = searched(case, THREE, eta=eta, seed=seed)
 
     scores = best_scores(case, THREE)

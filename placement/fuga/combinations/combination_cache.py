@@ -54,10 +54,10 @@ class CombinationCache:
         """Return the cached answer to a query, or None."""
         answer = self._newer.get(question)
         if answer is None and (answer := self._older.pop(question, None)) is not None:
-            self.keep(question, answer)
+            self.store(question, answer)
         return answer
 
-    def keep(self, question: bytes, answer: BestCombinations) -> None:
+    def store(self, question: bytes, answer: BestCombinations) -> None:
         """Store an answer; when a generation is full, drop the older generation."""
         size = (
             len(question)
@@ -141,7 +141,7 @@ class CombinationFinder:
             answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], question)
         else:
             self._budget.spend(answer.units)
-        return _of_all_kinds(answer.found, kinds, len(self._demand))
+        return _over_all_kinds(answer.found, kinds, len(self._demand))
 
     def _tables_for(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
         """Return the tables of some kinds, and the common part of their queries."""
@@ -174,7 +174,7 @@ class CombinationFinder:
         )
         answer = BestCombinations(found, self._budget.spent - before)
         if self._budget.refused == refused:  # what a budget cuts is no answer to the question
-            self._kept.keep(question, answer)
+            self._kept.store(question, answer)
         return answer
 
     def _seed(
@@ -195,7 +195,7 @@ class CombinationFinder:
         return int.from_bytes(digest.digest())
 
 
-def _of_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
+def _over_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
     counts = np.zeros((len(found.counts), number), dtype=np.int64)
     counts[:, list(kinds)] = found.counts
     return Combinations(counts, found.score, found.cut)

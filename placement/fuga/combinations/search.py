@@ -59,7 +59,7 @@ def search_combinations(
     order = np.argsort(-size, kind="stable")
     search = _Search(
         free=free,
-        room=_reachable(room, demand),
+        room=_round_to_reachable(room, demand),
         demand=demand[order],
         most=most[order],
         ranking=ranking,
@@ -74,7 +74,7 @@ def search_combinations(
     return counts, score, cut
 
 
-def _reachable(room: IntArray, demand: IntArray) -> IntArray:
+def _round_to_reachable(room: IntArray, demand: IntArray) -> IntArray:
     """Round the room down to what sums of these demands can reach: bounds get tighter."""
     step = np.gcd.reduce(demand, axis=0)
     reachable: IntArray = np.where(step > 0, room // np.maximum(step, 1) * step, 0)
@@ -96,15 +96,15 @@ class _Search:
     def run(self) -> tuple[IntArray, FloatArray, bool]:
         """Return counts, scores and whether the search was cut."""
         a_layer = SEARCH_LIMIT // len(self.demand)
-        quick = self._layers(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
-        counts, score = self._best(quick[0], quick[1])
+        quick = self._build_combinations(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
+        counts, score = self._best_rows(quick[0], quick[1])
         if not quick[2] or self._is_at_ceiling(score):
             return counts, score, False
         known = score[self.eta - 1] if len(score) >= self.eta else -1.0
-        more = self._layers(a_layer, a_layer, above=known)
+        more = self._build_combinations(a_layer, a_layer, above=known)
         both = np.concatenate([counts, more[0]])
         both, first = np.unique(both, axis=0, return_index=True)
-        counts, score = self._best(both, np.concatenate([score, more[1]])[first])
+        counts, score = self._best_rows(both, np.concatenate([score, more[1]])[first])
         return counts, score, more[2] and not self._is_at_ceiling(score)
 
     def _is_at_ceiling(self, score: FloatArray) -> bool:
@@ -112,7 +112,9 @@ class _Search:
         ceiling = self._bounds(0, np.zeros((1, len(self.free)), dtype=np.int64))[0]
         return len(score) >= self.eta and bool(score[self.eta - 1] >= ceiling - _SLACK)
 
-    def _layers(self, rows: int, kept: int, above: float) -> tuple[IntArray, FloatArray, bool]:
+    def _build_combinations(
+        self, rows: int, kept: int, above: float
+    ) -> tuple[IntArray, FloatArray, bool]:
         """Build combinations kind by kind; drop what cannot score more than ``above``."""
         counts = np.zeros((1, len(self.demand)), dtype=np.int64)
         taken = np.zeros((1, len(self.free)), dtype=np.int64)
@@ -123,7 +125,7 @@ class _Search:
             last = kind == len(self.demand) - 1
             choices = np.minimum(fits + 1, self.eta + 1) if last else fits + 1
             if choices.sum() > rows:
-                chosen = self._most_promising(kind, taken, kept)
+                chosen = self._highest_bounds(kind, taken, kept)
                 inside = np.cumsum(choices[chosen]) <= max(rows, int(choices[chosen[0]]))
                 chosen = np.sort(chosen[inside])
                 thinned |= len(chosen) < len(taken)
@@ -138,7 +140,7 @@ class _Search:
             counts, taken = counts[parent], taken[parent] + added[:, None] * self.demand[kind]
             counts[:, kind] = added
             if not last and len(taken) > kept:
-                chosen = self._most_promising(kind + 1, taken, kept)
+                chosen = self._highest_bounds(kind + 1, taken, kept)
                 thinned = True
                 counts, taken = counts[np.sort(chosen)], taken[np.sort(chosen)]
             if above >= 0 and not last:
@@ -148,7 +150,7 @@ class _Search:
                 break
         return counts, self._scores(taken), thinned
 
-    def _most_promising(self, kind: int, taken: IntArray, kept: int) -> IntArray:
+    def _highest_bounds(self, kind: int, taken: IntArray, kept: int) -> IntArray:
         """Return the rows of highest bound; ties are in random order."""
         shuffled = self.rng.permutation(len(taken))
         bounds = self._bounds(kind, taken)[shuffled]
@@ -175,7 +177,7 @@ class _Search:
         scores: FloatArray = (taken[:, self.ranking] / self.free[self.ranking]).min(axis=1)
         return scores
 
-    def _best(self, counts: IntArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
+    def _best_rows(self, counts: IntArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the best nonempty rows; ties are in random order."""
         kept = counts.any(axis=1)
         counts, score = counts[kept], score[kept]

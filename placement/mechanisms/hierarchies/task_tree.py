@@ -62,7 +62,7 @@ class _ChildQueue:
         if not self.blocked[child]:
             heapq.heappush(self._heap, (level_in_steps(self.level[child]), child))
 
-    def least(self) -> int | None:
+    def least_child(self) -> int | None:
         """Return the head of the queue; stale entries are dropped."""
         while self._heap:
             steps, child = self._heap[0]
@@ -78,9 +78,9 @@ class Siblings(ABC):
     def __init__(self, weights: Sequence[float]) -> None:
         self._line = _ChildQueue(weights)
 
-    def least(self) -> int | None:
+    def least_child(self) -> int | None:
         """Return the child of least share per weight that is not blocked."""
-        return self._line.least()
+        return self._line.least_child()
 
     @abstractmethod
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
@@ -135,11 +135,11 @@ class RescalingGroup(Siblings):
 
     def vector(self) -> Sequence[float]:
         """Return the sum of its rescaled children, in fractions of the pool."""
-        least = self._line.least()
+        least = self._line.least_child()
         if least is None:
-            return self._blocked.up_to(math.inf)[0]
+            return self._blocked.sums_up_to(math.inf)[0]
         f = self._line.level[least]
-        below, above = self._blocked.up_to(f)
+        below, above = self._blocked.sums_up_to(f)
         return [
             f * (direction + over) + under
             for direction, over, under in zip(self._directions.total, above, below, strict=True)
@@ -162,7 +162,7 @@ class _BlockedChildren:
         self._directions = np.insert(self._directions, at, direction, axis=0)
         self._sums = None
 
-    def up_to(self, level: float) -> tuple[list[float], list[float]]:
+    def sums_up_to(self, level: float) -> tuple[list[float], list[float]]:
         """Return two sums: vectors of children up to a level, and directions of those above it."""
         if self._sums is None:
             nothing = np.zeros((1, self._vectors.shape[1]))
@@ -253,7 +253,7 @@ class TaskTree:
 
     def _least_in(self, node: int) -> int | None:
         group = self._groups[node]
-        return None if group is None else group.least()
+        return None if group is None else group.least_child()
 
     def next_tenant(self) -> int | None:
         """Return the tenant whose task is next; None if all are blocked."""
@@ -285,6 +285,6 @@ class TaskTree:
             vector = self._group(node).vector()
             above = self._group(self._parent[node])
             above.update(self._place[node], vector, max(vector))
-            if self._group(node).least() is None:
+            if self._group(node).least_child() is None:
                 above.block(self._place[node])
             node = self._parent[node]

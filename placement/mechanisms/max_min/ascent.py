@@ -40,7 +40,7 @@ class Ascent:
         fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
         return max(self.climbs.last_point(price, budget, done, fixed), self.point)
 
-    def live(self) -> BoolArray:
+    def rising_tenants(self) -> BoolArray:
         """Return which tenants are neither frozen nor complete, shape (N,)."""
         alive: BoolArray = ~self.frozen & ~self.climbs.complete(self.point)
         return alive
@@ -49,7 +49,7 @@ class Ascent:
         """Go to ``point`` and freeze the stopped tenants, shape (N,)."""
         needs = self.needs(point)
         self.point = point
-        frozen = stopped & self.live()
+        frozen = stopped & self.rising_tenants()
         self.fixed = np.where(frozen, needs, self.fixed)
         self.frozen = self.frozen | frozen
         return Stop(level=self.climbs.level_at(point), frozen=frozen, used_up=used_up)
@@ -79,8 +79,8 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
     """
     ascent = Ascent(climbs)
     stops = []
-    while ascent.live().any():
-        wanted = np.flatnonzero((shape[ascent.live()] > 0).any(axis=0))
+    while ascent.rising_tenants().any():
+        wanted = np.flatnonzero((shape[ascent.rising_tenants()] > 0).any(axis=0))
         points = [ascent.last_point(shape[:, r], float(room[r])) for r in wanted.tolist()]
         lowest = min(points)
         taken = shape.T @ ascent.needs(lowest)

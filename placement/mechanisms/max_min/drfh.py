@@ -9,7 +9,7 @@ import numpy as np
 from placement.errors import SolverError
 from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.levels import dominant_climbs, shapes
-from placement.mechanisms.max_min.lexmin import alone_on, lexicographic_max_min
+from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
 from placement.mechanisms.max_min.room import pool_fractions, refuse_speed, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 
@@ -55,7 +55,7 @@ class Drfh:
         shape, unit = shapes(problem.demand, pool)
         room = pool_fractions(problem.free, pool)
         able = usable_classes(problem)
-        alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
+        alone = max_alone_on(shape, able, problem.speed, room).sum(axis=1)
         climbs = dominant_climbs(problem, shape, unit, alone)
         filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)
         amounts = filling.amounts.sum(axis=1)

@@ -79,7 +79,9 @@ class Filling:
         )
 
 
-def alone_on(shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray) -> FloatArray:
+def max_alone_on(
+    shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
+) -> FloatArray:
     """Return how much each tenant could have of each server alone, shape (N, K)."""
     most = np.full(able.shape, np.inf)
     for r in range(room.shape[1]):
@@ -121,14 +123,14 @@ def lexicographic_max_min(
     ascent = Ascent(climbs)
     stops: list[Stop] = []
     amounts, residual = np.zeros(merged.able.shape), 0.0
-    while ascent.live().any():
+    while ascent.rising_tenants().any():
         found = _next_stop(ascent, servers, amounts, residual)
         amounts, residual = found.amounts, max(residual, found.gap)
         stop = ascent.stop_at(
             found.cut.point, found.cut.stopped[merged.group], (found.cut.prices > 0)[merged.kind]
         )
         stops.append(stop)
-        if ascent.live().any() and not stop.frozen.any() and not found.progress:
+        if ascent.rising_tenants().any() and not stop.frozen.any() and not found.progress:
             raise SolverError("lexicographic max-min", 0, "no tenant rises and none is stopped")
         servers.keep_cheapest(found.cut, amounts)
     needs = ascent.needs(ascent.point)
@@ -167,7 +169,7 @@ def _cut(
     climb: FloatArray | None = None,
 ) -> _Cut:
     """Return the cut of given prices; prices of a program with ``climb`` are not exact."""
-    cost = servers.cheapest(prices, seen)
+    cost = servers.cheapest_costs(prices, seen)
     budget = float((prices * servers.merged.room).sum())
     point = ascent.last_point(cost[servers.merged.group], budget)
     if point >= ascent.climbs.last:  # nothing that these prices are of is used up
@@ -195,13 +197,13 @@ def _next_stop(
         climb = np.maximum(merged.sums(ascent.needs(lowest.point)) - needed, 0.0)
         if not servers.needs_increase(needed, climb):
             break
-        seen = servers.seen(needed + climb)
-        base = np.minimum(needed, servers.sums(given, seen))
+        seen = servers.columns_in_use(needed + climb)
+        base = np.minimum(needed, servers.group_sums(given, seen))
         amounts, prices = servers.solve(base, climb, seen)
         cut = _cut(ascent, servers, prices, seen, climb)
         lower = cut.point < lowest.point
         lowest = cut if lower else lowest
-        gap = servers.short_of(merged.sums(ascent.needs(lowest.point)), amounts)
+        gap = servers.largest_shortage(merged.sums(ascent.needs(lowest.point)), amounts)
         if gap <= _MET + residual or not lower:
             break
     if gap > _WRONG:
@@ -211,7 +213,7 @@ def _next_stop(
 
 def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
     """Return the lowest bound that needs no program."""
-    everything = servers.all_seen()
+    everything = servers.all_columns()
     lowest = min(
         (_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
         key=lambda cut: cut.point,
@@ -234,7 +236,7 @@ class _Servers:
     def __init__(self, merged: MergedProblem) -> None:
         self.merged = merged
         self.programs = 0
-        most = alone_on(merged.shape, merged.able, merged.speed, merged.room)
+        most = max_alone_on(merged.shape, merged.able, merged.speed, merged.room)
         self._alone: FloatArray = most.sum(axis=1)  # (G,) of a group without the others
         self._group, self._kind = np.nonzero(most > 0)
         self._most = most[self._group, self._kind]
@@ -273,11 +275,11 @@ class _Servers:
         charged: FloatArray = (self._use * prices[self._kind]).sum(axis=1)
         return charged
 
-    def all_seen(self) -> BoolArray:
+    def all_columns(self) -> BoolArray:
         """Return all columns, shape (columns,)."""
         return np.ones(len(self._group), dtype=np.bool_)
 
-    def sums(self, amounts: FloatArray, seen: BoolArray) -> FloatArray:
+    def group_sums(self, amounts: FloatArray, seen: BoolArray) -> FloatArray:
         """Return the amount of each group on the seen columns, shape (G,)."""
         sums: FloatArray = np.zeros(len(self._alone))
         group, kind = self._group[seen], self._kind[seen]
@@ -292,12 +294,12 @@ class _Servers:
         over = np.maximum(over, 1.0)
         return amounts / over, float(over.max(initial=1.0) - 1.0)
 
-    def seen(self, wanted: FloatArray) -> BoolArray:
+    def columns_in_use(self, wanted: FloatArray) -> BoolArray:
         """Return the columns that hold more of a need than the solver takes for 0."""
         seen: BoolArray = self._most >= _UNSEEN * self._scale(wanted)[self._group]
         return seen
 
-    def cheapest(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
+    def cheapest_costs(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
         """Return the cost of one unit on each group's cheapest seen column, shape (G,)."""
         cost = np.full(len(self._alone), np.inf)
         np.minimum.at(cost, self._group[seen], self._column_costs(prices)[seen])
@@ -324,7 +326,7 @@ class _Servers:
         """Return whether a tenant needs more than at the base, rounding aside."""
         return bool((climb / self._scale(base + climb) > 1e-12).any())
 
-    def short_of(self, needs: FloatArray, amounts: FloatArray) -> float:
+    def largest_shortage(self, needs: FloatArray, amounts: FloatArray) -> float:
         """Return the largest unmet part of a need; see `_MET`."""
         missing = needs - amounts.sum(axis=1)
         scale = np.maximum(needs, 1e-3 * self._alone)
@@ -414,7 +416,7 @@ class _Servers:
         Every group gets exactly what it needs, before servers that would then be
         above their room scale down all that is on them.
         """
-        off = self.short_of(needs, amounts)
+        off = self.largest_shortage(needs, amounts)
         given = amounts.sum(axis=1)
         factor = np.divide(needs, given, out=np.ones_like(needs), where=given > 0)
         fitted = amounts * factor[:, None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.mechanisms.max_min.levels import shapes, task_climbs
-from placement.mechanisms.max_min.lexmin import alone_on, lexicographic_max_min
+from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
 from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 
@@ -43,7 +43,7 @@ class Tsf:
         shape, unit = shapes(problem.demand, pool)
         room = pool_fractions(problem.free, pool)
         able = usable_classes(problem)
-        alone = alone_on(shape, able, problem.speed, room).sum(axis=1)
+        alone = max_alone_on(shape, able, problem.speed, room).sum(axis=1)
         climbs = task_climbs(problem, unit, alone, monopoly)
         filling = lexicographic_max_min(climbs, shape, able, problem.speed, room)
         return filling.division(problem, unit, climbs.level_of(filling.amounts.sum(axis=1)))

@@ -60,7 +60,7 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult
             break
         rising &= reach > nearest * (1 + _THERE)
     least = np.where(total > 0, np.minimum(reach, factor), 0.0)
-    return ParetoResult(tasks=clip_to_room(problem, program.most(least)), factor=factor)
+    return ParetoResult(tasks=clip_to_room(problem, program.most_tasks(least)), factor=factor)
 
 
 class _ParetoProgram:
@@ -125,7 +125,7 @@ class _ParetoProgram:
         )
         return float(solution[-1])
 
-    def most(self, least: FloatArray) -> FloatArray:
+    def most_tasks(self, least: FloatArray) -> FloatArray:
         """Return the division (N, K) of most tasks, in multiples, with ``least`` (N,) for each."""
         from scipy import sparse  # noqa: PLC0415
 

@@ -138,7 +138,7 @@ def sweep_until_still(
         change = matrix.tasks - before
         leaping = rounds > _FIRST_SWEEPS and rounds % _SWEEPS_PER_LEAP == 0
         if procedure == "water_filling" and leaping and tolerance < moved and rounds < max_rounds:
-            length = _leap(matrix.tasks, change, change_before)
+            length = _repeats_at_once(matrix.tasks, change, change_before)
             if length > 0:
                 matrix.tasks = np.maximum(matrix.tasks + length * change, 0.0)
                 leaps += 1
@@ -150,7 +150,7 @@ def sweep_until_still(
     )
 
 
-def _leap(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
+def _repeats_at_once(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
     """Return how often ``change`` (N, K) may be repeated at once."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total

@@ -37,8 +37,8 @@ def waves_in_order(
 
     Notes
     -----
-    `placement.rebalancing.waves.in_waves` looks for any order that leads to given places, with
-    detours. Here the order is known, and what each move gains hangs on it.
+    `placement.rebalancing.waves.order_in_waves` looks for any order that leads to given places,
+    with detours. Here the order is known, and what each move gains hangs on it.
     """
     return tuple(
         sorted(
@@ -76,7 +76,7 @@ class _Scheduler:
             *(self._last_of_rule.get(rule, -1) + 1 for rule in rules),
         )
         demand = self._running.demand[self._running.kind[move.vm]].tolist()
-        wave = max(wave, self._when_it_fits(destination, demand))
+        wave = max(wave, self._first_wave_with_room(destination, demand))
         wave = self._open_wave(wave)
         while (
             self._away[source, wave] >= self._limits.per_source
@@ -88,7 +88,7 @@ class _Scheduler:
             self._last_of_rule[rule] = wave
         return wave
 
-    def _when_it_fits(self, host: int, demand: list[int]) -> int:
+    def _first_wave_with_room(self, host: int, demand: list[int]) -> int:
         """Return the first wave before which enough VMs have left the host.
 
         Every move to the host that comes earlier in the sequence goes in that wave or

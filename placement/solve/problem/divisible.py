@@ -44,8 +44,8 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
         the mechanism takes none, or for more than the documented limit.
     """
     faults = Faults()
-    _refuse_what_it_cannot_take(problem, name, entry, faults)
-    demand_of = _demand_of_each(problem, faults)
+    _refuse_unsupported_fields(problem, name, entry, faults)
+    demand_of = _demand_of_tenants(problem, faults)
     faults.raise_if_any()
 
     leaves = leaf_tenants(problem)
@@ -68,7 +68,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
         demand=_floats([nothing if each is None else each.per_vm for each in demands]),
         speed=_speed(demands, len(hosts)),
         eligible=_eligible(problem, demands),
-        count=np.array([_count(each) for each in demands], dtype=np.float64),
+        count=np.array([_task_count(each) for each in demands], dtype=np.float64),
         weight=np.array([problem.tenants[each].weight for each in order]),
         held=_floats([problem.tenants[each].held for each in order]),
         tree=tree_of(problem, order),
@@ -93,7 +93,7 @@ def place_of(error: UnsupportedProblemError, problem: Problem) -> str:
     return place_text(places.get(error.field, (error.field,)))
 
 
-def _refuse_what_it_cannot_take(
+def _refuse_unsupported_fields(
     problem: Problem, name: str, entry: MechanismEntry, faults: Faults
 ) -> None:
     for index, demand in enumerate(problem.demands):
@@ -113,7 +113,7 @@ def _refuse_what_it_cannot_take(
                 )
 
 
-def _demand_of_each(problem: Problem, faults: Faults) -> dict[int, int]:
+def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
     demand_of: dict[int, int] = {}
     for index, demand in enumerate(problem.demands):
         first = demand_of.setdefault(demand.tenant, index)
@@ -131,7 +131,7 @@ def _floats(rows: Sequence[Amounts]) -> FloatArray:
     return np.array([[float(amount) for amount in row] for row in rows], dtype=np.float64)
 
 
-def _count(demand: DemandEntry | None) -> float:
+def _task_count(demand: DemandEntry | None) -> float:
     """Return the tasks wanted; unbounded for a tenant without a demand, which gets nothing."""
     return np.inf if demand is None or demand.count is None else float(demand.count)
 

@@ -111,7 +111,7 @@ def read_problem(data: bytes) -> Problem:
         optional=("parameters",),
     )
     reader = _Reader(top, faults)
-    problem = reader.problem()
+    problem = reader.read()
     faults.raise_if_any()
     return problem
 
@@ -127,7 +127,7 @@ class _Reader:
         self._tenant_index: dict[str, int] = {}
         self._zeros: Amounts = ()
 
-    def problem(self) -> Problem:
+    def read(self) -> Problem:
         self._resources = self._read_resources()
         self._zeros = (Decimal(0),) * len(self._resources)
         hosts = self._read_hosts()
@@ -143,12 +143,12 @@ class _Reader:
             seed=seed,
         )
 
-    def _list(self, key: str, most: int) -> list[object]:
+    def _read_list(self, key: str, most: int) -> list[object]:
         return self._top.read(key, [], read_list, most=most)
 
     def _read_resources(self) -> tuple[str, ...]:
         before = len(self._faults)
-        values = self._list("resources", MOST_RESOURCES)
+        values = self._read_list("resources", MOST_RESOURCES)
         names = read_names(values, ("resources",), self._faults, most=MOST_RESOURCES)
         if not names or len(self._faults) > before:
             # without the axis every vector that follows would look wrong
@@ -158,7 +158,7 @@ class _Reader:
     # ------------------------------------------------------------------ hosts
 
     def _read_hosts(self) -> tuple[HostEntry, ...]:
-        values = self._list("hosts", MOST_HOSTS)
+        values = self._read_list("hosts", MOST_HOSTS)
         self._host_index = self._index(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
         hosts = _present(read)
@@ -198,7 +198,7 @@ class _Reader:
     # ---------------------------------------------------------------- tenants
 
     def _read_tenants(self) -> tuple[TenantEntry, ...]:
-        values = self._list("tenants", MOST_HOSTS)
+        values = self._read_list("tenants", MOST_HOSTS)
         self._tenant_index = self._index(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
         tenants = _present(read)
@@ -226,7 +226,7 @@ class _Reader:
     # ---------------------------------------------------------------- demands
 
     def _read_demands(self, tenants: Sequence[TenantEntry]) -> tuple[DemandEntry, ...]:
-        values = self._list("demands", MOST_HOSTS)
+        values = self._read_list("demands", MOST_HOSTS)
         self._index(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
         demands = _present(read)
@@ -315,11 +315,13 @@ class _Reader:
         if "seed" in value:
             seed = read_count(value["seed"], (*place, "seed"), faults, least=0, most=MOST_SEED)
         plain = {
-            key: self._plain(each, (*place, key), 1) for key, each in value.items() if key != "seed"
+            key: self._plain_value(each, (*place, key), 1)
+            for key, each in value.items()
+            if key != "seed"
         }
         return plain, seed
 
-    def _plain(self, value: object, place: Place, depth: int) -> object:
+    def _plain_value(self, value: object, place: Place, depth: int) -> object:
         """Turn exact numbers into ints and floats; the policy checks their meaning."""
         if depth > _DEEPEST_PARAMETER:
             refuse(place, "is nested too deeply")
@@ -329,10 +331,13 @@ class _Reader:
         if isinstance(value, Decimal):
             return self._plain_decimal(value, place)
         if isinstance(value, list):
-            return [self._plain(each, (*place, i), depth + 1) for i, each in enumerate(value)]
+            return [self._plain_value(each, (*place, i), depth + 1) for i, each in enumerate(value)]
         if isinstance(value, dict):
             self._refuse_repeated(value, place)
-            return {key: self._plain(each, (*place, key), depth + 1) for key, each in value.items()}
+            return {
+                key: self._plain_value(each, (*place, key), depth + 1)
+                for key, each in value.items()
+            }
         return value
 
     def _plain_decimal(self, value: Decimal, place: Place) -> int | float:

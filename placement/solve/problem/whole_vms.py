@@ -106,7 +106,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
         than the documented limits.
     """
     faults = Faults()
-    _refuse_what_needs_more(problem, faults)
+    _refuse_unsupported_fields(problem, faults)
     _refuse_ambiguous_members(problem, faults)
     faults.raise_if_any()
 
@@ -126,10 +126,10 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
     columns = _Columns(problem, tenants, faults)
     faults.raise_if_any()
 
-    entry_class, eligible = _classes(problem, faults)
+    entry_class, eligible = _host_classes(problem, faults)
     class_free = np.zeros((eligible.shape[1], len(problem.resources)), dtype=np.int64)
     np.add.at(class_free, entry_class, columns.free * entry_count[:, np.newaxis])
-    count = _counts(problem, columns.demand, class_free, eligible, faults)
+    count = _wanted_counts(problem, columns.demand, class_free, eligible, faults)
     faults.raise_if_any()
     snapshot = Snapshot(
         resources=problem.resources,
@@ -149,7 +149,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
     return WholeVmProblem(problem=problem, snapshot=snapshot, entry=entry, tenants=tenants)
 
 
-def _refuse_what_needs_more(problem: Problem, faults: Faults) -> None:
+def _refuse_unsupported_fields(problem: Problem, faults: Faults) -> None:
     for index, demand in enumerate(problem.demands):
         for host, speed in demand.speed.items():
             if speed != 1.0:
@@ -233,11 +233,11 @@ class _Columns:
 
 
 def _in_millionths(amounts: Iterable[Decimal]) -> list[int]:
-    """Return amounts in millionths; `_refuse_what_needs_more` has seen to it that they are."""
+    """Return amounts in millionths; `_refuse_unsupported_fields` has seen to it that they are."""
     return [whole for amount in amounts if (whole := millionths(amount)) is not None]
 
 
-def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
+def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
     """Return the class of each entry, (E,), and which demands may use which class, (Q, C).
 
     Entries are of one class when they carry the same labels and are in the same
@@ -285,7 +285,7 @@ def _classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
     return entry_class, eligible
 
 
-def _counts(
+def _wanted_counts(
     problem: Problem, demand: IntArray, class_free: IntArray, eligible: BoolArray, faults: Faults
 ) -> IntArray:
     """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""

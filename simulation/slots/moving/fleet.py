@@ -90,7 +90,7 @@ def fleet_of(
     arriving : sequence of (request, host)
         Where VMs arrive, by number of the cluster's host.
     """
-    rows = VmRows.none() if vms is None else vms
+    rows = VmRows.empty() if vms is None else vms
     rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
     each = np.repeat(np.arange(len(rows)), rows.count)
     tables = names.constraint_tables.values
@@ -217,7 +217,9 @@ class _BoundVms:
                     hard=key[3],
                     vms=tuple(vms),
                     requests=tuple(requests.get(key, ())),
-                    hosts=self.cluster.places([host for host in hosts if host not in own]),
+                    hosts=self.cluster.positions_in_pool(
+                        [host for host in hosts if host not in own]
+                    ),
                 )
             )
         return tuple(groups)

@@ -19,7 +19,7 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from placement.rebalancing.model import MovePlan
-from placement.rebalancing.room import room_for
+from placement.rebalancing.room import plan_room
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
@@ -172,7 +172,7 @@ class SlotMover:
         if self.freed is not None:
             row = np.flatnonzero(site.waiting.request == self.freed.request)
             if len(row):
-                hosts = site.cluster.places(self.freed.hosts)
+                hosts = site.cluster.positions_in_pool(self.freed.hosts)
                 policy = FreedHostsPolicy(policy, [(int(row[0]), host) for host in hosts])
         if self._moving.spare is not None:
             domain = domains_of(self._moving.spare, site.cluster.hosts)
@@ -190,18 +190,18 @@ class SlotMover:
         if self.timetable:
             refused = self.timetable.refuse(self._site.fleet())
             self._ended += [EndedMove(move, MoveOutcome.REFUSED) for move in refused]
-        hosts = self._to_empty(start_s)
+        hosts = self._hosts_to_empty(start_s)
         if self.timetable or self.freed is not None:
             return
         if hosts:
-            self._empty(start_s, hosts)
+            self._plan_emptying(start_s, hosts)
         if self._moving.room is not None and not self.timetable:
             self._plan_room(start_s)
         if self._moving.balance is not None and not self.timetable:
             self._balance(start_s)
         self.advance(start_s)
 
-    def _to_empty(self, start_s: float) -> list[int]:
+    def _hosts_to_empty(self, start_s: float) -> list[int]:
         if self.rolling is None or not self.is_rolling:
             return []
         on_hosts = np.zeros(len(self._site.cluster.capacity), dtype=np.int64)
@@ -209,13 +209,13 @@ class SlotMover:
             np.add.at(on_hosts, part.host, part.count)
         return self.rolling.next_batch(start_s, on_hosts.tolist())
 
-    def _empty(self, start_s: float, hosts: Sequence[int]) -> None:
+    def _plan_emptying(self, start_s: float, hosts: Sequence[int]) -> None:
         fleet = self._site.fleet()
-        places = self._site.cluster.places(hosts)
+        places = self._site.cluster.positions_in_pool(hosts)
         plan = evacuate(fleet.running, places, limits=self._moving.price.limits)
         assert self.rolling is not None  # noqa: S101 - whose hosts these are
         self.rolling.note_plan(plan, fleet)
-        self._take_up(plan, fleet, start_s)
+        self._start_plan(plan, fleet, start_s)
 
     def _plan_room(self, start_s: float) -> None:
         room = self._moving.room
@@ -230,7 +230,7 @@ class SlotMover:
         snapshot = dataclasses.replace(fleet.running.snapshot, age=waited)
         requests, _ = starving_requests(snapshot, room.patience)
         for request in requests.tolist()[:_MOST_SOUGHT]:
-            plan = room_for(
+            plan = plan_room(
                 fleet.running,
                 request,
                 count=still_needed(snapshot, request, int(snapshot.count[request])),
@@ -240,7 +240,7 @@ class SlotMover:
             dear = room.most_gib is not None and plan.measures_after.moved_gib > room.most_gib
             if plan.still_waits or dear or not plan.moves:
                 continue
-            over_s = self._take_up(plan, fleet, start_s)
+            over_s = self._start_plan(plan, fleet, start_s)
             self.freed = FreedHosts(
                 int(waiting.request[request]),
                 tuple(int(fleet.hosts[host]) for _, host, _ in plan.admitted),
@@ -260,11 +260,11 @@ class SlotMover:
         self._balanced = interval
         fleet = self._site.fleet()
         plan = balance(fleet.running, rule.objective, limits=self._moving.price.limits)
-        self._take_up(plan, fleet, start_s)
+        self._start_plan(plan, fleet, start_s)
 
-    def _take_up(self, plan: MovePlan, fleet: MovableVms, start_s: float) -> float:
+    def _start_plan(self, plan: MovePlan, fleet: MovableVms, start_s: float) -> float:
         check_plan(fleet.running, plan)
-        over_s = self.timetable.take_up(plan, fleet, start_s, self._moving.price)
+        over_s = self.timetable.schedule(plan, fleet, start_s, self._moving.price)
         before, after = plan.details.get("potential", (0.0, 0.0))
         self._planned.append(
             PlanSummary(

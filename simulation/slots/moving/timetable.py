@@ -62,7 +62,7 @@ class Timetable:
     def __bool__(self) -> bool:
         return bool(self.coming or self.under_way)
 
-    def take_up(self, plan: MovePlan, fleet: MovableVms, at_s: float, price: MovePrice) -> float:
+    def schedule(self, plan: MovePlan, fleet: MovableVms, at_s: float, price: MovePrice) -> float:
         """Schedule the moves of a plan that begins now; return the time of its end."""
         starts_s, latest_s, wave = at_s, at_s, 0
         # Of a VM that makes a detour the second move begins where the first ended.
@@ -140,7 +140,7 @@ class Timetable:
             wave = []
             for unit in _units(fleet, list(begins), known):
                 vms, to = [vm for _, vm in unit], place.get(unit[0][0].destination, -1)
-                if to >= 0 and _may(fleet, where, vms, to):
+                if to >= 0 and _is_allowed(fleet, where, vms, to):
                     for vm in vms:
                         where.arrive(vm, to)
                     wave += unit
@@ -163,7 +163,7 @@ class Timetable:
 _LISTS = ("under_way", "coming")
 
 
-def _may(fleet: MovableVms, where: PlacementState, vms: list[int], to: int) -> bool:
+def _is_allowed(fleet: MovableVms, where: PlacementState, vms: list[int], to: int) -> bool:
     running = fleet.running
     host_class = running.snapshot.host_class[to]
     return (

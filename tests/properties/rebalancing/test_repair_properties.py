@@ -22,7 +22,7 @@ from placement.rebalancing.model import (
 )
 from placement.rebalancing.repair import repair
 from placement.rebalancing.units import Units
-from placement.rebalancing.waves import UnitDestination, in_waves
+from placement.rebalancing.waves import UnitDestination, order_in_waves
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_plan, a_running
 
@@ -123,7 +123,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
     ]
     relaxed = dataclasses.replace(running, rests=np.zeros_like(running.rests))
 
-    order = in_waves(relaxed, wanted, most)
+    order = order_in_waves(relaxed, wanted, most)
 
     check_plan(relaxed, a_plan(relaxed, *order.moves, limits=most))
     final = {move.vm: move.destination for move in order.moves}
@@ -141,7 +141,7 @@ def test_two_full_hosts_exchange_vms_by_a_third() -> None:
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
     ]
 
-    order = in_waves(running, wanted, RebalanceLimits())
+    order = order_in_waves(running, wanted, RebalanceLimits())
 
     assert [(m.vm, m.source, m.destination, m.why) for m in order.moves] == [
         (0, 0, 2, MoveReason.DETOUR),
@@ -160,7 +160,7 @@ def test_without_a_third_host_a_cycle_stays() -> None:
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
     ]
 
-    order = in_waves(running, wanted, RebalanceLimits())
+    order = order_in_waves(running, wanted, RebalanceLimits())
 
     assert order.moves == ()
     assert list(order.left) == wanted

@@ -19,7 +19,7 @@ from placement.rebalancing.model import (
     RunningGroup,
     RunningState,
 )
-from placement.rebalancing.room import room_for
+from placement.rebalancing.room import plan_room
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -27,7 +27,7 @@ from tests.unit.placement.rebalancing.builders import a_running
 @st.composite
 def rooms(draw: st.DrawFn) -> tuple[RunningState, MovePlan]:
     running = draw(runnings(waiting=True))
-    plan = room_for(running, 0, limits=draw(limits))
+    plan = plan_room(running, 0, limits=draw(limits))
     note(json.dumps([running.document(), plan.document()]))
     return running, plan
 
@@ -64,7 +64,7 @@ def test_who_fits_moves_nobody(case: tuple[RunningState, MovePlan]) -> None:
 def test_room_is_made_again_bit_for_bit(case: tuple[RunningState, MovePlan]) -> None:
     running, plan = case
 
-    assert room_for(running, 0, limits=plan.limits) == plan
+    assert plan_room(running, 0, limits=plan.limits) == plan
 
 
 def least_carried(running: RunningState) -> int | None:
@@ -128,7 +128,7 @@ def test_one_vm_is_let_in_for_the_fewest_gibibytes() -> None:
     for seed in range(300):
         running = a_fragmented_cluster(seed)
         least = least_carried(running)
-        plan = room_for(running, 0)
+        plan = plan_room(running, 0)
         check_plan(running, plan)
         if least is None:
             assert plan.moves == ()
@@ -157,7 +157,7 @@ def test_the_smallest_vm_that_is_enough_makes_room() -> None:
         count=[1],
     )
 
-    plan = room_for(running, 0)
+    plan = plan_room(running, 0)
 
     assert [(m.vm, m.source, m.destination, m.why) for m in plan.moves] == [
         (1, 0, 1, MoveReason.MAKES_ROOM)
@@ -178,7 +178,7 @@ def test_what_frees_cores_and_memory_at_once_is_reckoned_once() -> None:
         count=[1],
     )
 
-    plan = room_for(running, 0)
+    plan = plan_room(running, 0)
 
     assert [(m.vm, m.source, m.transfer_mib) for m in plan.moves] == [(0, 0, 500), (1, 0, 500)]
     assert plan.admitted == ((0, 0, 1),)
@@ -189,7 +189,7 @@ def test_a_gang_that_does_not_become_whole_moves_nobody() -> None:
         host=[0, 1], capacity=[(4, 8192)] * 2, requests=[(4, 1024)], count=[2], min_count=[2]
     )
 
-    plan = room_for(running, 0)
+    plan = plan_room(running, 0)
 
     assert plan.moves == ()
     assert plan.admitted == ()
@@ -207,7 +207,7 @@ def test_a_gang_that_keeps_apart_is_let_in_whole() -> None:
         groups=[apart],
     )
 
-    plan = room_for(running, 0, limits=RebalanceLimits(per_source=1))
+    plan = plan_room(running, 0, limits=RebalanceLimits(per_source=1))
 
     check_plan(running, plan)
     # One host is empty already, and of the others one holds a single small VM.
@@ -218,7 +218,7 @@ def test_a_gang_that_keeps_apart_is_let_in_whole() -> None:
 def test_what_is_larger_than_every_host_finds_no_room() -> None:
     running = a_running(host=[0], requests=[(9, 1024)], count=[1])
 
-    plan = room_for(running, 0)
+    plan = plan_room(running, 0)
 
     assert [each.reason for each in plan.still_waits] == [Reason.NO_HOST_LARGE_ENOUGH]
 
@@ -226,6 +226,6 @@ def test_what_is_larger_than_every_host_finds_no_room() -> None:
 def test_what_no_host_may_take_says_so() -> None:
     running = a_running(host=[0], receives=[False] * 3, requests=[(2, 1024)], count=[1])
 
-    plan = room_for(running, 0)
+    plan = plan_room(running, 0)
 
     assert [each.reason for each in plan.still_waits] == [Reason.NO_ELIGIBLE_HOST]

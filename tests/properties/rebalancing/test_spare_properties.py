@@ -22,7 +22,7 @@ from placement.rebalancing.model import (
     RunningSpread,
     RunningState,
 )
-from placement.rebalancing.spare import spare
+from placement.rebalancing.spare import spare_capacity
 from placement.rebalancing.spare_policy import SpareCapacityPolicy, with_placed
 from placement.rebalancing.units import Units
 from tests.properties.rebalancing.running_clusters import runnings
@@ -60,7 +60,7 @@ def test_each_domain_holds_if_its_vms_find_places(
     running, domain = site
     note(json.dumps([running.document(), domain.tolist()]))
 
-    found = spare(running, domain, search=Search())
+    found = spare_capacity(running, domain, search=Search())
 
     for each, holds in enumerate(found.holds.tolist()):
         hosts = np.flatnonzero(domain == each).tolist()
@@ -74,12 +74,12 @@ def test_what_is_kept_is_enough_however_full_the_rest_becomes(
     seed: int,
 ) -> None:
     running, domain = site
-    found = spare(running, domain)
+    found = spare_capacity(running, domain)
 
     kept = np.minimum(found.kept, np.maximum(running.room, 0))
     assert (kept == found.kept).all()
     full = dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=kept))
-    again = spare(full, domain, search=Search())
+    again = spare_capacity(full, domain, search=Search())
     assert again.holds[found.holds].all()
 
 
@@ -132,7 +132,7 @@ def test_a_round_breaks_no_spare_that_held(
     running = as_of_a_round(running)
     snapshot = running.snapshot
     note(json.dumps([running.document(), domain.tolist()]))
-    before = spare(running, domain)
+    before = spare_capacity(running, domain)
     policy = SpareCapacityPolicy(policy_by_name(name, {}), running, domain)
 
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget(None))
@@ -210,14 +210,14 @@ def test_hosts_that_fail_together_are_no_place_for_each_others_vms() -> None:
         capacity=[(4, 8192)] * 3,
     )
 
-    assert spare(running, np.array([0, 1, -1])).holds.all()
-    assert not spare(running, np.array([0, 0, -1])).holds.any()
+    assert spare_capacity(running, np.array([0, 1, -1])).holds.all()
+    assert not spare_capacity(running, np.array([0, 0, -1])).holds.any()
 
 
 def test_what_is_missing_is_told_of_a_domain_that_does_not_hold() -> None:
     running = a_running(host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2)
 
-    found = spare(running, np.arange(2))
+    found = spare_capacity(running, np.arange(2))
 
     assert found.holds.tolist() == [False, False]
     missing = found.lacking[0][0].missing
@@ -230,7 +230,7 @@ def test_who_cannot_move_need_not_survive() -> None:
         host=[0] * 4 + [1] * 4, capacity=[(4, 8192)] * 2, mobility=[Mobility.NEVER] * 8
     )
 
-    assert spare(running, np.arange(2)).holds.all()
+    assert spare_capacity(running, np.arange(2)).holds.all()
 
 
 def test_vms_that_keep_apart_need_hosts_of_their_own() -> None:
@@ -238,21 +238,21 @@ def test_vms_that_keep_apart_need_hosts_of_their_own() -> None:
     two = a_running(host=[0, 1], capacity=[(4, 8192)] * 2, groups=[apart])
     three = a_running(host=[0, 1], capacity=[(4, 8192)] * 3, groups=[apart])
 
-    assert not spare(two, np.arange(2)).holds.any()
-    assert spare(three, np.arange(3)).holds.all()
+    assert not spare_capacity(two, np.arange(2)).holds.any()
+    assert spare_capacity(three, np.arange(3)).holds.all()
 
 
 def test_a_zone_that_fails_leaves_its_spread_no_zone() -> None:
     spread = RunningSpread(most=1, vms=(0, 1))
     running = a_running(host=[0, 1], capacity=[(4, 8192)] * 2, spreads=[spread], zones=[0, 1])
 
-    assert not spare(running, np.array([0, 1])).holds.any()
+    assert not spare_capacity(running, np.array([0, 1])).holds.any()
 
 
 def test_a_budget_that_is_spent_leaves_domains_unanswered() -> None:
     running = a_running(host=[0] * 3 + [1] * 3, capacity=[(4, 8192)] * 2)
 
-    found = spare(running, np.arange(2), budget_units=1)
+    found = spare_capacity(running, np.arange(2), budget_units=1)
 
     assert found.cut
     assert not found.holds.any()

@@ -12,7 +12,7 @@ from placement.forecast.reservation_forecast import (
     LEAST_SAMPLES,
     REQUIRED_PART,
     ReservationDemand,
-    judge,
+    reservation_verdict,
 )
 from tests.unit.placement.forecast.test_run_ahead import a_present, ending, every_life, some_lives
 
@@ -35,7 +35,9 @@ def judged(
     present = a_present([100.0, 250.0, 300.0], demand=((4, 4096),), tenant=(0,), count=(waits,))
     before = more.pop("before", ())
     lives = every_life(600.0) if lives is None else lives
-    return judge(present, lives, before, wanted(count), after_s=after_s, seed=1, **more)
+    return reservation_verdict(
+        present, lives, before, wanted(count), after_s=after_s, seed=1, **more
+    )
 
 
 @pytest.mark.parametrize(("after_s", "fits"), [(299.0, 0), (360.0, 2), (500.0, 3)])
@@ -51,7 +53,7 @@ def test_a_vm_whose_request_ends_by_then_is_room_also_where_nothing_is_known_of_
     present = a_present([100.0] * 3, demand=((4, 4096),), tenant=(0,), count=(0,))
     present = ending(present, running_s=[500.0, 501.0, np.inf])
 
-    found = judge(present, NOTHING_LIVED, (), wanted(3), after_s=500.0, seed=1)
+    found = reservation_verdict(present, NOTHING_LIVED, (), wanted(3), after_s=500.0, seed=1)
 
     assert found.fits == 1
     assert found.samples >= LEAST_SAMPLES
