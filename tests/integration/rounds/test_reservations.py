@@ -276,7 +276,7 @@ def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(
     ended, drawn_on, held = (accepted(register, 1) for _ in range(3))
     add_request(register, 1, tenant="a", reservation=drawn_on.id)
     long_ago = now() - timedelta(days=500)
-    for each, state in ((ended, "ended"), (drawn_on, "ended"), (held, "is_in_force")):
+    for each, state in ((ended, "ended"), (drawn_on, "ended"), (held, "in_force")):
         key = UUID(int=first_at(long_ago).int + each.id.int % 2**80).hex
         raw.run(
             "UPDATE reservations SET id = ?, state = ?, keep_from = ?, starts_at = ?, ends_at = ?"
@@ -339,7 +339,7 @@ def test_metrics_tell_what_is_reserved_and_short(register: Registry, two_hosts) 
 
     fleet = register.fleet()
 
-    assert fleet.reservations == {"pending": 1, "is_in_force": 1}
+    assert fleet.reservations == {"pending": 1, "in_force": 1}
     assert fleet.reserved_short == 4
     open_ones = register.reservations.list(is_open=True).items
     register.reservations.cancel(reservation.id, actor="a")
