@@ -1,4 +1,4 @@
-"""How requests are accepted: one, or several in one transaction, in the order of their calls.
+"""Acceptance of requests, one or several in a transaction, in the order of their calls.
 
 What a transaction costs, and what many statements cost that each touch one row, is paid
 once for all who ask at the same time. Each is judged as it would be alone, after those
@@ -63,9 +63,9 @@ LOCK_WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CallBatch:
-    """What became of some calls, in place, and the audit's rows.
+    """The results of a batch's calls, in their order, and their audit rows.
 
-    A request that was made, or why it cannot be; None: nothing yet, it has to come alone.
+    A result is a request, an error, or None for a call that must be accepted alone.
     """
 
     made: Sequence[Request | RegistryError | None]
@@ -74,7 +74,7 @@ class CallBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A request that can be made, and is not yet."""
+    """A checked request that is not yet written."""
 
     command: CreateRequestCommand
     made: Request
@@ -84,7 +84,7 @@ class _Draft:
 
 
 def can_batch(command: CreateRequestCommand) -> bool:
-    """Return whether a call takes no locks but what is locked for all together."""
+    """Return whether a call needs no locks beyond those of a batch."""
     wanted = command.spec
     return (
         wanted.count <= MOST_VMS
@@ -96,7 +96,7 @@ def can_batch(command: CreateRequestCommand) -> bool:
 
 
 def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) -> CallBatch:
-    """Write all of these requests that can be accepted.
+    """Create those of these requests that can be accepted in one batch.
 
     Left to come alone are those that take other locks, and whose keys were used before.
     """
@@ -122,14 +122,14 @@ def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) 
 def make_requests(
     connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> tuple[Sequence[Request | RegistryError], Sequence[AuditIntent]]:
-    """Write those of some requests that can be made, whose keys are this transaction's."""
+    """Create the valid ones of these requests, whose keys this transaction has claimed."""
     judged = _judge_calls(connection, askings, now)
     intents = _write_drafts(connection, [each for each in judged if isinstance(each, _Draft)], now)
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
 
 def _begin_batch(connection: Connection) -> datetime:
-    """Return the time, and let this transaction wait for no lock for long."""
+    """Set this transaction's lock timeout and return the time."""
     if has_one_writer(connection):
         return db_now(connection)
     found: datetime = connection.execute(_BEGIN, {"wait": f"{LOCK_WAIT_MS}ms"}).one()[0]
@@ -139,7 +139,7 @@ def _begin_batch(connection: Connection) -> datetime:
 def _judge_calls(
     connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
-    """Return the requests that can be made, in the order of their calls, or why one cannot."""
+    """Return a draft or an error for each call, in order."""
     owners = _ids_by_name(connection, _ASKERS, {each.spec.tenant for each in askings})
     types = _ids_by_name(connection, _TYPES, {each.spec.vm_type for each in askings})
     allowance = RemainingQuota(connection, set(owners.values()))
@@ -184,7 +184,7 @@ def _judge_calls(
 def _ids_by_name(
     connection: Connection, query: Select[UUID, str], names: Iterable[str]
 ) -> Mapping[str, UUID]:
-    """Return the ids that a query finds by names; of several with one name the last."""
+    """Return the ids that a query finds by names; the last one counts for a repeated name."""
     some = sorted(filter(is_name, names))
     if not some:
         return {}
@@ -194,7 +194,7 @@ def _ids_by_name(
 def _write_drafts(
     connection: Connection, drafts: Sequence[_Draft], now: datetime
 ) -> Sequence[AuditIntent]:
-    """Write drafts with their VMs, keys and history, and the audit's rows."""
+    """Insert drafts with their VMs, keys, events and audit rows."""
     if not drafts:
         return ()
     rows = [request_row(draft.made, draft.owner, draft.type_id) for draft in drafts]
@@ -249,7 +249,7 @@ def _write_drafts(
 def _join_groups_and_networks(
     connection: Connection, drafts: Iterable[_Draft], now: datetime
 ) -> Mapping[UUID, UUID]:
-    """Make requests members of groups, and return the networks of those that want one."""
+    """Add requests to their VM groups, and return the networks of those with one."""
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
         spec, made, owner = draft.command.spec, draft.made, draft.owner
@@ -261,7 +261,7 @@ def _join_groups_and_networks(
 
 
 def _kept_status(command: CreateRequestCommand) -> int | None:
-    """Return how a call ends, where that is kept."""
+    """Return the stored status of a call with an idempotency key, else None."""
     return command.idempotency.status if command.idempotency is not None else None
 
 
@@ -270,7 +270,7 @@ def _names_of(name: str, count: int) -> Sequence[str]:
 
 
 class _CallImages:
-    """The images that calls name, each kept from being removed once it was found."""
+    """The images of a batch's calls, each locked against removal once it was found."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""How many VMs and requests there are: one row of an answer, however many of them."""
+"""Counts of VMs and requests, in an answer whose size does not grow with them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REQUESTS: Final = (
 
 
 def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts:
-    """Return what is there now, of a tenant or of all."""
+    """Return the present counts of VMs and requests, of a tenant or of all."""
     silent = connection.execute(_ANY_SILENT).first() is not None
     in_vms: Select[Any] = (
         _ALIKE_AND_HEARD if silent else _ALIKE.add_columns(false().label("unknown"))
@@ -71,7 +71,7 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
 
 
 def _sum_query(in_vms: Select[Any]) -> Select[Any]:
-    """Return the query that sums up over requests of one type."""
+    """Return the query that sums counts over requests of one type."""
     found = in_vms.subquery()
     by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)
     return (

@@ -1,4 +1,4 @@
-"""Requests that are to end by themselves, by the database's clock."""
+"""Expiry of requests, by the database's clock."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from registry.ledger.deletion import delete_vms
 from registry.lifecycle import FINISHED, RequestEvent, VmDesired
 from registry.records.requests import Request
 
-#: VMs in one transaction; the rest follows at the next look.
+#: VMs in one transaction; the rest follows at the next sweep.
 AT_ONCE: Final = 500
 _REQUESTS_AT_ONCE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryBatch:
-    """VMs that end together: requests with all that is left of them, and parts of one more."""
+    """VMs that expire together: those of whole requests, and some of one more request."""
 
     whole: frozenset[UUID]
     parts: Mapping[UUID, UUID]  #: requests by VM
@@ -38,7 +38,7 @@ class ExpiryBatch:
 def set_expiry(
     connection: Connection, request: Request, ttl_s: int | None, *, now: datetime, actor: str
 ) -> None:
-    """Let a request end so long from now, or never; its end must not have begun before.
+    """Set the lifetime of a request from now on, or none; it must not be ending already.
 
     The end of a large one takes a while: to keep what is left of it would be to give its
     tenant fewer VMs than requested, without notice.
@@ -75,7 +75,7 @@ def set_expiry(
 
 
 def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
-    """Return some VMs not yet deleted, of requests whose time is over."""
+    """Return a batch of VMs, not deleted yet, of expired requests."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
     query = select(requests.c.id).where(_is_over(now), wanted).order_by(requests.c.id)
@@ -104,7 +104,7 @@ def _is_over(now: datetime) -> ColumnElement[bool]:
 def expire_vms(
     connection: Connection, piece: ExpiryBatch, *, by: datetime, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
-    """Delete these VMs, if their requests' time is still over; return the requests that ended.
+    """Delete these VMs if their requests are still expired; return the requests that ended.
 
     ``by`` is the time by which they end, ``now`` what is written down.
     """

@@ -1,4 +1,4 @@
-"""What lets a tenant into its guests: keys and user-data, from the request to the build.
+"""Access to guests: SSH keys and user data, from the request to the build.
 
 User data may hold passwords. Only a build reads it; callers see its size and its hash. It is
 deleted when its request ends.
@@ -21,7 +21,7 @@ from registry.tenancy.public_keys import check_public_keys, fingerprint
 
 MAX_USER_DATA_BYTES: Final = 65536
 
-#: What is shown of a request: fingerprints, of its user data size and hash, and warnings.
+#: The visible part of a request's access: key fingerprints, user data, and warnings.
 AccessSummary = tuple[tuple[str, ...], UserData | None, tuple[str, ...]]
 NOTHING: Final[AccessSummary] = ((), None, ())
 NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
@@ -30,7 +30,7 @@ NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
 def check_access(
     keys: Sequence[str], user_data: bytes | None, ignored: str | None = None
 ) -> GuestAccess:
-    """Return what came with a request, or raise `InvalidError`."""
+    """Return a request's access data, or raise `InvalidError`."""
     if user_data is not None and len(user_data) > MAX_USER_DATA_BYTES:
         raise InvalidError(
             "user_data", f"{len(user_data)} bytes", f"at most {MAX_USER_DATA_BYTES} bytes"
@@ -43,7 +43,7 @@ def check_access(
 
 
 def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
-    """Return what of a request's access is stored, if anything came with it."""
+    """Return the row of a request's access data."""
     content = access.user_data or b""
     return {
         "request_id": request_id,
@@ -72,7 +72,7 @@ def _warnings(ignored: str | None) -> tuple[str, ...]:
 def read_access(
     connection: Connection, request_ids: Iterable[UUID]
 ) -> Mapping[UUID, AccessSummary]:
-    """Return the visible part, for those requests that have keys or user data."""
+    """Return the visible access data of requests that have keys or user data."""
     columns = [column for column in request_access.c if column.key != "user_data"]
     found: dict[UUID, AccessSummary] = {}
     for some in chunks(sorted(request_ids)):
@@ -86,7 +86,7 @@ def read_access(
 
 
 def access_of(connection: Connection, request_id: UUID, tenant_id: UUID) -> GuestAccess:
-    """Return what a build needs: the tenant's keys of now, and what came with the request."""
+    """Return the access data for a build: the tenant's present keys, and those of the request."""
     own = connection.scalars(
         select(ssh_keys.c.public_key)
         .where(ssh_keys.c.tenant_id == tenant_id)

@@ -1,4 +1,4 @@
-"""Labels that tenants put on requests and VMs: words of their own, for their lists."""
+"""Tenants' own labels on requests and VMs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def changed_labels(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return labels after changes; None takes one away."""
+    """Return labels after changes; the value None removes a label."""
     after = dict(before)
     for key, value in changes.items():
         if value is None:
@@ -41,7 +41,7 @@ def changed_labels(before: Mapping[str, str], changes: Mapping[str, str | None])
 
 
 def label_conditions(table: Table, wanted: Sequence[str]) -> list[ColumnElement[bool]]:
-    """Return conditions: rows of a table that carry each of these, given as ``key=value``."""
+    """Return the conditions that rows have these labels, given as ``key=value``."""
     conditions = []
     for each in wanted:
         key, equals, value = each.partition("=")

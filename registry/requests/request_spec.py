@@ -1,4 +1,4 @@
-"""What a tenant asks for: checked as far as that needs no database, and then as it is stored."""
+"""Specifications of requests: checks without the database, and the rows made from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from registry.requests.guest_access import NO_ACCESS, NOTHING, access_summary, c
 from registry.requests.own_labels import check_own_labels
 from registry.requests.rules import NO_RULES, check_combination, check_hosts_suffice, check_rules
 
-#: Of what is asked for, so that numbers fit into the 253 that there may be.
+#: Limit of a requested host name, so that a number still fits into 253 characters.
 MAX_LENGTH: Final = 240
 _WHOLE_LENGTH: Final = 253
 _LABEL_LENGTH: Final = 63
@@ -53,7 +53,7 @@ def check_hostname(field: str, name: str) -> str:
 
 
 def _is_local(name: str) -> bool:
-    """Whether a guest's own /etc/hosts or resolver takes the name for itself (RFC 6761)."""
+    """Return whether guests resolve the name to themselves (RFC 6761)."""
     parts = name.lower().split(".")
     return parts[-1] in {"localhost", "localdomain"} or parts[0] == "localhost"
 
@@ -100,7 +100,7 @@ class RequestSpec:
 
     @property
     def access(self) -> GuestAccess:
-        """What the guests are to learn so that their tenant can log in."""
+        """The access data of the guests."""
         return GuestAccess(
             ssh_keys=tuple(self.ssh_keys),
             user_data=self.user_data or None,
@@ -170,7 +170,7 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
 def new_request(
     asked: RequestSpec, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
 ) -> Request:
-    """Return a request as it is before anything happens to it."""
+    """Return the record of a new request."""
     key = uuid7()
     keys, user_data, warnings = (
         access_summary(asked.access) if asked.access != NO_ACCESS else NOTHING
@@ -206,7 +206,7 @@ def new_request(
 
 
 def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
-    """Return its row."""
+    """Return the row of a request."""
     rules = made.rules
     return row_of(
         requests,
@@ -222,7 +222,7 @@ def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
 
 
 def numbered_names(name: str, first: int, count: int) -> list[str]:
-    """Return the names of so many VMs of a request, from a number on: `web-1`, `web-2`, …"""
+    """Return ``count`` VM names of a request from number ``first`` on: `web-1`, `web-2`, …"""
     return [f"{name}-{number}" for number in range(first, first + count)]
 
 
@@ -256,7 +256,7 @@ def vm_rows(
 
 
 def creation_event(made: Request, actor: str) -> dict[str, Any]:
-    """Return the row of the event that it was made."""
+    """Return the row of a request's creation event."""
     return event_row(
         made.created_at,
         actor,
@@ -276,7 +276,7 @@ def creation_event(made: Request, actor: str) -> dict[str, Any]:
 
 
 def check_hosts(connection: Connection, names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the hosts that a request names, in order; `NotFoundError` if one is not there."""
+    """Return the hosts that a request names, in order, or raise `NotFoundError`."""
     if names is None:
         return None
     wanted = sorted({lookup_name("host", name) for name in names})

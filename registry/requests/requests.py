@@ -1,4 +1,4 @@
-"""Requests: a tenant asks for so many VMs of one type."""
+"""Requests of tenants for VMs of one type."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _SELECT = (
 
 
 class Requests:
-    """Makes, reads and deletes requests."""
+    """Creates, reads, changes and deletes requests."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -84,7 +84,7 @@ class Requests:
         over_quota: OverQuota = "refuse",
         **values: Any,
     ) -> Request:
-        """Do what `accept` does, for the fields of a `RequestSpec`."""
+        """Accept a request given by the fields of a `RequestSpec`; see `accept`."""
         return self.accept(
             CreateRequestCommand(
                 spec=check_spec(RequestSpec(**values)),
@@ -103,7 +103,7 @@ class Requests:
         Raises
         ------
         AnsweredBeforeError
-            If a call with this key did its work: with the record of that.
+            If an earlier call with the key did its work; it has the stored record.
         """
         with self._database.write() as connection:
             accepted, intents = _accept(connection, command)
@@ -113,9 +113,10 @@ class Requests:
     def accept_batch(
         self, askings: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
-        """Accept what of this can be accepted in one transaction; else return why it cannot be.
+        """Accept calls in one transaction; return a request or an error for each.
 
-        None: `accept` it alone. Only an unreachable database is an error of all calls at once.
+        None stands for a call that must be accepted alone. Only an unreachable database fails all
+        calls.
         """
         try:
             return self._accept_together(askings)
@@ -136,7 +137,7 @@ class Requests:
         return group.made
 
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
-        """Return one, or raise `NotFoundError`."""
+        """Return a request, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, id)
 
@@ -147,7 +148,7 @@ class Requests:
             return connection.execute(query.where(requests.c.id == id)).scalar_one_or_none()
 
     def find(self, tenant: str, name: str) -> Request:
-        """Return the live request of that name, else the newest that had it."""
+        """Return the open request with a name, else the newest that had it."""
         query = (
             _SELECT.where(
                 tenants.c.name == lookup_name("tenant", tenant),
@@ -175,7 +176,7 @@ class Requests:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Request]:
-        """Return a page, newest last; ``labels`` are given as ``key=value``, all must be there.
+        """Return a page of requests, newest last; ``labels`` are ``key=value``, all must match.
 
         ``search`` is a part of the name.
         """
@@ -198,10 +199,10 @@ class Requests:
         return page_of(found, limit, lambda request: (request.id.hex,))
 
     def waiting_before(self, request: Request, tenant: str | None) -> int:
-        """Return how many requests with VMs to place go before one, of a tenant or of all.
+        """Return how many requests with VMs to place precede a request, of a tenant or of all.
 
-        Those of its own tenant by priority, then by creation, as all others; all others before
-        those for spot VMs.
+        Requests of its tenant precede it by priority, then by creation; others by creation, and
+        before requests for spot VMs.
         """
         priority, its = requests.c.priority, requests.c.tenant_id == key_query(request.tenant)
         earlier = requests.c.id < request.id
@@ -226,7 +227,7 @@ class Requests:
 
     @retry_on_clash
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
-        """Delete every VM of a request; twice is no error.
+        """Delete every VM of a request; a repeated call is no error.
 
         Its ``count`` stays, as the record of what was asked.
         """
@@ -248,7 +249,7 @@ class Requests:
         over_quota: OverQuota = "refuse",
         actor: str,
     ) -> Request:
-        """Change what is given: the number of VMs, labels (None takes one away), its end.
+        """Change the number of VMs, the labels (None removes one) or the end of a request.
 
         See `resize.resize` for which VMs go when there are to be fewer.
         """
@@ -294,10 +295,10 @@ class Requests:
     def expire(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = AT_ONCE
     ) -> tuple[UUID, ...]:
-        """End requests whose time is over by the database's clock, and by ``by``.
+        """End requests that have expired by the database's clock and by ``by``.
 
-        So many VMs at once, so that no call waits long for these: what is left ends next time.
-        Return the requests that ended.
+        At most ``at_once`` VMs end in a call, so that no other call waits long; the rest follows.
+        Returns the requests that ended.
         """
         with self._database.read() as connection:
             found = find_expired(connection, earlier(db_now(connection), by), at_once)
@@ -330,7 +331,7 @@ class Requests:
         timeout_s: int = SHUTDOWN_TIMEOUT_S,
         actor: str,
     ) -> Request:
-        """Stop, start or reboot every VM of a request of which it can be asked; see `Vms.switch`.
+        """Stop, start or reboot every VM of a request whose state allows it; see `Vms.switch`.
 
         VMs that were not placed yet and are stopped wait for no place until they are started.
         """
@@ -346,7 +347,7 @@ class Requests:
 def _accept(
     connection: Connection, command: CreateRequestCommand
 ) -> tuple[Request, Sequence[AuditIntent]]:
-    """Accept a request by itself: a group of one, which waits for its key and for every lock."""
+    """Accept one request in its own transaction, which waits for its key and for locks."""
     key = command.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)
     [found], intents = make_requests(connection, [command], now)

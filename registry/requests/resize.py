@@ -1,4 +1,4 @@
-"""More or fewer VMs for a request that is there."""
+"""Changes of the number of VMs of a request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def resize(
     now: datetime,
     actor: str,
 ) -> None:
-    """Bring the number of VMs that a request asks for to ``count``.
+    """Set the number of a request's VMs to ``count``.
 
     The caller holds the lock of the tenant. New VMs wait for a place, under the
     next numbers. Taken away are first those of ``remove``, then those without a
@@ -92,7 +92,7 @@ def resize(
 def _add_vms(
     connection: Connection, request: Request, owner: UUID, count: int, *, now: datetime
 ) -> None:
-    """Give a request more VMs, each with a MAC address on the request's network.
+    """Add VMs to a request, each with a MAC address on the request's network.
 
     Numbers go on where they ended, also after deletions, and pass over names that live things
     of the tenant have.

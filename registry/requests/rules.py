@@ -1,4 +1,4 @@
-"""What requests ask of hosts and of each other's VMs: labels, zones, groups, spreads.
+"""Placement rules of requests: labels, zones, VM groups and spreads.
 
 A round keeps these rules by what it read. Between its read and its commit another
 may have placed VMs of the same group, so the commit looks again, under the lock of
@@ -129,7 +129,7 @@ def join_groups(
 def _lock_group(
     connection: Connection, tenant_id: UUID, rule: MembershipRule, *, apart: bool, now: datetime
 ) -> UUID:
-    """Return the tenant's group of that name, locked; what it means is settled by its members."""
+    """Lock and return the tenant's group with a name; its members decide its kind."""
     insert_if_absent(
         connection,
         vm_groups,
@@ -175,7 +175,7 @@ def _rule_name(apart: bool, hard: bool) -> str:
 def memberships(
     connection: Connection, request_ids: Iterable[UUID]
 ) -> Mapping[UUID, Mapping[bool, MembershipRule]]:
-    """Return the groups of requests: of each by whether it keeps apart."""
+    """Return the group rules of requests, keyed by whether the group keeps apart."""
     found: defaultdict[UUID, dict[bool, MembershipRule]] = defaultdict(dict)
     for some in chunks(sorted(set(request_ids))):
         query = (
@@ -191,7 +191,7 @@ def memberships(
 
 
 def rules_of(row: Any, of_groups: Mapping[bool, MembershipRule]) -> Rules:
-    """Return the rules of a request: its row of `requests`, and its groups."""
+    """Return the rules of a request from its row and its groups."""
     return Rules(
         forbids=tuple(row.forbids),
         prefers=tuple(row.prefers),
@@ -210,7 +210,7 @@ def rules_allow(
     host: str,
     labels: Collection[str],
 ) -> bool:
-    """Return whether a request may use a host, whatever runs there and whether it is up."""
+    """Return whether the rules allow a host, regardless of its VMs and its health."""
     return (
         set(requires) <= set(labels)
         and not set(rules.forbids) & set(labels)
@@ -223,7 +223,7 @@ def rules_allow(
 def vm_group_views(
     connection: Connection, request_ids: Sequence[UUID], *, leaving: UUID | None = None
 ) -> tuple[VmGroupView, ...]:
-    """Return the groups of requests, in order of creation, and who holds what there.
+    """Return the VM groups of requests, by creation, with the hosts of their VMs.
 
     ``leaving`` is a host that one VM of them leaves: there it does not count.
     """
@@ -276,10 +276,10 @@ def hosts_of_group(
 def _group_places(
     connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
 ) -> defaultdict[UUID, Counter[UUID]]:
-    """Return how many VMs of each group hold capacity on which hosts; ``of``: these VMs alone.
+    """Return the number of VMs of each group by host; with ``of``, only of these VMs.
 
-    What is to be apart counts at both ends of a move. What is to be together counts where it
-    arrives: who came to the host that it leaves would be left there alone.
+    VMs of anti-affinity groups count at both ends of a move, VMs of affinity groups only at the
+    destination: a VM placed on the source would be left there alone.
     """
     moving = select(assignments.c.vm_id).where(is_arriving)
     found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
@@ -305,7 +305,7 @@ def _group_places(
 
 
 def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, SpreadView]:
-    """Return for each of these requests that is spread how many VMs a zone may hold and holds.
+    """Return the VMs that each zone may hold and holds, for requests that are spread.
 
     ``rows`` are of `requests`. A zone counts whether its hosts take VMs now or not:
     the part of a zone that is down waits for it.
@@ -363,7 +363,7 @@ def _count_request_vms_by_host(
 
 
 def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> None:
-    """Keep others from placing VMs of the groups of these requests until this commit is over."""
+    """Lock the VM groups of requests, so that no other transaction places VMs of them."""
     group_ids: set[UUID] = set()
     for some in chunks(sorted(request_ids)):
         group_ids.update(
@@ -383,7 +383,7 @@ def without_violations(
     leaving: Sequence[Collection[UUID]] = (),
     following: Collection[UUID] = (),
 ) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
-    """Return the (VM, host) pairs that keep every hard rule, and how many others there are.
+    """Return the (VM, host) pairs that keep every hard rule, and counts of the others.
 
     ``leaving`` are the hosts of each VM on which it does not count: the one that it leaves, and
     the one where room is held for it already. VMs that are ``following`` to the same host do not

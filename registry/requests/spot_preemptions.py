@@ -53,7 +53,7 @@ _ENDINGS: Final = (
 
 
 def due_preemptions(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
-    """Return spot VMs that are to end now, or do not end any more: who ends first, first."""
+    """Return spot VMs whose announced end is due or withdrawn, the earliest first."""
     rows = connection.execute(_ENDINGS).all()
     return [row.vm_id for row, _ in _due_events(connection, rows, now)][:at_once]
 
@@ -61,7 +61,7 @@ def due_preemptions(connection: Connection, now: datetime, at_once: int) -> Sequ
 def settle_preemptions(
     connection: Connection, vm_ids: Sequence[UUID], *, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
-    """End these spot VMs, if their end is due and still needed; return which ended.
+    """End these spot VMs if their end is due and still needed; return those that ended.
 
     An end is withdrawn once the request for which it was announced has no VMs that wait for room on
     that host, once the host takes none, or once the VM is not there any more. Where the VM stays
@@ -96,12 +96,12 @@ def settle_preemptions(
 
 
 def delete_expired_rooms(connection: Connection, now: datetime) -> None:
-    """Keep no room any more whose time is over."""
+    """Delete the room holds that have expired."""
     connection.execute(delete(spot_room_holds).where(spot_room_holds.c.until <= now))
 
 
 def has_expired_rooms(connection: Connection, now: datetime) -> bool:
-    """Return whether `delete_expired_rooms` has something to do."""
+    """Return whether a room hold has expired."""
     over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))
 
@@ -123,9 +123,9 @@ def _due_events(
 
 
 def _need_checker(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
-    """Return who says whether a request still needs the room that is kept for it on a host.
+    """Return a function that tells whether a request still needs its room on a host.
 
-    It has as many VMs to wait for as there are; of its rooms those that come first are used.
+    A request needs room for its waiting VMs only, and uses its earliest rooms first.
     """
     rooms: defaultdict[UUID, list[tuple[UUID, int]]] = defaultdict(list)
     for some in chunks(sorted(request_ids)):

@@ -37,7 +37,7 @@ class _Members:
 
 
 class VmGroups:
-    """Reads groups; requests make them, by their rules."""
+    """Reads VM groups, which the rules of requests create."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

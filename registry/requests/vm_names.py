@@ -45,7 +45,7 @@ class VmNames:
                 self._taken[owner].add((kind, name))
 
     def check(self, owner: UUID, of_vms: Collection[str], request: str | None = None) -> None:
-        """Refuse names for VMs, and one for their request, if commands would find another."""
+        """Raise `DuplicateError` if a name of these VMs or their request is taken."""
         wanted = {*of_vms, request}
         found = {each for each in self._taken[owner] if each[1] in wanted}
         # That another request has its name is said where nothing else is in the way.
@@ -55,11 +55,11 @@ class VmNames:
                 raise DuplicateError(kind, "name", name)
 
     def is_free(self, owner: UUID, name: str) -> bool:
-        """Whether no live request or VM of the tenant has the name."""
+        """Return whether no open request or VM of the tenant has the name."""
         return not {("request", name), ("VM", name)} & self._taken[owner]
 
     def give(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
-        """Take them for a request that this transaction will write."""
+        """Reserve names for a request that this transaction will write."""
         self._taken[owner] |= {("request", request), *(("VM", name) for name in of_vms)}
 
 

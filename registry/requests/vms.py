@@ -1,4 +1,4 @@
-"""VMs: what their tenant wants, what is known of them, and where they are."""
+"""VMs: their desired and observed states, and their hosts."""
 
 from __future__ import annotations
 
@@ -127,10 +127,10 @@ _SELECT = (
 
 
 def _is_on_host(connection: Connection, name: str) -> ColumnElement[bool]:
-    """Return the condition: VMs that have a place on a host.
+    """Return the condition that a VM has its place on a host.
 
-    Its VMs are named one by one. As a part of the query, of so many joins, they would be
-    looked for last, among all VMs there are.
+    The host's VMs are listed by id. As a part of the query, with its many joins, they would be
+    searched last, among all VMs.
     """
     ids = ids_named(connection, "host", hosts, name)
     there = select(assignments.c.vm_id).where(assignments.c.host_id.in_(ids), is_place, unreleased)
@@ -138,7 +138,7 @@ def _is_on_host(connection: Connection, name: str) -> ColumnElement[bool]:
 
 
 def _has_address(connection: Connection, address: str) -> ColumnElement[bool]:
-    """Return the condition: VMs with an address, one on each network that has it."""
+    """Return the condition that a VM has an IPv4 address, which several networks may share."""
     try:
         number = int(ipaddress.IPv4Address(address))
     except ValueError:
@@ -162,7 +162,7 @@ def _has_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
 
 
 class Vms:
-    """Reads and deletes VMs; requests make them."""
+    """Reads, labels, switches and deletes VMs, which requests create."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -184,10 +184,10 @@ class Vms:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Vm]:
-        """Return a page, oldest first. Without ``include_deleted``: those that are not gone.
+        """Return a page of VMs, oldest first, without deleted ones unless ``include_deleted``.
 
-        With ``deleted_since``: those alone that are gone since then. ``search`` is a part of the
-        name. Addresses of VMs that are gone are free, their MACs are known for ever.
+        With ``deleted_since`` only VMs deleted since then are returned. ``search`` is a part of the
+        name. Deleted VMs have no address, but keep their MAC.
         """
         query = _SELECT.order_by(vms.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:  # by its key, in the order of an index
@@ -215,7 +215,7 @@ class Vms:
         return page_of(found, limit, lambda vm: (vm.id.hex,))
 
     def get(self, id: UUID) -> Vm:  # noqa: A002 - the contract's name
-        """Return one, deleted ones too, or raise `NotFoundError`."""
+        """Return a VM, also a deleted one, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, id)
 
@@ -227,7 +227,7 @@ class Vms:
 
     @retry_on_clash
     def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
-        """Delete one VM; its request asks for one less. Twice is no error."""
+        """Delete a VM and reduce its request's count; a repeated call is no error."""
         with self._database.write() as connection:
             vm = _get(connection, id)
             deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
@@ -241,7 +241,7 @@ class Vms:
 
     @retry_on_clash
     def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
-        """Change labels of a VM; None takes one away."""
+        """Change labels of a VM; the value None removes a label."""
         with self._database.write() as connection:
             lock_vms(connection, vms.c.id == id)
             vm = _get(connection, id)
@@ -258,10 +258,10 @@ class Vms:
         timeout_s: int = SHUTDOWN_TIMEOUT_S,
         actor: str,
     ) -> Vm:
-        """Stop, start or reboot one VM, as soon as a worker comes to it.
+        """Request a stop, start or reboot of one VM, which a worker carries out.
 
         Its guest is signalled to shut down and given ``timeout_s``, then it is forced;
-        with 0 at once. `ConflictError` where it makes no sense.
+        with 0 at once. It raises `ConflictError` if the VM's state does not allow the change.
         """
         with self._database.write() as connection:
             _get(connection, id)
@@ -316,7 +316,7 @@ def _to_power(row: Row[Any]) -> Power | None:
 
 
 def _wait_reason(row: Row[Any]) -> str | None:
-    """Say what keeps workers from switching a VM; None: nothing."""
+    """Return what keeps workers from switching a VM, or None."""
     if row.host_health != HostHealth.UP.value:
         return f"its host is {row.host_health}"
     if row.assignment_state == AssignmentState.QUARANTINED.value:

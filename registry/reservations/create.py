@@ -1,4 +1,4 @@
-"""What may be reserved, checked before anything is written."""
+"""Creation of reservations, with the checks before anything is written."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def create_reservation(
     requires: Sequence[str],
     actor: str,
 ) -> UUID:
-    """Write what a tenant asks for, in a caller's transaction, and return its id."""
+    """Insert a pending reservation in a caller's transaction, and return its id."""
     check_int("count", count, 1, MAX_COUNT)
     check_int("for_s", for_s, 1, MOST_LENGTH_S)
     starts_at = starts_at.astimezone(UTC)
-    # Who says "now" means the time of the call, some time ago.
+    # "now" means the time of the call, which is slightly in the past.
     late = timedelta(seconds=60)
     if not now - late <= starts_at <= now + timedelta(seconds=MOST_AHEAD_S):
         allowed = f"a time from now on, at most {MOST_AHEAD_S // 86_400} days ahead"

@@ -56,12 +56,12 @@ class Reservations:
         name: str | None = None,
         requires: Sequence[str] = (),
     ) -> Reservation:
-        """Ask for room from a time on; the control centre decides.
+        """Request room from a time on, which the control centre decides.
 
         Raises
         ------
         ConflictError
-            If there are too many that are not over.
+            If there are too many open reservations.
         """
         with self._database.write() as connection:
             key = create_reservation(
@@ -79,12 +79,12 @@ class Reservations:
             return keep_result(connection, _get(connection, key))
 
     def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
-        """Return one, or raise `NotFoundError`."""
+        """Return a reservation, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
-        """Return whose one is; None: there is none."""
+        """Return a reservation's tenant, or None if it does not exist."""
         query = select(tenants.c.name).join(reservations, reservations.c.tenant_id == tenants.c.id)
         with self._database.read() as connection:
             return connection.execute(query.where(reservations.c.id == id)).scalar_one_or_none()
@@ -99,7 +99,7 @@ class Reservations:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Reservation]:
-        """Return a page, by creation; ``is_open`` chooses those that are not over, or are."""
+        """Return a page of reservations, by creation; ``is_open`` selects open or finished ones."""
         query = _SELECT.order_by(reservations.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:
             query = query.where(reservations.c.tenant_id == key_query(tenant))
@@ -118,7 +118,7 @@ class Reservations:
 
     @retry_on_clash
     def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
-        """Give one back: its room is free from the next round on. VMs that drew on it stay."""
+        """Cancel a reservation. Its room is free from the next round on; its VMs stay."""
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             now = db_now(connection)
@@ -128,7 +128,7 @@ class Reservations:
     # ---- the control centre --------------------------------------------------------
 
     def to_decide(self, limit: int = 8) -> Sequence[Reservation]:
-        """Return some pending ones: the oldest of each tenant, then the next of each.
+        """Return pending reservations: the oldest of each tenant, then the next of each.
 
         Each takes seconds on a large cluster, so one tenant's many reservations do not delay others
         for long.
@@ -147,7 +147,7 @@ class Reservations:
             return _reservations_of(connection, connection.execute(query).all())
 
     def list_standing(self) -> Sequence[Reservation]:
-        """Return those that are accepted and not over, by their beginning."""
+        """Return the reservations that are accepted and not over, by beginning."""
         query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
         with self._database.read() as connection:
             return _reservations_of(connection, connection.execute(query).all())
@@ -161,9 +161,9 @@ class Reservations:
         *,
         actor: str,
     ) -> Reservation:
-        """Write what was decided; check quotas here, under their locks.
+        """Record a decision, after a check of quotas under their locks.
 
-        Nothing is written of one that is cancelled or decided by now.
+        A reservation that was cancelled or decided meanwhile stays as it is.
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch)
@@ -190,9 +190,9 @@ class Reservations:
     def settle(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = 100
     ) -> Sequence[UUID]:
-        """Begin and end those whose time has come, by the database's clock and ``by``.
+        """Begin and end reservations whose time has come, by the database's clock and ``by``.
 
-        Return which.
+        Returns the changed reservations.
         """
         with self._database.read() as connection:
             found = _due_ids(connection, earlier(db_now(connection), by), at_once)

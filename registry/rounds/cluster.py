@@ -83,9 +83,9 @@ _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
 
 
 def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> ClusterView:
-    """Return what a round decides on; of the hosts that are known what changed is read.
+    """Return the inputs of a round; of known hosts only changes are read.
 
-    `StaleEpochError` if the lease is not current, `SlotLoopPausedError` if nothing is
+    It raises `StaleEpochError` if the lease is not current, and `SlotLoopPausedError` if nothing is
     to be decided.
     """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
@@ -133,13 +133,13 @@ def view_cluster(
 
 
 def room_freed_by_plans(connection: Connection, axis: Sequence[str]) -> tuple[FreedView, ...]:
-    """Return what plans under way free for requests that wait."""
+    """Return the room that approved plans free for waiting requests."""
     under_way = connection.execute(_MAKING_ROOM).all()
     return freed_views(connection, axis, under_way) if under_way else ()
 
 
 def last_round(connection: Connection) -> LatestRound | None:
-    """Return the latest round, if there was one; not its shares, one for each tenant."""
+    """Return the latest round without its shares, or None before the first."""
     query = select(*_LATEST).order_by(rounds.c.number.desc()).limit(1)
     row = connection.execute(query).one_or_none()
     return LatestRound(**row._mapping) if row is not None else None
@@ -165,7 +165,7 @@ def capacity_view(
 
 
 def read_accounts(connection: Connection) -> Accounts:
-    """Return what every tenant holds, and of how much."""
+    """Return the amounts that every tenant holds, and the pool's capacity."""
     axis = resource_names(connection)
     offered = (
         select(inventories.c.resource, func.sum(inventories.c.capacity))
@@ -203,7 +203,7 @@ def _spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> 
 def _reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
-    """Return what is reserved, and the hosts with that committed; None where nothing is."""
+    """Return the reservations and the hosts with their room committed; None without any."""
     anything = select(reservations.c.id).where(IS_STANDING, reservations.c.keep_from <= now)
     if not connection.scalar(select(anything.exists())):
         return None, hosts_
@@ -217,7 +217,7 @@ def _tenant_views(
     spot_held = {} if spot is None else held_by_spot(spot.vms)
 
     def ordinary_holdings(tenant: UUID) -> tuple[int, ...]:
-        """Return what it holds, less what its spot VMs do."""
+        """Return the amounts of a tenant's VMs other than spot VMs."""
         of_all = held.get(tenant, nothing)[1:]
         return tuple(map(int.__sub__, of_all, spot_held[tenant])) if tenant in spot_held else of_all
 
@@ -261,7 +261,7 @@ def _quota_views(connection: Connection) -> tuple[QuotaView, ...]:
 
 
 def requests_ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
-    """Return which of these requests ever had a place: their ``min_count`` binds no more."""
+    """Return the requests that ever had a place: their ``min_count`` no longer binds."""
     found: set[UUID] = set()
     for some in chunks(request_ids):
         query = select(vms.c.request_id).where(
@@ -272,7 +272,7 @@ def requests_ever_placed(connection: Connection, request_ids: Sequence[UUID]) ->
 
 
 def min_at_once(min_count: int, waiting: int, *, begun: bool) -> int:
-    """Return how many VMs of a request a round must place, if it places any.
+    """Return the minimum number of a request's VMs that a round places, if it places any.
 
     ``min_count`` binds the first round that places the request. A tenant that
     deletes VMs before then asks for no more at once than it still wants.
@@ -330,10 +330,10 @@ def _request_views(
     to_place: bool,
     of_vm: UUID | None = None,
 ) -> tuple[RequestView, ...]:
-    """Return requests of these states with the VMs for which a condition holds.
+    """Return requests in these states with their VMs that meet a condition.
 
-    Those that are ``to_place`` keep off hosts while their image is held. With ``of_vm`` the
-    request of that VM alone.
+    With ``to_place``, requests whose image is held are closed to all hosts. With ``of_vm`` only the
+    request of that VM is returned.
     """
     in_question: ColumnElement[bool] = requests.c.state.in_(states)
     if of_vm is not None:
@@ -423,9 +423,9 @@ def _request_views(
 
 
 def _split_by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
-    """Yield a request in parts: one for each shared pool where VMs of it have disks, and the rest.
+    """Yield a request in parts: one for each shared pool with disks of its VMs, and the rest.
 
-    Who has a disk goes before who has none.
+    VMs with a disk precede those without.
     """
     if not kept or view.shut_out:
         yield view
@@ -455,6 +455,6 @@ def _has_rules(row: Row[Any]) -> bool:
 def _closed_for_held_image(
     view: RequestView, image: str, everywhere: Sequence[UUID]
 ) -> RequestView:
-    """Return a request none of whose VMs is placed while its image is held."""
+    """Return a request that is closed to all hosts, as its image is held."""
     short = WaitingStatus(count=view.count, reason=IMAGE_HELD, detail={"image": image})
     return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)

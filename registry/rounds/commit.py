@@ -76,7 +76,7 @@ _RECORDED: Final = tuple(name for name in RoundCommit.__dataclass_fields__ if na
 
 
 def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
-    """Write the round and what of it still holds."""
+    """Write the round and its placements that are still valid."""
     # 1. Only the leader writes, and only while the slot loop runs.
     checkpoint("round.before_commit")
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
@@ -135,7 +135,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
 
 
 def _note_slot(connection: Connection, commit: RoundCommit) -> None:
-    """Note that the slot was decided, unless nothing is to be decided now.
+    """Record that the slot was decided; raise `SlotLoopPausedError` if the loop is paused.
 
     The row is locked, so the slot loop cannot be paused before this transaction is over.
     """
@@ -149,7 +149,7 @@ def _note_slot(connection: Connection, commit: RoundCommit) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BindingRules:
-    """Which rules may bind what a round places. The others are not looked at."""
+    """The rules that may bind a round's placements; others are not checked."""
 
     askers: frozenset[UUID]  #: the tenants for whom it places VMs
     groups: bool  #: one of the requests has VM groups
@@ -158,7 +158,7 @@ class _BindingRules:
 
 
 def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _BindingRules:
-    """Ask which rules may bind.
+    """Return the rules that may bind.
 
     Groups and spread of a request are settled when it is made, as its network and image are;
     quotas may have been set since the round read.
@@ -184,7 +184,7 @@ def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _Binding
 def _split_by_version(
     connection: Connection, commit: RoundCommit
 ) -> tuple[list[Placement], list[Placement], Mapping[UUID, str]]:
-    """Return the parts on hosts that did not move, the others, and the names of hosts."""
+    """Return the parts on unchanged hosts, the parts on changed hosts, and the names of hosts."""
     wanted = sorted({part.host_id for part in commit.placements})
     versions: dict[UUID, int] = {}
     names: dict[UUID, str] = {}
@@ -208,7 +208,7 @@ def _split_by_version(
 
 
 def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID]:
-    """Return hosts with spot VMs that end, or reserved room, that are not as the round saw them."""
+    """Return changed hosts among those with ending spot VMs or reserved room."""
     wanted = {each.host_id for each in commit.spot.ends}
     wanted |= {each.host_id for each in commit.spot.lets_in}
     wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
@@ -224,9 +224,9 @@ def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID
 
 
 def _count_doubtful_vms(commit: RoundCommit, moved: Collection[UUID]) -> int:
-    """Return for how many VMs what was decided on hosts that have moved is to be again.
+    """Count the VMs whose decisions on changed hosts must be made again.
 
-    Of spot VMs that were to end, and of room that reservations were to have besides.
+    They are spot VMs that were to end, and VMs of additional reserved room.
     """
     return sum(each.host_id in moved for each in commit.spot.ends) + sum(
         max(0, count - each.before.get(host, 0))
@@ -243,7 +243,7 @@ def _choose_vms(
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs.
 
-    Whose disk is ``kept`` in a shared pool goes where a part of that pool goes.
+    A VM with a disk ``kept`` in a shared pool goes to a host of a part for that pool.
     """
     wanted: Counter[UUID] = Counter()
     for part in standing:
@@ -269,12 +269,12 @@ def _choose_vms(
 def _lock_oldest(
     connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
 ) -> list[Any]:
-    """Lock of each request its oldest VMs that wait, no more than are wanted, and return them.
+    """Lock and return the oldest waiting VMs of each request, up to the wanted number.
 
-    Of those that were kept disks for all.
+    VMs with kept disks are all locked.
 
-    Of those that were placed or deleted between the look and their lock others take the
-    place, found by another look.
+    VMs that were placed or deleted before the lock are replaced by others,
+    which another query finds.
     """
     found: list[Any] = []
     for _ in range(_LOOKS):
@@ -287,7 +287,7 @@ def _lock_oldest(
 
 
 def _lock_waiting(connection: Connection, some: Sequence[UUID]) -> list[Any]:
-    """Lock VMs, and return those that still wait."""
+    """Lock VMs and return those that still wait."""
     which = and_(among(connection, vms.c.id, some), waiting_vms())
     locked = lock_vms(connection, which)
     query = (
@@ -321,7 +321,7 @@ def _apply_rules(
     limited: Mapping[UUID, Sequence[UUID]],
     now: datetime,
 ) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
-    """Return the pairs that keep every rule as it is now, and the others as parts, by reason."""
+    """Return the pairs that keep every present rule, and the others as parts, by reason."""
     refused: dict[str, Sequence[Placement]] = {}
     if binding.groups or binding.spreads:
         chosen, against_rules = without_violations(connection, chosen)
@@ -370,7 +370,7 @@ def _insert_assignments(
     names: Mapping[UUID, str],
     disks: Mapping[UUID, KeptDisk],
 ) -> tuple[UUID, ...]:
-    """Hand over what the placements amount to, and return the keys of the assignments."""
+    """Submit the inserts of assignments and their amounts, and return the assignments' ids."""
     if not chosen:
         return ()
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})

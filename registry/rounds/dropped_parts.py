@@ -1,6 +1,6 @@
-"""What a commit drops of a round, and why requests wait after it.
+"""Parts that a commit drops from a round, and the waiting reasons of requests after it.
 
-Each of these is called only where a commit has to do with it: VMs that have images or
+A commit calls each function only if it is needed: for VMs that have images or
 networks, parts that were dropped, requests that wait.
 """
 
@@ -32,7 +32,7 @@ HOST_MOVED: Final = "host_moved"
 QUOTA: Final = "quota"
 NO_ROOM_FOR_IMAGE: Final = "no_room_for_image"
 GROUP_MOVED: Final = "group_moved"
-#: Of several reasons why parts of a request were dropped the last of these is stored.
+#: Reasons of dropped parts; if a request has several, the last of them is stored.
 _LAST_REASONS: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
 
 
@@ -113,7 +113,7 @@ def write_waiting(
     *,
     refused: Mapping[str, Sequence[Placement]],
 ) -> None:
-    """Write for each request that waits why it does, and that it waited one slot more.
+    """Record the reason of each waiting request, and one more slot of waiting.
 
     What waits is what the round left out, and dropped parts: for the reason under which they
     are ``refused``, else since their host moved. Of VMs that were deleted since the read no

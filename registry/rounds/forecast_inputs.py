@@ -1,4 +1,4 @@
-"""What estimates of waiting times are made from: who runs since when, and how long others lived.
+"""The inputs of waiting-time forecasts: running VMs, and past lifetimes.
 
 However long the history is, the same number of rows is read: the newest VMs, and of earlier times
 some that were made then, from times twice as long ago each. VMs are read by when they were made,
@@ -63,7 +63,7 @@ def can_forecast(connection: Connection) -> bool:
 
 
 def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None) -> ForecastInputs:
-    """Return it in the transaction of a connection, which only reads."""
+    """Return the inputs of a forecast, read in the transaction of a connection."""
     cluster = view_cluster(connection, known=known)
     axis = resource_names(connection)
     made = _sample_vms(connection, cluster.now)
@@ -92,7 +92,7 @@ def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None
 
 
 def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
-    """Return VMs by when they were made, the newest first."""
+    """Return a sample of VMs by creation time, the newest first."""
     newest = connection.execute(_vm_sample_query().order_by(vms.c.id.desc()).limit(NEWEST)).all()
     found = list(newest)
     if len(newest) < NEWEST:
@@ -126,7 +126,7 @@ def _vm_sample_query() -> Any:
 
 
 def _first_placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[UUID, datetime]:
-    """Return when VMs got their first place; by key, however many had one."""
+    """Return when VMs got their first place, by VM."""
     found: dict[UUID, datetime] = {}
     for some in chunks(vm_ids):
         query = select(assignments.c.vm_id, assignments.c.created_at).where(
@@ -139,7 +139,7 @@ def _first_placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[
 def _past_lives(
     made: Sequence[Row[Any]], first: Mapping[UUID, datetime], now: datetime
 ) -> tuple[PastLife, ...]:
-    """Return how long VMs lived; those of a request that began and ended together count once."""
+    """Return lifetimes of VMs; VMs of a request with the same start and end count once."""
     seen: set[object] = set()
     lives = []
     for row in made:
@@ -163,7 +163,7 @@ def _past_lives(
 
 
 def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
-    """Return what runs, or is about to; who had several places lived since it was made."""
+    """Return VMs that have a place; one with an earlier place counts from its creation on."""
     placed_at = case(
         (assignments.c.generation == 1, assignments.c.created_at), else_=vms.c.created_at
     )
@@ -209,7 +209,7 @@ def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
 
 
 def _request_ends(connection: Connection) -> Mapping[UUID, datetime]:
-    """Return when the time of each request is over that has one and goes on."""
+    """Return the end times of open requests that expire."""
     query = select(requests.c.id, requests.c.expires_at).where(
         requests.c.expires_at.is_not(None), requests.c.state.not_in(FINISHED)
     )
@@ -223,7 +223,7 @@ def _recent_arrivals(
     demand: Mapping[UUID, tuple[int, ...]],
     names: Mapping[UUID, str],
 ) -> tuple[tuple[RequestView, ...], tuple[RecentRequest, ...], datetime]:
-    """Return kinds of requests that came since a time, when they did, and since when exactly."""
+    """Return the kinds of recent requests, the arrivals, and the start of that period."""
     newest = made[:NEWEST]
     together = Counter(
         (row.created_at, row.request_id) for row in newest if row.created_at >= since

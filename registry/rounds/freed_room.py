@@ -1,4 +1,4 @@
-"""What moves free: rooms that plans under way make for requests, as a round sees them."""
+"""Room that open plans free for requests, as a round sees it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry.records.rounds import FreedView
 def freed_views(
     connection: Connection, axis: Sequence[str], plans_: Sequence[Any]
 ) -> tuple[FreedView, ...]:
-    """Return what plans free; of each its ``id``, ``arguments`` and ``admitted``."""
+    """Return the room that plans free; rows have ``id``, ``arguments`` and ``admitted``."""
     return tuple(
         FreedView(
             plan_id=row.id,
@@ -31,7 +31,7 @@ def freed_views(
 def _amounts_to_come(
     connection: Connection, axis: Sequence[str], of_plan: ColumnElement[bool]
 ) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
-    """Return what VMs will hold at their destinations, of moves not requested yet."""
+    """Return the amounts that VMs will hold at destinations of moves not created yet."""
     query = (
         select(
             plan_moves.c.position,

@@ -121,7 +121,7 @@ class RoundProofs:
 def _round_proof(row: Row[Any], tenant: str) -> RoundProof:
     """Return the proof of a tenant's row in one round, and the round's place in the chain.
 
-    Nothing is checked here: who asks finds out.
+    Nothing is verified here, as the caller verifies the proof.
     """
     entries: dict[str, Any] = {}
     if row.number is not None:
@@ -153,12 +153,12 @@ def _proof_row(share: Mapping[str, Any]) -> ProofRow:
 
 
 def _normalized_float(value: Any) -> float:
-    """Return it as every database keeps it: without a sign of zero."""
+    """Return a float without a negative zero, which databases do not keep."""
     return float(value) + 0.0
 
 
 def _row_values(row: ProofRow) -> list[Any]:
-    """A row as it is digested: floats by their bits, which no database rounds."""
+    """Return the values of a row for its digest, with floats as their bits."""
     return [
         row.tenant,
         row.weight.hex(),
@@ -202,13 +202,13 @@ def _content_digest(header: ProofHeader, root: bytes) -> str:
 
 
 def _leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
-    """Return the leaves in the order of their digests, which says nothing of whose they are."""
+    """Return the leaves sorted by digest, so that their order reveals no tenant."""
     own = [_leaf(_salt_of(salt, row.tenant), _canonical_text(_row_values(row))) for row in rows]
     return sorted([record, *own])
 
 
 def _merkle_levels(leaves: list[bytes]) -> list[list[bytes]]:
-    """Return the tree from its leaves to its root; who has no neighbour goes up alone."""
+    """Return the levels of the Merkle tree; a node without a sibling moves up unchanged."""
     levels = [leaves]
     while len(levels[-1]) > 1:
         below = levels[-1]
@@ -229,7 +229,7 @@ def _merkle_path(levels: list[list[bytes]], leaf: bytes) -> tuple[tuple[str, str
 
 
 def _salt_of(salt: bytes, tenant: str) -> bytes:
-    """The salt of one leaf; it reveals nothing of the others. "" is no tenant's name."""
+    """Return the salt of one leaf, which reveals no other salt; "" is no tenant's name."""
     return hmac.digest(salt, tenant.encode(), "sha256")
 
 

@@ -1,4 +1,4 @@
-"""What a control centre knows of hosts, and of what tenants hold there, from its last read.
+"""A cache of hosts and of tenants' holdings, from a control centre's last read.
 
 On PostgreSQL every row records which transaction wrote it (``xmin``). Whatever was
 written by one that was over before the oldest that ran during the last read, the
@@ -82,23 +82,23 @@ log: Final = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ReadPosition:
-    """When a read was, and of what."""
+    """The position of a read: its snapshot and its database."""
 
     oldest: int  #: transactions below were over
     place: tuple[object, ...]
 
     def serves(self, now: _ReadPosition) -> bool:
-        """Return whether a later read may rest on this one."""
+        """Return whether a later read may build on this one."""
         return self.place == now.place and 0 <= now.oldest - self.oldest < _ANEW_AFTER
 
 
 class KnownHosts:
-    """Hosts that are not retired, and what is known of them; for one reader at a time.
+    """A cache of hosts that are not retired, for one reader at a time.
 
     Parameters
     ----------
     keeps_holdings : bool
-        Whether `held` rests on the read before, too: a few hundred bytes for each tenant of a
+        Whether `held` is also updated from the last read: a few hundred bytes for each tenant of a
         host. Else it is summed up from all assignments.
     checked_every : int
         After so many reads it is, to compare.
@@ -169,7 +169,7 @@ class KnownHosts:
         self._place = {view.id: place for place, view in enumerate(self._by_name)}
 
     def held(self, connection: Connection, axis: Sequence[str]) -> Holdings:
-        """Return what tenants hold, in the transaction of the last `read`."""
+        """Return the tenants' holdings, in the transaction of the last `read`."""
         if self._since is None or not self._keeps_holdings:
             return holdings(connection, axis)
         written, self._written = self._written, None  # cut short, all is summed up anew
@@ -197,7 +197,7 @@ class KnownHosts:
     def _sum_up(
         self, connection: Connection, axis: Sequence[str], some: Sequence[UUID] | None
     ) -> None:
-        """Sum up what tenants hold on some hosts, None for all."""
+        """Sum up the tenants' holdings on some hosts; None means all hosts."""
         query = _sums_query(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
         if some is not None:
             query = query.where(among(connection, assignments.c.host_id, some))
@@ -211,7 +211,7 @@ class KnownHosts:
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
     def _take(self, connection: Connection, floor: int | None) -> set[UUID]:
-        """Take rows that were written since; return the hosts that changed."""
+        """Read the rows written since the last read; return the hosts that changed."""
         of_inventories = select(
             inventories.c.host_id,
             inventories.c.resource,
@@ -240,7 +240,7 @@ class KnownHosts:
         return {host_id for host_id, *_ in amounts} | {row.id for row in changed}
 
     def _rows_of_hosts(self, connection: Connection, floor: int | None) -> Sequence[Row[Any]]:
-        """Return the rows of hosts, or those that were written since and may be others.
+        """Return the rows of all hosts, or of those written since that may have changed.
 
         Polls write every host a few times a minute, and most of them nothing else. Whatever else
         is written raises the version, or is no longer quiet; so of quiet hosts the versions
@@ -294,7 +294,7 @@ class KnownHosts:
 
 
 def holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
-    """Return what tenants hold, summed up from all assignments."""
+    """Return the tenants' holdings, summed up from all assignments."""
     placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
     found = {
         tenant: [vms, *(0 for _ in axis)]
@@ -343,7 +343,7 @@ def _differing_keys(one: Holdings, other: Holdings) -> list[str]:
 
 @functools.lru_cache(maxsize=10_000)
 def _parse_labels(stored: str) -> tuple[str, ...]:
-    """Return labels as they are stored; most hosts are labelled like many others."""
+    """Parse stored labels; it is cached, as many hosts have equal labels."""
     return tuple(json.loads(stored))
 
 
@@ -355,6 +355,6 @@ def _read_position(connection: Connection, axis: Sequence[str]) -> _ReadPosition
 
 
 def _written_since(table: str, oldest: int) -> ColumnElement[bool]:
-    """Return the condition that a transaction wrote a row that might not have been over then."""
+    """Return the condition that the last read may have missed a row's transaction."""
     ahead = f"(({table}.xmin::text::bigint - {oldest % _WRAP}) & {_WRAP - 1})"
     return literal_column(f"({ahead} < {_WRAP // 2})", Boolean())

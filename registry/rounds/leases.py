@@ -1,4 +1,4 @@
-"""Leases with epochs, judged by the database's clock: who acts alone, and until when."""
+"""Leases with epochs, which expire by the database's clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Leases:
 
     @retry_on_clash
     def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:
-        """Return the lease; None while another's is live.
+        """Acquire a lease and return it; None while another holder's is live.
 
         The epoch rises when the holder changes or its lease had run out, so
         no two holders, and no two reigns of one, ever share an epoch.
@@ -96,7 +96,7 @@ class Leases:
 
     @retry_on_clash
     def release(self, lease: Lease) -> None:
-        """Give a lease back, so that another need not wait; nothing if it is lost already."""
+        """Release a lease early; nothing happens if it is lost already."""
         with self._database.write() as connection:
             _lock_lease(connection, lease.name)
             now = db_now(connection)

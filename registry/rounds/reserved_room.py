@@ -1,4 +1,4 @@
-"""Reservations as rounds read them, and what rounds write of the room that is kept for them."""
+"""Reservations as rounds read them, and the room that rounds keep for them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from registry.tenancy.reservation_use import IS_STANDING, is_in_force
 def reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
-    """Return what rounds keep room for now, and hosts on which that room is committed.
+    """Return the reservations with room to keep, and the hosts with that room committed.
 
-    None if it is for nothing. Room on a host that takes no VMs, or has less than that, is not kept
-    any more: it is chosen anew.
+    It returns None without any. Room on a host that takes no VMs, or has too little, is no longer
+    kept and is chosen anew.
     """
     rows = connection.execute(
         select(reservations, vm_types.c.name.label("vm_type"))
@@ -110,7 +110,7 @@ def _reservation_request(row: Any, amounts: tuple[int, ...]) -> RequestView:
 def held_for_reservations(
     connection: Connection, axis: Sequence[str], now: datetime
 ) -> Mapping[UUID, tuple[int, ...]]:
-    """Return what is kept for each tenant's reservations that have begun."""
+    """Return the amounts kept for each tenant's reservations that have begun."""
     rows = connection.execute(
         select(reservations.c.tenant_id, reservations.c.vm_type_id, reservation_holds.c["count"])
         .join(reservations, reservations.c.id == reservation_holds.c.reservation_id)
@@ -191,7 +191,7 @@ def record_reserved_rooms(
 
 
 def count_used(connection: Connection, first_places: Mapping[UUID, int]) -> None:
-    """Count VMs, by request, that got their first place, as used of what these draw on."""
+    """Add VMs with their first place to the use of the reservations that requests draw on."""
     used: Counter[UUID] = Counter()
     for some in chunks(sorted(first_places)):
         query = select(requests.c.id, requests.c.reservation_id).where(

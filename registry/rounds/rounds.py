@@ -39,7 +39,7 @@ class Rounds:
         self._reading = threading.Lock()
 
     def read_cluster(self, lease: Lease) -> ClusterView:
-        """Return the cluster in one consistent read, which rests on the one before.
+        """Return the cluster in one consistent read, which builds on the one before.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Rounds:
             return commit_round(connection, commit)
 
     def get(self, number: int) -> RoundRecord:
-        """Return a round, with all that a replay needs while that is kept, or raise.
+        """Return a round, with all that a replay needs while it is kept.
 
         Raises
         ------

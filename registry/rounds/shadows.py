@@ -1,4 +1,4 @@
-"""What a second policy would have decided in the place of the first, round by round."""
+"""Shadow rounds: decisions of a second policy on the inputs of rounds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class NewShadowRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRound(NewShadowRound):
-    """The same, as it is kept."""
+    """A stored shadow round."""
 
     first_policy: str
     slot_start_at: datetime
@@ -75,7 +75,7 @@ _PLAIN: Final = ("round", "policy", "parameters", "error", "seconds", "cut", "ag
 
 
 class Shadows:
-    """Keeps what second policies would have done."""
+    """Stores and lists shadow rounds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,7 +102,7 @@ class Shadows:
 
     @retry_on_clash
     def add(self, shadow: NewShadowRound, lease: Lease) -> None:
-        """Keep one; that of a round which has one already changes nothing.
+        """Store a shadow round unless the round has one already.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Shadows:
         return {row.id: zone for row in labelled if (zone := zone_of(row.labels)) is not None}
 
     def get(self, number: int) -> ShadowRound | None:
-        """Return that of a round; None: there is none."""
+        """Return the shadow round of a round, or None."""
         query = _SELECT.where(shadow_rounds.c.round == number)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None

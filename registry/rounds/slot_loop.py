@@ -32,7 +32,7 @@ class SlotLoopSwitch:
             return slot_loop_status(connection)
 
     def pause(self, reason: str, *, actor: str) -> SlotLoopStatus:
-        """Let no round commit from now on; one that is about to has done so when this returns.
+        """Pause the slot loop: no round commits after this returns.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class SlotLoopSwitch:
 
     @retry_on_clash
     def note_decided_slot(self, slot_at: datetime, length_s: float) -> None:
-        """Note that a slot was decided in which nothing was to be done: who waits waited in it too.
+        """Record a decided slot without a round; it counts as waiting time of requests.
 
         A round notes its slot in its commit.
         """

@@ -33,7 +33,7 @@ _LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))
 
 
 def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView:
-    """Return the spot VMs that have a place, and the room that is kept for whom others ended."""
+    """Return the placed spot VMs, and the room kept for requests for which others ended."""
     elsewhere = assignments.alias("elsewhere")
     moves = select(elsewhere.c.id).where(elsewhere.c.vm_id == vms.c.id, arriving_at(elsewhere))
     rows = connection.execute(
@@ -75,7 +75,7 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
 
 
 def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
-    """Return the room that spot VMs leave, or left, and that is kept for whom they end."""
+    """Return the room that ending spot VMs leave, kept for the requests that need it."""
     kept = connection.execute(
         select(spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
         .where(spot_room_holds.c.until > now)
@@ -87,7 +87,7 @@ def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
 
 
 def held_by_spot(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
-    """Return what the spot VMs of each tenant hold."""
+    """Return the amounts that the spot VMs of each tenant hold."""
     held: dict[UUID, tuple[int, ...]] = {}
     for vm in found:
         before = held.get(vm.tenant_id, (0,) * len(vm.amounts))
@@ -168,7 +168,7 @@ def announce_endings(
 def use_rooms(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
-    """Keep less room where VMs of whom it is kept for, by request and host, were placed."""
+    """Reduce the kept room by the VMs placed in it, by request and host."""
     kept = _rooms_of_requests(connection, {request for request, _ in placed}, now)
     used = {pair: room for pair, room in kept.items() if pair in placed}
     left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
@@ -194,7 +194,7 @@ def _replace_rooms(
     before: Collection[tuple[UUID, UUID]],
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],
 ) -> None:
-    """Write rooms, counts and times by request and host, in the place of those of before."""
+    """Replace the kept rooms: counts and end times, by request and host."""
     key = tuple_(spot_room_holds.c.request_id, spot_room_holds.c.host_id)
     for some in chunks(sorted(before), PARAMETERS // 2):
         connection.execute(delete(spot_room_holds).where(key.in_(some)))

@@ -41,12 +41,12 @@ class Views:
             return count_vms_and_requests(connection, tenant)
 
     def can_forecast(self) -> bool:
-        """Return whether a policy has decided a round: else nothing can be said of the next."""
+        """Return whether a policy has decided a round, which a forecast needs."""
         with self._database.read() as connection:
             return can_forecast(connection)
 
     def forecast_inputs(self) -> ForecastInputs:
-        """Return what estimates of waiting times are made from: a bounded part of the history."""
+        """Return the inputs of a waiting-time forecast, from a bounded part of the history."""
         with self._database.read() as connection:
             return read_forecast_inputs(connection)
 
@@ -75,7 +75,7 @@ class Views:
     def rehearse_update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> tuple[ClusterView, ClusterView]:
-        """Return what a round would see before and after a tenant's update, which is taken back."""
+        """Return the cluster before and after a tenant's update, which is rolled back."""
         return self._rehearse(
             lambda connection: update_tenant(
                 connection, name, weight=weight, move=move, actor=actor
@@ -92,7 +92,7 @@ class Views:
         default_quota: Mapping[str, int] = MappingProxyType({}),
         actor: str,
     ) -> tuple[ClusterView, ClusterView]:
-        """Return what a round would see before and after a tenant is added, and taken back."""
+        """Return the cluster before and after the addition of a tenant, which is rolled back."""
         return self._rehearse(
             lambda connection: add_tenant(
                 connection,
