@@ -1,4 +1,4 @@
-"""Subnets: which addresses of a network fuga may give to VMs. Pure; IPv4."""
+"""IPv4 subnets: the addresses of a network that VMs can get, computed without I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.errors import InvalidError
 
 _SHORTEST_PREFIX: Final = 16
 _LONGEST_PREFIX: Final = 30
-#: Ranges that no guest's card can have, and what they are for (RFC 6890).
+#: Special ranges that no guest can use, with their purpose (RFC 6890).
 _SPECIAL: Final = {
     ipaddress.IPv4Network(block): meaning
     for block, meaning in (
@@ -30,7 +30,7 @@ _MOST_BLOCKS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """Addresses that a network's VMs are given, with their gateway and name servers."""
+    """The address range of a network's VMs, with their gateway and name servers."""
 
     cidr: str
     gateway: str | None = None
@@ -62,7 +62,7 @@ def check_subnet(subnet: Subnet) -> Subnet:
 
 
 def usable_addresses(subnet: Subnet) -> Iterator[int]:
-    """Yield the addresses that may be given to VMs, as numbers, ascending."""
+    """Yield the addresses that VMs can get, as ascending numbers."""
     network = ipaddress.IPv4Network(subnet.cidr)
     taken = [_range(each, network) for each in subnet.excluded]
     taken += [(each, each) for each in _server_addresses(subnet)]
@@ -72,9 +72,9 @@ def usable_addresses(subnet: Subnet) -> Iterator[int]:
 
 
 def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
-    """Return what of a subnet no VM has: its gateway, name servers and excluded addresses.
+    """Return the ranges without VMs: gateway, name servers and excluded addresses.
 
-    None: they are too scattered for a host to look at for every packet.
+    It returns None if they are too many for a filter that checks every packet.
     """
     network = ipaddress.IPv4Network(subnet.cidr)
     found = [_range(each, network) for each in subnet.excluded]
@@ -114,7 +114,7 @@ def special_range(cidr: str) -> str | None:
 
 
 def address_text(number: int) -> str:
-    """Return an address as people write it."""
+    """Return an address in dotted notation."""
     return str(ipaddress.IPv4Address(number))
 
 
@@ -185,7 +185,7 @@ def _range_text(first: int, last: int) -> str:
 def parse_subnet(
     cidr: str | None, gateway: str | None, dns: Sequence[str], excluded: Sequence[str]
 ) -> Subnet | None:
-    """Return what is stored of a subnet; None: the network has none."""
+    """Return the subnet of stored columns; None if the network has none."""
     if cidr is None:
         return None
     return Subnet(cidr=cidr, gateway=gateway, dns=tuple(dns), excluded=tuple(excluded))

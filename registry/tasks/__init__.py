@@ -1,4 +1,4 @@
-"""What workers have in hand: which rows are due, and how each piece of work ends."""
+"""Tasks of workers: due rows, claims, and the results of work."""
 
 from registry.records.work import (
     Build,

@@ -98,13 +98,13 @@ SELECT = (
 
 
 class Assignments:
-    """What workers and the sweep do with assignments and leftovers."""
+    """Claims and results of builds, removals and leftovers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def state(self, assignment_id: UUID) -> AssignmentState | None:
-        """Return an assignment's state; None if there is none of that id."""
+        """Return an assignment's state, or None if it does not exist."""
         query = select(assignments.c.state).where(assignments.c.id == assignment_id)
         with self._database.read() as connection:
             found = connection.scalars(query).one_or_none()
@@ -114,9 +114,9 @@ class Assignments:
 
     @retry_on_clash
     def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
-        """Claim an assignment to build its VM, or to finish what another left.
+        """Claim an assignment to build its VM, or to finish another worker's build.
 
-        None: not to be done by this worker. Another's lease is live, it is finished,
+        It returns None if this worker must not build it: another's lease is live, it is finished,
         being removed or gone, its host is out of reach, waits for the image or for
         its storage, or as many builds as the host allows are claimed there.
         """
@@ -156,7 +156,7 @@ class Assignments:
 
     @retry_on_clash
     def activate(self, claim: Claim) -> None:
-        """Write that the domain is started, paused: only then may it be resumed.
+        """Record that the domain exists and is paused; only then may it be resumed.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Assignments:
 
     @retry_on_clash
     def mark_running(self, claim: Claim) -> None:
-        """Write that the VM runs, and give the claim back."""
+        """Record that the VM runs, and release the claim."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, on_host=True)
             if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
@@ -198,7 +198,7 @@ class Assignments:
     def fail(
         self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
     ) -> None:
-        """Write that a build failed, and give the claim back.
+        """Record that a build failed, and release the claim.
 
         A transient failure is tried again, up to five times. Any other leaves
         the assignment quarantined: its domain may exist, so it
@@ -232,10 +232,10 @@ class Assignments:
         actor: str = "control",
         build_avoid_s: float = BUILD_AVOID_S,
     ) -> tuple[UUID, ...]:
-        """End builds that began longer ago and started no domain; return which.
+        """End builds that exceed the timeout without a domain; return their ids.
 
-        The worker at one loses its claim, and finds out with its next step. The build ends as
-        any that failed: quarantined, until its domain is proven absent.
+        A worker loses its claim, and learns so at its next step. The build ends as
+        a failed one does: quarantined, until its domain is proven absent.
         """
         with self._database.write() as connection:
             found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
@@ -281,7 +281,7 @@ class Assignments:
 
     @retry_on_clash
     def release(self, claim: Claim) -> None:
-        """Write that the domain is proven absent: the capacity is free again."""
+        """Record that the domain is proven absent, and free the capacity."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -290,7 +290,7 @@ class Assignments:
 
     @retry_on_clash
     def yield_claim(self, claim: Claim, error: str | None) -> None:
-        """Give a claim back unfinished; it is sent again later."""
+        """Release the claim on unfinished work, which is sent again later."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             values: dict[str, Any] = {"last_error": error} if error is not None else {}
@@ -330,13 +330,13 @@ class Assignments:
 
     @retry_on_clash
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
-        """Forget a leftover that is removed."""
+        """Delete the row of a removed leftover."""
         with self._database.write() as connection:
             finish_leftover(connection, id, now=db_now(connection), actor=actor)
 
 
 def to_build(connection: Connection, row: Row[Any], claim: Claim, state: AssignmentState) -> Build:
-    """Return what an assignment's VM is built from, by its row of `SELECT`."""
+    """Return the build of an assignment's VM, from a row of `SELECT`."""
     # Of its type: the overhead that the assignment holds is not the guest's.
     amounts = connection.execute(
         select(vm_type_resources.c.resource, vm_type_resources.c.amount)
@@ -367,7 +367,7 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
 
 
 def _lock_row(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
-    """Lock an assignment with its VM (``on_host``: and the host) and return what is known."""
+    """Lock an assignment and its VM (with ``on_host`` also the host) and return the row."""
     fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
     row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
     if row is not None:
@@ -403,7 +403,7 @@ def _quarantine(
     actor: str,
     build_avoid_s: float,
 ) -> None:
-    """Write that builds failed for good, on hosts that are locked: these get no VMs for a while."""
+    """Quarantine failed builds, and hold their hosts, which are locked, back for a while."""
     attempts = assignments.c.attempts + 1
     end_assignments(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
     failed_builds = {each.row.host_id: each.row.failed_builds for each in endings}

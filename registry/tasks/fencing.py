@@ -1,4 +1,4 @@
-"""Fencing: proving that a host which is down is off, before its VMs are placed elsewhere.
+"""Fencing: proves that a host that is down is off, before its VMs are placed elsewhere.
 
 A row of `host_fences` is the workers' message. The control centre that leads writes it, a
 worker runs the operator's command, and only its success frees what the host holds.
@@ -56,7 +56,7 @@ _NO_TARGET: Final = "it has no fence target: `fuga host set NAME --fence-target 
 
 
 class Fencing:
-    """Asks for the fencing of hosts, and takes down what came of it."""
+    """Requests the fencing of hosts, and records the results."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,9 +65,9 @@ class Fencing:
     def request_for_failed(
         self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
     ) -> tuple[str, ...]:
-        """Ask for every host that is down, holds VMs, and whose VMs are to be placed elsewhere.
+        """Request fencing of every host that is down and whose VMs are to be placed elsewhere.
 
-        Of a host whose VMs would be, but for their disks, which it alone has, an event says
+        If the VMs' disks are on the host alone, an event records
         that they wait. No fencing is requested while more than half of the hosts do not answer:
         then it is rather the monitor that is cut off. Hosts in maintenance are left alone.
 
@@ -119,7 +119,7 @@ class Fencing:
 
     @retry_on_clash
     def confirm(self, name: str, *, actor: str) -> int:
-        """Take an operator's word that a host is off; return how many VMs it held.
+        """Confirm for an operator that a host is off; return the number of VMs it held.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Fencing:
             return release_all(connection, host.id, host.name, now=now, actor=actor)
 
     def has_kept_disk(self, vm_id: UUID) -> bool:
-        """Return whether a VM that has no host has a disk in a shared pool, to start with."""
+        """Return whether a VM without a host has a kept disk in a shared pool."""
         with self._database.read() as connection:
             kept = select(preserved_disks.c.vm_id).where(preserved_disks.c.vm_id == vm_id)
             return connection.execute(kept).first() is not None
@@ -190,7 +190,7 @@ class Fencing:
 
     @retry_on_clash
     def succeed(self, order: FenceOrder) -> int:
-        """Write that the host is off, and free what it held; return how many VMs that were."""
+        """Record that the host is off, and release its assignments; return the number of VMs."""
         with self._database.write() as connection:
             host, row = _claimed_rows(connection, order)
             now = db_now(connection)
@@ -200,7 +200,7 @@ class Fencing:
 
     @retry_on_clash
     def fail(self, order: FenceOrder, error: str) -> None:
-        """Write that nothing is proven: whatever the host held stays held."""
+        """Record that the fencing failed; the host's assignments stay."""
         with self._database.write() as connection:
             host, row = _claimed_rows(connection, order)
             owner = row.lease_owner
@@ -208,7 +208,7 @@ class Fencing:
 
 
 def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
-    """Return the hosts that are down, hold VMs, and are not being fenced, nor were."""
+    """Return the hosts that are down, hold VMs, and have no fence yet."""
     held = select(assignments.c.id).where(
         assignments.c.host_id == hosts.c.id,
         is_place,
@@ -239,7 +239,7 @@ def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
 def _note_waiting(
     connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Write once for each failure of a host why its VMs are not placed elsewhere."""
+    """Add one event for each failure of a host with the reason why its VMs wait."""
     for row in rows:
         last = (
             select(events.c.kind)
@@ -348,12 +348,12 @@ def _host_row(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | 
 
 
 def _is_silent(host: Row[Any]) -> bool:
-    """Return whether a host is down and does not answer either."""
+    """Return whether a host is down and not returning."""
     return bool(host.health == HostHealth.DOWN.value and host.returning_since is None)
 
 
 def _down_host(connection: Connection, name: str, what: str) -> Row[Any]:
-    """Lock a host by name; `ConflictError` unless it is down."""
+    """Lock a host by name; raise `ConflictError` unless it is down."""
     here = (hosts.c.name == name) & (hosts.c.admin != HostAdmin.RETIRED.value)
     found = _host_row(connection, here)
     if found is None:

@@ -1,4 +1,4 @@
-"""The workers' side of image copies: brought to hosts, lost there, and removed.
+"""The workers' side of image copies: uploads to hosts, failures, and removals.
 
 A worker that claims a copy uploads to a volume whose name no other attempt uses, and
 only the name of an attempt that ended well is ever handed to a build: a volume that
@@ -38,16 +38,16 @@ MAX_INTERRUPTIONS: Final = 5
 
 
 class ImageCopyTasks:
-    """What workers do with copies of images."""
+    """Claims and results of uploads and removals of image copies."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retry_on_clash
     def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:
-        """Claim a copy to upload it; None: it is not ours to do, or not now.
+        """Claim a copy to upload it; None if this worker must not upload it now.
 
-        One at a time to a host: two would only slow each other down. An image that no
+        A host gets one upload at a time, as two would only slow each other down. An image that no
         host has yet goes to few at a time, and one that is held to none.
         """
         with self._database.write() as connection:
@@ -84,21 +84,21 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def begin(self, claim: CopyClaim, volume: str) -> None:
-        """Write where the upload goes, before anything is there."""
+        """Record the volume of the upload before it begins."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             COPIES.write(connection, row.id, volume=volume)
 
     @retry_on_clash
     def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
-        """Write how far the upload is, and keep the claim for longer."""
+        """Record the progress of the upload, and extend the claim."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
     @retry_on_clash
     def finish_upload(self, claim: CopyClaim) -> None:
-        """Write that the copy is whole: VMs may rest on it."""
+        """Record that the copy is complete and can be a backing file."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -117,7 +117,7 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def retry_upload(self, claim: CopyClaim, error: str | None) -> None:
-        """Give the upload back to be tried again. With an ``error``: up to five times in a row."""
+        """Release an upload to be repeated; with an ``error`` up to five times in a row."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -138,7 +138,7 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def fail_upload(self, claim: CopyClaim, error: str) -> None:
-        """Write that the host did not take the image.
+        """Record that the host refused the image.
 
         VMs that waited for it there lose their place and are decided again;
         their requests avoid the host for a while. The host itself is not held
@@ -150,7 +150,7 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
-        """Claim the copy of an image that was removed; None: it is not ours to do."""
+        """Claim the copy of a removed image; None if this worker must not remove it."""
         with self._database.write() as connection:
             row = _lock_row(connection, copy_id)
             now = db_now(connection)
@@ -166,7 +166,7 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def finish_removal(self, claim: CopyClaim) -> None:
-        """Write that the host has the copy no more; its disk is free again."""
+        """Record that the copy is removed, and free its disk space."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
@@ -185,7 +185,7 @@ class ImageCopyTasks:
 
     @retry_on_clash
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
-        """Give a removal back unfinished; it is sent again later."""
+        """Release an unfinished removal, which is sent again later."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, CopyState.REMOVING)
             COPIES.put_off(connection, row.id, last_error=error or row.last_error)

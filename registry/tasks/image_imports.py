@@ -1,4 +1,4 @@
-"""Images that workers fetch: claimed by lease like other work, and begun anew when it ran out."""
+"""Imports of images by workers, which begin anew when a worker's lease expires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from registry.records.work import Import, ImportClaim
 
 
 class ImageImports:
-    """What workers do with images that are to be fetched."""
+    """Claims and results of image imports."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,14 +45,14 @@ class ImageImports:
 
     @retry_on_clash
     def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
-        """Write how far the import is, and keep the claim for longer."""
+        """Record the progress of the import, and extend the claim."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
     @retry_on_clash
     def finish(self, claim: ImportClaim, stored: StoredFile) -> None:
-        """Write that the image's content is in the store: it is on offer."""
+        """Record that the image's content is in the store, so that the image is ready."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             _end_import(
@@ -68,13 +68,13 @@ class ImageImports:
 
     @retry_on_clash
     def fail(self, claim: ImportClaim, error: str) -> None:
-        """Write that the image cannot be had, and why."""
+        """Record that the import failed, and why."""
         with self._database.write() as connection:
             _end_import(connection, _claimed_row(connection, claim), ImageEvent.FAILED, error)
 
     @retry_on_clash
     def yield_claim(self, claim: ImportClaim) -> None:
-        """Give an import back unfinished; it is sent again later."""
+        """Release an unfinished import, which is sent again later."""
         with self._database.write() as connection:
             IMPORTS.put_off(connection, _claimed_row(connection, claim).id)
 

@@ -53,7 +53,7 @@ _SEEN: Final = {
 
 
 class MoveSteps:
-    """What workers do with moves."""
+    """Claims and results of moves."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,10 +62,10 @@ class MoveSteps:
     def claim(
         self, move_id: UUID, owner: str, lease_s: float, limits: MoveLimits
     ) -> MoveStep | None:
-        """Claim a move to begin it, or to find out what became of it.
+        """Claim a move to begin it, or to find out how far another worker came.
 
-        None: not to be done by this worker. It is over, another has it, it is not due, or what
-        was not begun ended here, since the VM, its place or where it was to arrive are not
+        It returns None if the move is over, another worker has it, it is not due, or it
+        ended here before it began, since the VM, its place or the destination are not
         what they were.
         """
         with self._database.write() as connection:
@@ -98,7 +98,7 @@ class MoveSteps:
 
     @retry_on_clash
     def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
-        """Return the moves that have room now, and mark them as sent: another has ended."""
+        """Return the moves that can begin after another has ended, and mark them as sent."""
         with self._database.write() as connection:
             found = send_next(connection, limits, now=db_now(connection))
             return tuple(Due(task=MOVE_VM, id=key) for key in found)
@@ -107,7 +107,7 @@ class MoveSteps:
     def keep(
         self, claim: MoveClaim, lease_s: float, progress: MoveProgress | None = None
     ) -> str | None:
-        """Extend a claim, and write how far the move has come; return why it is to end, if so.
+        """Extend a claim and record progress; return why the move must end, or None.
 
         Raises
         ------
@@ -130,9 +130,9 @@ class MoveSteps:
 
     @retry_on_clash
     def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
-        """Write how long the guest stood still, if another worker found that it had arrived.
+        """Record the downtime of a move that another worker found arrived.
 
-        Who takes a move over sees where the guest is, and not what the move was like.
+        A worker that takes a move over sees where the guest is, and not its downtime.
         """
         with self._database.write() as connection:
             connection.execute(
@@ -147,7 +147,7 @@ class MoveSteps:
 
     @retry_on_clash
     def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
-        """Write that the VM is where it was to go: the one place that says so.
+        """Record that the VM has arrived; this is the only place that does so.
 
         ``observed`` is how it was seen there, running or stopped. False: the VM was deleted
         by then, and what is there is removed.
@@ -195,7 +195,7 @@ class MoveSteps:
 
     @retry_on_clash
     def fail(self, claim: MoveClaim, error: str) -> None:
-        """Write that the VM is where it was, or nowhere; what there is of it elsewhere goes.
+        """Record that the VM did not arrive; its remains on the destination are removed.
 
         A move that was to end (it was cancelled, its VM deleted) did not fail.
         """
@@ -207,7 +207,7 @@ class MoveSteps:
 
     @retry_on_clash
     def put_off(self, claim: MoveClaim, error: str | None) -> None:
-        """Give the claim back: it is not known yet where the VM is."""
+        """Release the claim while the VM's host is not known."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             values = {} if error is None else {"last_error": error}
@@ -228,7 +228,7 @@ def _claimed_row(connection: Connection, claim: MoveClaim) -> Row[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MovingVm:
-    """What is wanted of a VM, known of it, and what became of both assignments of its move."""
+    """The states of a moving VM and of both its assignments."""
 
     desired: str
     observed: str
@@ -252,7 +252,7 @@ def _moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
 
 
 def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that has not begun and is pointless now."""
+    """Return how a move ends that has become pointless before it began, or None."""
     stop = _stop_reason(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop
@@ -269,13 +269,13 @@ def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | Non
 
 
 def _refusal_end(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that its destination would refuse by now."""
+    """Return how a move ends that its destination would refuse now, or None."""
     why = destination_refusal(connection, move)
     return None if why is None else (MoveEvent.FAILED, why)
 
 
 def _stop_reason(vm: _MovingVm, move: Row[Any]) -> str | None:
-    """Return why a move is to end with the VM where it was, if it is."""
+    """Return why a move must end with the VM on the source, or None."""
     if vm.desired == VmDesired.DELETED.value:
         return _DELETED
     return None if move.cancelled_by is None else f"cancelled by {move.cancelled_by}"
@@ -332,7 +332,7 @@ def _to_step(
 
 
 def _receiving_address(connection: Connection, host_id: UUID) -> str | None:
-    """Return where a host receives moves, by its label."""
+    """Return the address in a host's label at which it receives moves, or None."""
     labels = connection.execute(select(hosts.c.labels).where(hosts.c.id == host_id)).scalar_one()
     found = (each for each in labels if each.startswith(_ADDRESS_LABEL))
     return next((each.removeprefix(_ADDRESS_LABEL) for each in found), None)

@@ -28,7 +28,7 @@ _MOST_LOOKED_AT: Final = 64
 
 
 def waiting_moves() -> Select[Any]:
-    """Return moves that may begin, and those that a worker has to end, wherever their hosts are.
+    """Return the query for moves that may begin, or that a worker has to end.
 
     One begins when both hosts are within reach, its image is there, and nothing is pending of
     the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
@@ -77,7 +77,7 @@ def waiting_moves() -> Select[Any]:
 
 
 def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
-    """Return the moves that have room, and mark them as sent, however short ago they were.
+    """Return the moves that have room, and mark them as sent, even if they were sent recently.
 
     A message about a move that has no room yet is dropped, and the sweep sends another only after
     a while. So the end of a move sends those that may begin then.

@@ -107,10 +107,10 @@ _COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutboxRead:
-    """When a sweep looks, and where."""
+    """The time and the hosts of a sweep's read."""
 
     now: datetime
-    stale: datetime  #: what was sent since is given time
+    stale: datetime  #: rows sent after this time are not sent again
     host_id: UUID | None = None  #: None: everywhere
 
     def on_reachable_hosts(
@@ -121,7 +121,7 @@ class _OutboxRead:
         or_returning: bool = False,
         needs_pool: ColumnElement[bool] | None = None,
     ) -> Select[Any]:
-        """Return a query for rows of hosts that can be worked on now."""
+        """Return the query restricted to hosts that can be worked on now."""
         within_reach: ColumnElement[bool] = hosts.c.health.not_in(OUT_OF_REACH)
         if needs_pool is not None:
             silent = hosts.c.pool_silent_since.is_not(None)
@@ -136,7 +136,7 @@ class _OutboxRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TaskKind:
-    """Rows of one table that ask for one task."""
+    """A kind of task, with the table whose rows need it."""
 
     task: str
     claims: RowLease
@@ -153,7 +153,7 @@ class _TaskKind:
         return [Due(task=self.task, id=key) for key in keys]
 
     def count_claimed(self, connection: Connection, now: datetime) -> int:
-        """Return how many of its rows are claimed."""
+        """Return the number of claimed rows."""
         ours = self.claims.table.c.state.in_(self.states) if self.states else true()
         return self.claims.count_claimed(connection, ours, now)
 
@@ -205,7 +205,7 @@ def _copy_removal_query(look: _OutboxRead) -> Select[Any]:
 
 
 def _build_query(look: _OutboxRead) -> Select[Any]:
-    """Builds that have their image, and VMs that are active but were never seen since.
+    """Return the query for builds that have their image, and active VMs not yet observed.
 
     Of these the resume is missing. As many of each host as it has room for: the others
     would only be refused there, again and again. What was begun goes first, since it has
@@ -244,7 +244,7 @@ def _build_query(look: _OutboxRead) -> Select[Any]:
 
 
 def _unseen_assignments() -> CompoundSelect[Any]:
-    """Return the assignments of VMs that are to be built, or were not seen since.
+    """Return the assignments of VMs that are to be built, or were not observed since.
 
     Found without a look at those that run, of which there are many: the latter VM by VM,
     of those that ever had a place, as a join may begin with the places of all.
@@ -262,7 +262,7 @@ def _unseen_assignments() -> CompoundSelect[Any]:
 
 
 def _busy_builds(look: _OutboxRead) -> Subquery:
-    """Return how many builds of each host are in hand, or were sent just now."""
+    """Return the number of builds of each host that are claimed or were sent just now."""
     in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > look.now)
     on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
     query = select(assignments.c.host_id, func.count().label("builds")).where(
@@ -340,9 +340,9 @@ def due(
 def _queue_room(
     connection: Connection, kinds: Sequence[_TaskKind], waiting: int, now: datetime
 ) -> int:
-    """Return how many messages more a queue takes in which so many wait.
+    """Return how many more messages a queue takes while ``waiting`` are in it.
 
-    At most as many wait as workers have in hand, so that nothing waits there for much longer
+    At most as many messages wait as workers hold claims, so that nothing waits there much longer
     than work lasts: it would be sent again while it runs. It is filled when it is half empty.
     """
     max_waiting = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
@@ -388,7 +388,7 @@ def claim_leftover(
 
 
 def machine_of_host() -> ColumnElement[Any]:
-    """Return the host that stands for the machine of a host: itself, or one registered before."""
+    """Return the first host with the machine of a host: itself, or one registered before."""
     return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
 
@@ -419,7 +419,7 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
 
 
 def extend_leftover(connection: Connection, key: UUID, owner: str, lease_s: float) -> None:
-    """Extend an owner's lease of a removal, also one that expired and was not taken over."""
+    """Extend the lease of a removal, also one that expired and was not taken over."""
     query = select(leftovers.c.lease_owner).where(leftovers.c.id == key).with_for_update()
     row = connection.execute(query).one_or_none()
     if row is None or row.lease_owner != owner:
@@ -430,7 +430,7 @@ def extend_leftover(connection: Connection, key: UUID, owner: str, lease_s: floa
 
 
 def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:
-    """Forget a leftover; if the host still has it, the next report finds it again."""
+    """Delete a leftover's row; if the host still has it, the next report finds it again."""
     row = connection.execute(select(leftovers).where(leftovers.c.id == key)).one_or_none()
     if row is None:
         return

@@ -21,7 +21,7 @@ MOST_AT_ONCE: Final = 100
 def overdue_builds(
     connection: Connection, build_timeout_s: float, *, now: datetime
 ) -> tuple[Row[Any], ...]:
-    """Return id, host and VM of builds that began so long ago and have no domain started yet."""
+    """Return id, host and VM of builds that exceed the timeout without a domain."""
     query = (
         select(assignments.c.id, assignments.c.host_id, assignments.c.vm_id)
         .where(
@@ -36,7 +36,7 @@ def overdue_builds(
 
 
 def is_overdue(row: Row[Any], build_timeout_s: float, now: datetime) -> bool:
-    """Judge a locked row again: its worker may have finished since the read."""
+    """Check a locked row again, as its worker may have finished since the read."""
     return (
         row.state == AssignmentState.CREATING.value
         and row.build_began_at is not None

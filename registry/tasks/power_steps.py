@@ -82,7 +82,7 @@ _SELECT: Final[Select[Any]] = (
 
 
 class PowerSteps:
-    """The steps of power actions for workers."""
+    """Claims and results of the steps of power actions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -125,7 +125,7 @@ class PowerSteps:
 
     @retry_on_clash
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
-        """Write what was done or seen; the claim stays, until nothing is left to do."""
+        """Record what was done or seen; the claim stays until the power change is complete."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -133,7 +133,7 @@ class PowerSteps:
 
     @retry_on_clash
     def poll_again(self, claim: PowerClaim) -> None:
-        """Give the claim back: the guest is given more time."""
+        """Release the claim and poll the guest again later."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -146,7 +146,7 @@ class PowerSteps:
 
     @retry_on_clash
     def put_off(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
-        """Give the claim back after trouble; a start that is refused too often is given up."""
+        """Release the claim after an error; a start that is refused too often is dropped."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
@@ -220,7 +220,7 @@ def _advance(
 def _observe(
     connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
 ) -> list[dict[str, Any]]:
-    """Write what a VM is now; looks at its host that began before this are no news of it."""
+    """Record a VM's state; polls of its host that began earlier are ignored for it."""
     step = VM_OBSERVED.step(row.observed, event)
     connection.execute(
         update(vms)

@@ -1,4 +1,4 @@
-"""Between whom the cluster is shared: the tree of tenants, quotas, tokens and SSH keys."""
+"""Tenants: their tree, quotas, tokens, logins and SSH keys."""
 
 from registry.records.tenancy import (
     LoginLink,

@@ -19,14 +19,14 @@ CODE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How one secret is made, and made again."""
+    """The derivation of one secret, which can be repeated."""
 
     credential: str = field(repr=False)  #: the secret of the maker's own token
     salt: str = field(repr=False)
 
     @classmethod
     def random(cls, credential: str) -> Derivation:
-        """Return one that derives secrets never given before."""
+        """Return a derivation with a random salt, for new secrets."""
         return cls(credential, secrets.token_urlsafe(32))
 
     def token(self) -> str:

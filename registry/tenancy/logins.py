@@ -1,4 +1,4 @@
-"""Logging in: codes that are good once and for minutes, and the tokens of limited life they give.
+"""Logins: single-use codes with a short life, and the tokens for which they are exchanged.
 
 A code is random and stored as its hash, as tokens are. What it gives ends with the token that
 made it, by time or when that is revoked: no login outlives the token that it was made with.
@@ -50,7 +50,7 @@ class Admission:
 
 
 class Logins:
-    """Makes codes, and exchanges them for tokens."""
+    """Creates login codes, and exchanges them for tokens."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class Logins:
         read_only: bool = False,
         derivation: Derivation | None = None,
     ) -> tuple[LoginLink, str]:
-        """Make a code with the rights of a token, or less; it is returned once.
+        """Create a login code with the rights of a token, or fewer; it is returned once.
 
         With a derivation its maker can make the code again.
 
@@ -116,7 +116,7 @@ class Logins:
 
     @retry_on_clash
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
-        """Return a token for a code, once; None if it is none, was used, or is over."""
+        """Return a token for a code; None if the code is unknown, used or expired."""
         digest = digest_of(code)
         with self._database.read_statement() as connection:  # strangers' guesses are no writes
             known = select(login_codes.c.id).where(
@@ -176,7 +176,7 @@ class Logins:
 
     @retry_on_clash
     def log_out(self, token_id: UUID, *, actor: str) -> Token:
-        """End a token that a login gave, and those that it gave itself.
+        """Revoke a login's token, and the tokens that it created.
 
         Raises
         ------
@@ -200,7 +200,7 @@ def _is_open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
 
 
 def _count_logins_of_origin(connection: Connection, token_id: UUID, now: datetime) -> int:
-    """Return how many logins and links in force came of the token that this one came of."""
+    """Count the logins and links in force that originate from the same token as this one."""
     above = select(tokens.c.id, tokens.c.parent_id).where(tokens.c.id == token_id)
     line = above.cte("line", recursive=True)
     line = line.union_all(

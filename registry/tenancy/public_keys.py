@@ -1,4 +1,4 @@
-"""OpenSSH public keys: checked before they are stored, known by their fingerprint."""
+"""OpenSSH public keys: their checks and fingerprints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_public_key(field: str, key: str) -> str:
 
 
 def _check_whole(field: str, key: str) -> None:
-    """Raise unless OpenSSH could use a key: one that is cut short would open nothing."""
+    """Raise `InvalidError` unless OpenSSH can use the key."""
     # Slow to import, and few commands need it.
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey  # noqa: PLC0415
@@ -60,7 +60,7 @@ def _check_whole(field: str, key: str) -> None:
 
 
 def check_public_keys(field: str, keys: Sequence[str]) -> list[str]:
-    """Return the keys, each once, in the order given."""
+    """Return the checked keys without duplicates, in order."""
     if len(keys) > MAX_KEYS:
         raise InvalidError(field, len(keys), f"at most {MAX_KEYS} keys")
     checked = (check_public_key(f"{field}.{place}", key) for place, key in enumerate(keys))

@@ -1,4 +1,4 @@
-"""What tenants and groups may have at most, and how much of it they have.
+"""Limits of tenants and groups, and their use.
 
 Requested is what every wanted VM amounts to by its type and overhead: that is compared with a
 quota when a call requests more (`RemainingQuota`). Held is what unreleased assignments hold: a
@@ -45,7 +45,7 @@ _FINISHED: Final = [state.value for state in FINISHED]
 
 
 def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amounts]:
-    """Return the limits of those of some tenants and groups that have any."""
+    """Return the limits of tenants and groups that have any."""
     found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     for some in chunks(sorted(set(keys))):
         query = (
@@ -59,7 +59,7 @@ def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amo
 
 
 def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UUID, str]]:
-    """Return which limits of some tenants are those that new ones are given."""
+    """Return the limits that tenants got by default: pairs of tenant and resource."""
     query = select(quotas.c.tenant_id, quotas.c.resource).where(
         quotas.c.tenant_id.in_(sorted(set(keys))), quotas.c.by_default
     )
@@ -67,7 +67,7 @@ def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UU
 
 
 def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID, Sequence[UUID]]:
-    """Lock those with limits among some tenants and the groups above them.
+    """Lock the tenants with limits, and the groups with limits above them.
 
     Until this transaction is over, no other call is given more within these
     limits. Returns for each tenant those on its path that have limits. Tenants
@@ -90,7 +90,7 @@ def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID
 
 
 def limited_among(connection: Connection, askers: Iterable[UUID]) -> set[UUID]:
-    """Return those of some tenants who have limits, or are below a group that has."""
+    """Return the tenants that have limits, or are below a group with limits."""
     paths, limited = _paths_and_limited(connection, sorted(set(askers)))
     return {asker for asker, path in paths.items() if not limited.isdisjoint(path)}
 
@@ -98,7 +98,7 @@ def limited_among(connection: Connection, askers: Iterable[UUID]) -> set[UUID]:
 def _paths_and_limited(
     connection: Connection, askers: Sequence[UUID]
 ) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
-    """Return for tenants each and all groups above it, and who of all these has limits."""
+    """Return each tenant's path to the top of the tree, and the nodes with limits."""
     paths: dict[UUID, list[UUID]] = {asker: [] for asker in askers}
     limited: set[UUID] = set()
     for some in chunks(askers):
@@ -129,7 +129,7 @@ _ON_PATHS: Final = _on_paths()
 
 
 def requested_amounts(connection: Connection, key: UUID) -> Amounts:
-    """Return what all wanted VMs of a tenant, or of all below a group, amount to."""
+    """Return the amounts of all wanted VMs of a tenant, or of all below a group."""
     numbers: Counter[UUID] = Counter()
     for some in chunks((key, *descendants(connection, key))):
         query = (
@@ -149,7 +149,7 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
 
 
 def held_amounts(connection: Connection, key: UUID) -> Amounts:
-    """Return what unreleased assignments of a tenant, or of all below a group, hold."""
+    """Return the amounts of unreleased assignments of a tenant, or of all below a group."""
     total: Counter[str] = Counter()
     for some in chunks((key, *descendants(connection, key))):
         mine = (among(connection, assignments.c.tenant_id, some), is_place, unreleased)
@@ -209,14 +209,14 @@ def within_quotas(
 def check_quota(
     connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
 ) -> None:
-    """Raise if so many more VMs of a type are above a quota; see `RemainingQuota.check`."""
+    """Raise if ``more`` VMs of a type exceed a quota; see `RemainingQuota.check`."""
     RemainingQuota(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
 
 
 def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
-    """Return what reservations of a tenant, or of all below a group, amount to.
+    """Return the amounts of reservations of a tenant, or of all below a group.
 
-    Of those for which a condition holds, as far as no request draws on them yet.
+    Only reservations that meet a condition count, without VMs that requests drew on them.
     """
     numbers: Counter[UUID] = Counter()
     for of_owner in unrequested_vms(
@@ -229,9 +229,9 @@ def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[boo
 def over_quotas(
     connection: Connection, owner: UUID, vm_type: UUID, count: int, which: ColumnElement[bool]
 ) -> tuple[Sequence[QuotaExcess], int]:
-    """Return the quotas that so many more VMs would exceed, on top of requests and reservations.
+    """Return the quotas that ``count`` more VMs would exceed, and how many VMs would fit.
 
-    ``which`` are the reservations that count besides. Also how many VMs would exceed none.
+    Requests count, and reservations that meet the condition ``which``.
     """
     limited = lock_limited(connection, [owner])[owner]
     limits, wanted = limits_of(connection, limited), amounts_of(connection, {vm_type: 1})
@@ -256,7 +256,7 @@ def over_quotas(
 
 
 class RemainingQuota:
-    """What quotas leave to some tenants, while one after another takes of it.
+    """The quota that tenants have left in a transaction; each accepted request reduces it.
 
     To be made by every transaction that lets tenants want more VMs, before it writes them,
     with the tenants' rows locked (`asker_id`). Until it is over no other call requests within the
@@ -275,7 +275,7 @@ class RemainingQuota:
         self._waits: dict[tuple[UUID, OverQuota], bool] = {}
 
     def check(self, owner: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota) -> None:
-        """Raise if so many more VMs of a type exceed a quota of the tenant or a group above.
+        """Raise if ``more`` VMs of a type exceed a quota of the tenant or a group above.
 
         Parameters
         ----------
@@ -324,7 +324,7 @@ class RemainingQuota:
             raise QuotaExceededError(names[owner], exceeded)
 
     def take(self, owner: UUID, vm_type: UUID, more: int) -> None:
-        """Count what this transaction will write."""
+        """Deduct VMs that this transaction will create."""
         if self._limited[owner]:
             for key in {owner, *self._limited[owner]}:
                 self._taken[key].update(self._amounts_of_vms(vm_type, more))
@@ -351,7 +351,7 @@ class RemainingQuota:
 
 
 def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
-    """Return what becomes of requests above a quota: the nearest word on the path counts."""
+    """Return what happens to requests above a quota: the nearest setting on the path counts."""
     path = path_of(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
     said = {row.id: row.over_quota for row in connection.execute(query)}
@@ -360,7 +360,7 @@ def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota)
 
 
 def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
-    """Return what so many VMs of each type amount to, with what each takes beyond its type.
+    """Return the total amounts of a number of VMs of each type, overhead included.
 
     The same that their assignments will hold: what is within a quota when it is
     requested is within it when it is placed.

@@ -41,7 +41,7 @@ class Quotas:
             return _get(connection, tenant)
 
     def unlimited_tenants(self) -> tuple[str, ...]:
-        """Return the tenants that no limit binds, neither of their own nor of a group, by name."""
+        """Return the names of tenants without any limit, neither their own nor a group's."""
         query = select(tenants.c.id, tenants.c.name).where(
             tenants.c.removed_at.is_(None), tenants.c.is_group.is_(False)
         )
@@ -59,7 +59,7 @@ class Quotas:
         over_quota: OverQuota | Literal["inherit"] | None = None,
         actor: str,
     ) -> Quota:
-        """Set limits of a tenant or group; None takes one back, others stay.
+        """Set limits of a tenant or group; None removes a limit, others stay.
 
         A limit below what is used stops new VMs and ends none. ``over_quota``
         says what becomes of requests above a quota; ``inherit``: as the nearest
@@ -107,7 +107,7 @@ class Quotas:
 def give_default(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
-    """Give a new tenant its limits; return them for its event; None: there are none.
+    """Set a new tenant's default limits; return them for its event, or None without any.
 
     Raises
     ------

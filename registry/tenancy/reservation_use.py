@@ -1,4 +1,4 @@
-"""What of reservations is used, waits to be placed, and is left."""
+"""The use of reservations: VMs that were placed, wait, and are left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WAITING: Final = (
 
 
 def is_in_force(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for a reservation whose time it is, whether or not that is noted."""
+    """Return the condition that a reservation's period includes ``now``, whatever its state."""
     return and_(IS_STANDING, reservations.c.starts_at <= now, reservations.c.ends_at > now)
 
 
@@ -58,7 +58,7 @@ def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping
 def unrequested_vms(
     connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, int]]:
-    """Return the VMs not requested yet of reservations for which a condition holds.
+    """Return the unrequested VMs of reservations that meet a condition.
 
     By owner and VM type.
     """
@@ -81,14 +81,14 @@ def unrequested_vms(
 
 
 class ReservationDraws:
-    """What is left of reservations, while one request after another draws on them."""
+    """The reserved VMs left in a transaction; each request that draws reduces them."""
 
     def __init__(self, connection: Connection, now: datetime) -> None:
         self._connection, self._now = connection, now
         self._taken: Counter[UUID] = Counter()
 
     def check(self, key: UUID, owner: UUID, vm_type: str, more: int) -> None:
-        """Raise unless so many more VMs of a type may draw on a reservation; count them.
+        """Raise unless ``more`` VMs of a type may draw on a reservation; deduct them.
 
         The tenant's row is locked, so no other call draws on it.
 

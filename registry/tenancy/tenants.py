@@ -43,7 +43,7 @@ _LIVE = tenants.c.removed_at.is_(None)
 
 
 class Tenants:
-    """Adds, reads, weighs, moves and removes tenants and groups."""
+    """Adds, reads, changes and removes tenants and groups."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class Tenants:
     def list(
         self, *, search: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[Tenant]:
-        """Return a page of what is not removed, by name; ``search`` is a part of it."""
+        """Return a page of existing tenants and groups, by name; ``search`` is part of it."""
         query = _SELECT.where(_LIVE, *named_like(tenants.c.name, search)).order_by(tenants.c.name)
         query = query.limit(check_limit(limit) + 1)
         if cursor is not None:
@@ -98,7 +98,7 @@ class Tenants:
         return page_of(rows, limit, lambda tenant: (tenant.name,))
 
     def get(self, name: str) -> Tenant:
-        """Return one that is not removed, or raise `NotFoundError`."""
+        """Return an existing tenant or group, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, name)
 
@@ -237,7 +237,7 @@ def _update_row(connection: Connection, key: UUID, **values: Any) -> None:
 
 
 def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
-    """Say what stands in the way of a removal."""
+    """Return what prevents the removal of a tenant or group."""
     finished = [state.value for state in FINISHED]
     kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
         ("member", "members", tenants.c.id, (tenants.c.parent_id == key) & _LIVE),

@@ -50,17 +50,17 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 def new_secret() -> str:
-    """Return 256 random bits, as what they are."""
+    """Return a token's secret of 256 random bits, with the prefix of tokens."""
     return f"{OF_TOKENS}{secrets.token_urlsafe(32)}"
 
 
 def digest_of(secret: str) -> str:
-    """Return what is stored of a secret."""
+    """Return the stored digest of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Tokens:
-    """Makes, checks and revokes tokens."""
+    """Creates, authenticates, lists and revokes tokens."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class Tokens:
         ttl_s: int | None = None,
         derivation: Derivation | None = None,
     ) -> tuple[Token, str]:
-        """Make a token; its secret is returned once and stored nowhere.
+        """Create a token; its secret is returned once and stored nowhere.
 
         With a derivation its maker can make the secret again.
         """
@@ -121,7 +121,7 @@ class Tokens:
             return token, secret
 
     def living_operators(self) -> tuple[Token, ...]:
-        """Return the operators' tokens in force, those that end first before others.
+        """Return the operators' tokens in force, the earliest expiry first.
 
         Without those of logins: they end within hours, and their holders log in again.
         """
@@ -141,7 +141,7 @@ class Tokens:
         return _to_token(row)
 
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
-        """Do the same for several secrets, with one look."""
+        """Return the tokens of several secrets with one query; see `authenticate`."""
         digests = [digest_of(secret) for secret in secrets]
         with self._database.read_statement() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
@@ -192,7 +192,7 @@ class Tokens:
 
     @retry_on_clash
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
-        """End a token, and those that logins by its links gave; twice is no error."""
+        """Revoke a token and the tokens of its logins; a repeated call is no error."""
         with self._database.write() as connection:
             token = token_of(connection, id)
             if token is None:
@@ -215,7 +215,7 @@ def token_of(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
 
 
 def end_token(connection: Connection, token: Token, now: datetime, *, actor: str) -> Token:
-    """Revoke a token, those that it let in, and those that they let in.
+    """Revoke a token, the tokens of its logins, and their tokens in turn.
 
     Each row is written before its own are looked for: who is let in by one locks its row.
     """
@@ -231,7 +231,7 @@ def end_token(connection: Connection, token: Token, now: datetime, *, actor: str
 
 
 def _free_name(connection: Connection, name: str, now: datetime) -> None:
-    """Count a token that is over as revoked when its name is wanted again."""
+    """Mark an expired token as revoked, so that its name is free."""
     over = (tokens.c.name == name, tokens.c.revoked_at.is_(None), tokens.c.expires_at <= now)
     connection.execute(update(tokens).where(*over).values(revoked_at=tokens.c.expires_at))
 

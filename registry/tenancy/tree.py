@@ -1,4 +1,4 @@
-"""The tree that tenants' parents make: who is above whom, and who may stand where.
+"""The tree of tenants and groups: paths, descendants and changes.
 
 Groups are inner nodes without requests; tenants are leaves and have requests. Changes of the
 tree are serialized (`take_turns`), so that no two of them form a cycle together.
@@ -29,7 +29,7 @@ _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
 def key_query(name: str) -> ScalarSelect[UUID]:
-    """Return a query for the id of a tenant or group, to compare with; of none nothing is equal.
+    """Return a scalar subquery for the id of a tenant or group; NULL without one.
 
     The database looks it up first: with a join it could not know that the rows of one
     tenant lie in the order of an index.
@@ -44,7 +44,7 @@ def tenant_id(connection: Connection, name: str) -> UUID:
 
 
 def lock_asker(connection: Connection, name: str) -> UUID:
-    """Return the id of a tenant that may ask for VMs, and keep others from removing it.
+    """Lock a tenant that may request VMs, and return its id.
 
     Until this transaction is over, no other call creates requests for it.
 
@@ -81,7 +81,7 @@ def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
 
 
 def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
-    """Return for tenants and groups each and all groups above it, the nearest first.
+    """Return the path of each tenant or group: itself and all groups above, the nearest first.
 
     All parents are read together, level by level.
     """
@@ -118,7 +118,7 @@ def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
 
 
 def check_parent(connection: Connection, key: UUID | None, parent_id: UUID | None) -> None:
-    """Raise unless a tenant (None: a new one) may stand below that group.
+    """Raise unless a tenant or group (None: a new one) may have this parent.
 
     Raises
     ------
