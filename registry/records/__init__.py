@@ -1,1 +1,1 @@
-"""What leaves the register center: frozen values; nothing loads lazily behind a caller."""
+"""Records of the register center: frozen values without lazy loading."""

@@ -1,6 +1,6 @@
-"""Which fields of a record clients set, and which are observed.
+"""Roles of record fields: set by clients, or observed.
 
-The version of a thing (its `ETag`) is of the fields that clients set. A record of a thing
+The version of a resource (its `ETag`) covers the fields that clients set. A record of a resource
 with versions marks each of its fields as one or the other.
 """
 
@@ -17,21 +17,21 @@ T = TypeVar("T")
 
 
 class FieldRole(Enum):
-    """Where the value of a field comes from."""
+    """The origin of a field's value."""
 
     SETTABLE = auto()
     OBSERVED = auto()
 
 
-#: A client gives it: when it creates the thing, or later.
+#: A client sets the field, at creation or later.
 Settable = Annotated[T, FieldRole.SETTABLE]
-#: The site assigns it, computes it or sees it: no client gives it.
+#: The site assigns, computes or observes the field.
 Observed = Annotated[T, FieldRole.OBSERVED]
 
 
 @functools.cache
 def field_roles(record: type) -> Mapping[str, FieldRole | None]:
-    """Return the role of each field of a dataclass; None: it has none, or two."""
+    """Return the role of each field of a dataclass; None if it has none, or two."""
     hints = get_type_hints(record, include_extras=True)
     return MappingProxyType({each.name: _role(hints[each.name]) for each in fields(record)})
 

@@ -1,4 +1,4 @@
-"""What estimates of waiting times are made from: frozen values."""
+"""The inputs of waiting-time forecasts: frozen values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LivingVms:
     request_id: UUID
     vm_type_id: UUID
     placed_at: datetime
-    ends_at: datetime | None  #: when the time of their request is over; None: never
+    ends_at: datetime | None  #: end time of their request; None if it never ends
     count: int
 
 
@@ -29,13 +29,13 @@ class PastLife:
 
     tenant_id: UUID
     vm_type_id: UUID
-    lived_s: float  #: until now, where they still live
+    lived_s: float  #: seconds of life, until now for VMs that still live
     ended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRequest:
-    """VMs that were requested together, lately."""
+    """VMs that were recently requested together."""
 
     kind: int  #: an index of `ForecastInputs.kinds`
     requested_at: datetime
@@ -52,7 +52,7 @@ class ForecastInputs:
     kinds: tuple[RequestView, ...]  #: of requests that came lately, each of one VM
     came: tuple[RecentRequest, ...]  #: by time
     came_since: datetime  #: the beginning of that time
-    ends: Mapping[UUID, datetime]  #: when the time of requests is over that are not, by request
+    ends: Mapping[UUID, datetime]  #: end times of open requests, by request
     demand: Mapping[UUID, tuple[int, ...]]  #: of one VM, by type
     #: by names of types, which may have several revisions
     vm_types: Mapping[UUID, str]

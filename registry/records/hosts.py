@@ -1,4 +1,4 @@
-"""Hosts, what is found on them, and how one is reached: frozen values."""
+"""Hosts, their reports, and how workers reach them: frozen values."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """How far it has come that a host which is down is proven to be off."""
+    """The progress of a host's fencing."""
 
     state: FenceState
     requested_by: str
     requested_at: datetime
-    attempts: int  #: that failed
+    attempts: int  #: failed attempts
     last_error: str | None
-    retry_at: datetime | None  #: when it is tried again at the earliest
+    retry_at: datetime | None  #: earliest time of the next attempt
     fenced_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceOrder:
-    """A host that a worker is to fence, and its claim on that."""
+    """A host that a worker is to fence, with the worker's claim."""
 
     host_id: UUID
     host: str
@@ -58,12 +58,12 @@ class Host:
     id: Observed[UUID]
     name: Settable[str]
     uri: Settable[str]
-    credential: Settable[str | None]  #: name of the files that open it, which are not kept here
+    credential: Settable[str | None]  #: name of its credential, whose files are not stored here
     ssh_host_keys: Settable[tuple[str, ...]]  #: public keys, of which it must show one
     admin: Settable[HostAdmin]
     health: Observed[HostHealth]
     labels: Settable[tuple[str, ...]]
-    version: Observed[int]  #: raised by whatever can invalidate a placement here
+    version: Observed[int]  #: raised by each change that can invalidate a placement on it
     domain_type: Settable[str]
     pool: Settable[str]
     network: Settable[str]
@@ -74,9 +74,9 @@ class Host:
     last_polled_at: Observed[datetime | None]
     last_error: Observed[str | None]
     missed_polls: Observed[int]
-    backoff_until: Observed[datetime | None]  #: no VMs until then: builds failed here
+    backoff_until: Observed[datetime | None]  #: it gets no VMs until then, as builds failed on it
     created_at: Observed[datetime]
-    warnings: Observed[tuple[str, ...]] = ()  #: what of its settings is doubtful
+    warnings: Observed[tuple[str, ...]] = ()  #: warnings about its settings
     failed_builds: Observed[int] = 0  #: in a row; one that succeeds clears it
     fence_target: Settable[str | None] = None  #: the argument of the fencing command
     fence: Observed[Fence | None] = None  #: while it is down and its fencing is requested
@@ -91,7 +91,7 @@ class Host:
     same_machine_as: Observed[str | None] = None
     #: it gets no VMs while its pool does not answer
     pool_silent_since: Observed[datetime | None] = None
-    #: what confines its guests: apparmor, selinux or none
+    #: security model of its guests: apparmor, selinux or none
     security_model: Observed[str | None] = None
     shares_kept: Observed[bool | None] = None  #: whether busy processors are shared out by vCPUs
     #: what guests send; None: not reported, or nothing to filter
@@ -110,7 +110,7 @@ class MappedResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostMap:
-    """Every host that is not retired, in columns: the nth of each is of the nth host."""
+    """All hosts that are not retired, in columns, whose nth entries belong to the nth host."""
 
     at: datetime
     names: tuple[str, ...]  #: in their order
@@ -193,7 +193,7 @@ class HostReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDifference:
-    """One thing in which a host differs from the ledger, and what is done about it."""
+    """One difference between a host and the ledger, with its remedy."""
 
     host: str
     difference: Difference
@@ -209,7 +209,7 @@ class HostDifference:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A look at a host that failed."""
+    """A failed poll of a host."""
 
     error: str
     started_at: datetime | None = None
@@ -217,16 +217,16 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissPolicy:
-    """What misses come to."""
+    """The numbers of failed polls after which a host is unreachable or down."""
 
     unreachable_after: int
     down_after: int
-    apart_s: float = 0.0  #: of looks that began nearer to each other one is counted
+    apart_s: float = 0.0  #: of failed polls that began closer together, one counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorRecord:
-    """A monitor as the register center heard of it last."""
+    """A monitor, with the data of its last heartbeat."""
 
     id: UUID
     name: str  #: its machine and process
@@ -234,13 +234,13 @@ class MonitorRecord:
     heartbeat_at: datetime
     lease_until: datetime
     is_live: bool  #: its lease has not run out
-    watched: int  #: hosts that it looks at
-    late: int  #: of these, whose look is overdue
+    watched: int  #: number of hosts that it polls
+    late: int  #: number of these with an overdue poll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedHost:
-    """What a monitor needs to know of a host."""
+    """The data of a host that a monitor needs."""
 
     id: UUID
     name: str
@@ -253,7 +253,7 @@ class WatchedHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsRead:
-    """Hosts that are not retired, all or those that changed, and which have gone since."""
+    """Hosts that are not retired, all or only changed ones, and those retired since."""
 
     cursor: int  #: the next read goes on from here
     hosts: tuple[WatchedHost, ...]
@@ -262,7 +262,7 @@ class HostsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAccess:
-    """What a worker must know of a host."""
+    """The data of a host that a worker needs."""
 
     id: UUID
     name: str

@@ -1,4 +1,4 @@
-"""Images, and where they are: frozen values."""
+"""Images and their copies on hosts: frozen values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SeedKind = Literal["none", "nocloud"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewImage:
-    """What an operator says of an image; its content says the rest."""
+    """An image to register: the properties that its content does not have."""
 
     name: str
     format: ImageFormat
@@ -27,7 +27,7 @@ class NewImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One revision of a disk image that VMs' disks rest on."""
+    """One revision of an image, the backing file of VMs' disks."""
 
     id: UUID
     name: str
@@ -36,16 +36,16 @@ class Image:
     sha256: str
     format: ImageFormat
     seed_kind: SeedKind  #: how its guests get their name, keys and address
-    min_memory_mib: int  #: that a VM of it needs; 0: not known
+    min_memory_mib: int  #: memory that a VM with it needs; 0 if unknown
     size_bytes: int | None  #: of the file; None until it is here
     virtual_size_bytes: int | None  #: of the disk in it
     source: str | None  #: the file's name or the URL that it came from; shown to operators
-    received_bytes: int  #: of an import under way
+    received_bytes: int  #: bytes received by an import under way
     last_error: str | None
     created_at: datetime
     removed_at: datetime | None
     signed_by: str | None = None  #: the operators' key that it was checked with
-    held_at: datetime | None = None  #: since when it is brought to no host
+    held_at: datetime | None = None  #: since when it is held, and brought to no host
     held_reason: str | None = None
 
     @property
@@ -56,13 +56,13 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageCopy:
-    """An image on one host."""
+    """The copy of an image on one host."""
 
     id: UUID
     host: str
     image: str  #: its reference
     state: CopyState
-    disk_gib: int  #: what it takes of the host's disk
+    disk_gib: int  #: GiB of the host's disk that it takes
     uploaded_bytes: int
     size_bytes: int
     attempts: int
@@ -72,7 +72,7 @@ class ImageCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildImage:
-    """The image that a VM's disk rests on, as it lies on the VM's host."""
+    """The copy on a VM's host that is the backing file of the VM's disk."""
 
     reference: str
     format: ImageFormat

@@ -11,7 +11,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that changed, who did it and why."""
+    """A change, with its actor and reason."""
 
     id: int
     at: datetime
@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A call that could change something, and how it ended.
+    """A changing call, and how it ended.
 
     Of calls that were refused, and changed nothing, the first of a caller in a minute has an
     entry, which counts the others of that minute.

@@ -1,4 +1,4 @@
-"""Whether anybody decides, builds and looks at hosts: frozen values."""
+"""Liveness of control centres, workers and monitors: frozen values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.records.rounds import Lease, SlotLoopStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardProcess:
-    """A process that said it lives: when it did last, and what it lacked then."""
+    """A registered process, with its last heartbeat and its trouble."""
 
     kind: str  #: control, monitor or worker
     name: str
@@ -23,7 +23,7 @@ class HeardProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The settings of a process that lives."""
+    """The settings of a live process."""
 
     kind: str  #: control, monitor or worker
     name: str
@@ -32,7 +32,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsHeard:
-    """How many active hosts there are and are up, and when the quietest of these was heard."""
+    """Numbers of active hosts and of those that are up, with the oldest of their last polls."""
 
     active: int
     up: int
@@ -41,7 +41,7 @@ class HostsHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockStep:
-    """A step of the database's clock: when it was noticed, and its size at least."""
+    """A step of the database's clock: when it was detected, and its minimum size."""
 
     at: datetime  #: on the clock as it is since
     back_s: float = 0.0
@@ -50,7 +50,7 @@ class ClockStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """What says whether anybody decides, builds and looks at hosts, read at one time."""
+    """The liveness of control centres, workers and monitors at one time."""
 
     now: datetime
     lease: Lease | None

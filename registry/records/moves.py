@@ -19,7 +19,7 @@ STANDING_RULE: Final = "standing rule"
 
 
 class PlanKind(StrEnum):
-    """What a plan is for."""
+    """The purpose of a plan."""
 
     EVACUATE = "evacuate"  #: hosts are to be empty
     BALANCE = "balance"
@@ -29,7 +29,7 @@ class PlanKind(StrEnum):
 
 
 class MoveObstacle(StrEnum):
-    """Why a VM cannot be moved, or not to a host."""
+    """An obstacle to the move of a VM, or to its move to one host."""
 
     DELETED = "deleted"
     NOT_BUILT = "not_built"  #: it waits for a place, is being built, or is lost
@@ -52,7 +52,7 @@ class MoveObstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One VM on its way from host to host, or that was."""
+    """The move of one VM from host to host, under way or over."""
 
     id: UUID
     vm_id: UUID
@@ -68,7 +68,7 @@ class Move:
     cancelled_by: str | None
     began_at: datetime | None
     ended_at: datetime | None
-    downtime_ms: int | None  #: for which its guest stood still
+    downtime_ms: int | None  #: downtime of the guest
     total_bytes: int | None  #: of memory and disk, as far as known
     remaining_bytes: int | None
     rate_bytes_s: int | None
@@ -90,7 +90,7 @@ class RunningVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningView:
-    """The cluster and what runs on it, in one consistent read."""
+    """The cluster and its running VMs, in one consistent read."""
 
     cluster: ClusterView
     requests: tuple[RequestView, ...]  #: of the VMs, by creation
@@ -112,7 +112,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMove:
-    """One move of a plan, and what became of it."""
+    """One move of a plan, with its outcome."""
 
     position: int
     wave: int
@@ -130,13 +130,13 @@ class PlanMove:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """Whether the move ended or was refused."""
         return self.refused is not None or (self.state is not None and self.state not in OPEN_MOVES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Moves in waves, why, and what they gain."""
+    """A plan: moves in waves, their reason, and their gain."""
 
     id: UUID
     kind: PlanKind
@@ -174,7 +174,7 @@ class MoveClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveProgress:
-    """How far a move has come."""
+    """The progress of a move."""
 
     total_bytes: int
     remaining_bytes: int
@@ -183,11 +183,11 @@ class MoveProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
-    """A move to carry out, or of which to find out what became of it."""
+    """A move to carry out, or one whose state a worker has to find out."""
 
     claim: MoveClaim
     kind: Literal["live", "cold"]
-    begun: bool  #: another worker was at it
+    begun: bool  #: another worker began it
     attempts: int  #: of workers, with this one
     stop: str | None  #: why it is to end with the VM where it was; None: it goes on
     fenced: bool  #: the host where the VM was is proven to be off
@@ -202,7 +202,7 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLimits:
-    """How many moves go on at a time."""
+    """The numbers of moves that run at the same time."""
 
     per_host: int  #: in and out
     everywhere: int

@@ -15,7 +15,7 @@ SourceKind = Literal["network", "bridge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSource:
-    """What a host calls a network: a network of its libvirt, or a bridge."""
+    """The source of a network on a host: a libvirt network or a bridge."""
 
     kind: SourceKind
     name: str
@@ -23,7 +23,7 @@ class NetworkSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """A network that VMs may be put on."""
+    """A network of VMs."""
 
     name: Settable[str]
     default: Settable[NetworkSource | None]  #: of hosts that `hosts` does not name; None: not there
@@ -35,12 +35,12 @@ class Network:
     offered_to: Settable[tuple[str, ...] | None] = None  #: tenants and groups; None: to all
     isolated: Settable[bool] = False  #: its VMs do not reach each other
     filtered: Settable[bool] = True  #: its VMs speak from their own MAC and address alone
-    warnings: Observed[tuple[str, ...]] = ()  #: what of its addresses is doubtful
+    warnings: Observed[tuple[str, ...]] = ()  #: warnings about its addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRules:
-    """What the host of a VM lets its network card do."""
+    """The filter rules of a VM's network card."""
 
     isolated: bool = True  #: it does not reach the VMs of its network
     filtered: bool = True  #: it speaks from its own MAC and address alone
@@ -53,7 +53,7 @@ class CardRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestNetwork:
-    """How a VM is attached on its host, and the network settings that its guest gets."""
+    """The attachment of a VM on its host, with its guest's network settings."""
 
     mac: str | None  #: None: of a VM from before MACs were kept; libvirt makes one up
     kind: SourceKind
@@ -66,7 +66,7 @@ class GuestNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkLimit:
-    """How far a request's network lets its VMs be placed."""
+    """The limits that a network sets on the placement of a request."""
 
     network: str
     without: frozenset[UUID]  #: hosts that do not have it

@@ -30,7 +30,7 @@ class UserData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestAccess:
-    """What the guest of a VM is to learn so that its tenant can log in."""
+    """The SSH keys and user data by which a tenant can log in to a guest."""
 
     ssh_keys: tuple[str, ...]
     user_data: bytes | None = field(repr=False)  #: never to be logged
@@ -50,7 +50,7 @@ class WaitingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipRule:
-    """A request's VMs belong to a group of its tenant's."""
+    """The membership of a request's VMs in a VM group of its tenant."""
 
     group: str
     soft: bool = False  #: only as far as there is room for it
@@ -58,7 +58,7 @@ class MembershipRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Where VMs of a request may be, in addition to the labels and hosts that it requires."""
+    """Placement rules of a request, in addition to its required labels and hosts."""
 
     forbids: tuple[str, ...] = ()  #: labels that a host must not carry
     prefers: tuple[str, ...] = ()  #: hosts with all of these labels are taken first
@@ -99,12 +99,12 @@ class Request:
     #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
     reservation: Settable[UUID | None] = None  #: on whose room it draws
-    warnings: Observed[tuple[str, ...]] = ()  #: what of it is doubtful
+    warnings: Observed[tuple[str, ...]] = ()  #: warnings about the request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """A power change of a VM that is pending."""
+    """A pending power change of a VM."""
 
     state: PowerState
     requested_by: str
@@ -128,7 +128,7 @@ class ImageWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmCount:
-    """How many VMs are alike; ``placed``: they hold a part of a host, or else wait."""
+    """The number of VMs with equal properties; ``placed`` ones have a host, others wait."""
 
     vm_type: str
     spot: bool
@@ -139,7 +139,7 @@ class VmCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCount:
-    """How many requests are in one state."""
+    """The number of requests in one state."""
 
     state: RequestState
     count: int
@@ -147,7 +147,7 @@ class RequestCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """All VMs and requests that are not gone."""
+    """The counts of all VMs and requests that are not gone."""
 
     vms: tuple[VmCount, ...]
     requests: tuple[RequestCount, ...]
@@ -195,7 +195,7 @@ class Vm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmGroup:
-    """VMs of a tenant that keep apart or together."""
+    """A group of a tenant's VMs with affinity or anti-affinity."""
 
     id: UUID
     name: str

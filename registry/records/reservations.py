@@ -1,4 +1,4 @@
-"""Reservations: room that a tenant will have from a time on."""
+"""Reservations of room for a period: frozen values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RefusedFor = Literal["quota", "no_room", "no_host", "too_late", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDecision:
-    """What was decided of a reservation, and by what."""
+    """The decision on a reservation, and its grounds."""
 
     message: str
     reason: RefusedFor | None = None  #: None: it is accepted

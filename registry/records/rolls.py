@@ -21,7 +21,7 @@ class RollLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollTarget:
-    """A host that a roll may go over."""
+    """A host that a roll may include."""
 
     id: UUID
     name: str
@@ -31,7 +31,7 @@ class RollTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRoll:
-    """What an operator asks for."""
+    """A roll to begin."""
 
     turns: Sequence[Sequence[UUID]]  #: hosts of one turn go at once
     at_once: int
@@ -67,7 +67,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollHost:
-    """One host of a roll, and where it is."""
+    """One host of a roll, and its phase."""
 
     turn: int
     host: str
@@ -88,7 +88,7 @@ class RollStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollLease:
-    """A roll and the token by which its driver is known."""
+    """A roll and its driver's token."""
 
     roll: Roll
     token: UUID

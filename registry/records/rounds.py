@@ -1,4 +1,4 @@
-"""What a round sees, decides and leaves: frozen values."""
+"""The inputs, decisions and records of rounds: frozen values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLoopStatus:
-    """Whether slots are decided, and who said so."""
+    """Whether the slot loop runs or is paused, and by whom."""
 
     state: SlotLoopState
     reason: str | None
@@ -88,7 +88,7 @@ class QuotaView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """What every tenant holds of the pool, in one consistent read."""
+    """The holdings of all tenants, in one consistent read."""
 
     resources: tuple[str, ...]
     pool: tuple[int, ...]  #: capacity of all hosts that are not retired
@@ -98,7 +98,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadView:
-    """How the VMs of a request are spread over zones."""
+    """The VMs of a spread request by zone."""
 
     most: int  #: VMs in one zone
     placed: tuple[tuple[str, int], ...]  #: each zone, and the VMs there, by name
@@ -106,7 +106,7 @@ class SpreadView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmGroupView:
-    """VMs that keep apart or together, as a round sees them."""
+    """A VM group as a round sees it."""
 
     id: UUID
     name: str
@@ -146,7 +146,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreedView:
-    """Room that the moves of a plan free for a request."""
+    """Room that a plan's moves free for a request."""
 
     plan_id: UUID
     request_id: UUID
@@ -169,7 +169,7 @@ class SpotVm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRoom:
-    """Room for so many VMs of a request, which spot VMs leave or left."""
+    """Room for VMs of a request on a host, which spot VMs leave or left."""
 
     request_id: UUID
     host_id: UUID
@@ -178,7 +178,7 @@ class KeptRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotView:
-    """What a round knows of spot VMs besides the requests for them."""
+    """Placed spot VMs and kept room, as a round sees them."""
 
     vms: tuple[SpotVm, ...]  #: by when they got their place
     kept: tuple[KeptRoom, ...]
@@ -195,7 +195,7 @@ class SpotEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotCommit:
-    """What a round decided of spot VMs that run."""
+    """A round's decisions on placed spot VMs."""
 
     ends: tuple[SpotEnd, ...] = ()
     lets_in: tuple[KeptRoom, ...] = ()
@@ -219,7 +219,7 @@ class ReservationView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedView:
-    """What is reserved, as a round sees it."""
+    """The reservations as a round sees them."""
 
     reservations: tuple[ReservationView, ...]  #: by beginning
     draws: Mapping[UUID, UUID] = field(default_factory=dict)  #: request and its reservation
@@ -227,7 +227,7 @@ class ReservedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptForReservation:
-    """Where a round keeps room for a reservation."""
+    """The hosts on which a round keeps room for a reservation."""
 
     reservation_id: UUID
     kept: tuple[tuple[UUID, int], ...]  #: hosts, and for how many VMs
@@ -238,13 +238,13 @@ class KeptForReservation:
 
     @property
     def changes(self) -> bool:
-        """Return whether a round has anything to write of it."""
+        """Return whether the round changed the kept room."""
         return self.lost or self.short != self.short_before or dict(self.kept) != self.before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedCommit:
-    """What a round decided of reservations."""
+    """A round's decisions on reservations."""
 
     reservations: tuple[KeptForReservation, ...] = ()
 
@@ -283,7 +283,7 @@ class CapacityView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """So many VMs of a request on a host."""
+    """A number of VMs of a request on a host."""
 
     request_id: UUID
     host_id: UUID
@@ -327,7 +327,7 @@ class RoundCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedRound:
-    """What of a round came to be."""
+    """The committed part of a round."""
 
     number: int
     #: by request: what its VMs got
@@ -371,7 +371,7 @@ class RoundListEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofHeader:
-    """What everybody may know of a round."""
+    """The public fields of a round."""
 
     round: int
     slot_start_at: str  #: ISO 8601, UTC, to the microsecond
@@ -387,7 +387,7 @@ class ProofHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRow:
-    """What a round discloses to one tenant about itself."""
+    """The values that a round discloses to one tenant about the tenant."""
 
     tenant: str
     weight: float
@@ -400,7 +400,7 @@ class ProofRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundProof:
-    """How a round hangs on the chain, and what of it is one tenant's; digests in hexadecimal."""
+    """The link of a round in the hash chain, with one tenant's row; digests are hexadecimal."""
 
     round: int
     previous: str  #: the link before
@@ -417,7 +417,7 @@ class RoundProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRound:
-    """What the next round has to know of the one before."""
+    """The values of the latest round that the next one needs."""
 
     number: int
     slot_start_at: datetime
@@ -430,7 +430,7 @@ class LatestRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDecision:
-    """What a round was decided on, and what was decided."""
+    """The stored inputs and outcome of a round."""
 
     inputs: bytes
     outcome: Mapping[str, Any]

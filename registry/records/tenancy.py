@@ -33,7 +33,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTo:
-    """Where a tenant or group is moved in the tree."""
+    """The new parent of a tenant or group."""
 
     parent: str | None  #: None: no group, the top
 
@@ -52,7 +52,7 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """How much of one thing may be had at most, and how much of it is."""
+    """The limit of one resource, and its use."""
 
     tenant: Settable[str]  #: whose quota: a tenant's own, or that of a group above it
     resource: Settable[str]  #: "vms" is the number of VMs
@@ -64,7 +64,7 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What a tenant or group may have at most, by its own limits and those of groups above."""
+    """The quota of a tenant or group: its own limits and those of the groups above."""
 
     tenant: Settable[str]
     over_quota: Settable[OverQuota | None]  #: its own word; None: as the nearest group above says
@@ -73,7 +73,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Who may call the API. The secret itself is nowhere."""
+    """A token of the API. Its secret is not stored."""
 
     id: UUID
     name: str
@@ -97,7 +97,7 @@ class SaltedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLink:
-    """A code that logs in once. The code itself is nowhere."""
+    """A single-use login code. The code itself is not stored."""
 
     id: UUID
     read_only: bool
@@ -106,7 +106,7 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaltedLink:
-    """The same of a link, and of its code."""
+    """A login link with the salt of its code."""
 
     link: LoginLink
     salt: str

@@ -29,6 +29,6 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfDone(WhatIf):
-    """A what-if with what it came to."""
+    """A what-if with its report."""
 
     report: Mapping[str, Any] | None  #: None: it did not finish

@@ -1,4 +1,4 @@
-"""What workers have in hand: frozen values."""
+"""Tasks of workers: frozen values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Build:
 
     @property
     def has_disk(self) -> bool:
-        """Whether its disk is in the pool already: an earlier attempt made it."""
+        """Whether the disk is in the pool already, made by an earlier attempt."""
         return self.disk_of != self.claim.assignment_id
 
 
@@ -145,7 +145,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A domain or volume of ours that no assignment stands for."""
+    """A domain or volume of fuga that belongs to no assignment."""
 
     id: UUID
     host: HostAccess

@@ -22,7 +22,7 @@ from registry.rounds.leases import CONTROL_LEASE, check_epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDecision:
-    """What one policy decided on a snapshot, measured the same way for both."""
+    """The measures of one policy's decision on a snapshot."""
 
     placed: int
     left_out: int
@@ -34,7 +34,7 @@ class MeasuredDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewShadowRound:
-    """A round as a second policy would have decided it, or why that is not known."""
+    """A second policy's decision on a round, or the reason why it is unknown."""
 
     round: int
     policy: str
