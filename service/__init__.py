@@ -1,6 +1,6 @@
 """Shared by all processes: settings, logs, messages, health and metrics.
 
-A name's module is imported at its first use: who wants the version alone needs no database.
+A name's module is imported at its first use, so reading the version needs no database.
 """
 
 from __future__ import annotations

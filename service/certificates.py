@@ -1,4 +1,4 @@
-"""When certificates end: those in files of this process, and those that its servers show."""
+"""Ends of certificates, from this process's files and from the servers that it connects to."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from service.settings import SharedSettings
 
 log: Final = structlog.get_logger(__name__)
 
-#: A certificate that ends sooner is to be replaced.
+#: A certificate that ends sooner has to be replaced.
 CERTIFICATES_LAST: Final = timedelta(days=30)
 LIBVIRT_TLS_PORT: Final = 16514
 _POSTGRES_PORT: Final = 5432
 _REDIS_PORT: Final = 6379
 _TIMEOUT_S: Final = 3.0
 _EVERY_S: Final = 3600.0
-#: Before the first look: a monitor has read by then which hosts it watches.
+#: Delay before the first check, so that a monitor has read its hosts.
 _FIRST_S: Final = 60.0
 _AT_ONCE: Final = 16
 #: PostgreSQL's SSLRequest: its length and its code.
 _SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
-#: A file with more authorities is a public collection, some of which have always just ended.
+#: A file with more authorities is a public collection, some of which have always expired.
 _MOST_AUTHORITIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateEnd:
-    """Whose certificate it is, where it was found, and when it ends or why that is unknown."""
+    """The end of a certificate: its owner, its place, and its end or why that is unknown."""
 
     of: str
     at: str
@@ -54,13 +54,13 @@ class CertificateEnd:
     problem: str | None = None
 
     def ends_soon(self, now: datetime) -> bool:
-        """Return whether it has to be replaced by now."""
+        """Return whether the certificate has to be replaced soon."""
         return self.ends_at is not None and self.ends_at - now <= CERTIFICATES_LAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsServer:
-    """A server whose certificate can be looked at, and what this process shows to it."""
+    """A TLS server to check, and the client certificate for it."""
 
     of: str
     host: str
@@ -71,12 +71,12 @@ class TlsServer:
 
     @property
     def at(self) -> str:
-        """Its address."""
+        """The address of the server as ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
-    """Yield the certificate files that the settings of a process name, with what each is."""
+    """Yield the certificate files in a process's settings, each with its purpose."""
     for name, of in (
         ("tls_cert", "API"),
         ("ca", "authority of the API"),
@@ -98,7 +98,7 @@ def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
 
 
 def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
-    """Yield database and broker, where the settings reach them by TLS."""
+    """Yield database and broker, if the settings connect to them by TLS."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
         parts, query = urlsplit(url), _query(url)
@@ -127,7 +127,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
 
 
 def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None:
-    """Return libvirt's server on a host, opened by the files of a folder; None: it has no TLS."""
+    """Return libvirt's TLS server on a host, with credentials of a folder; None without TLS."""
     parts = urlsplit(uri)
     if opening_of(uri) is not Opening.TLS or not parts.hostname:
         return None
@@ -141,7 +141,7 @@ def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None
 
 
 def end_of_file(of: str, path: Path) -> CertificateEnd | None:
-    """Return when the first certificate of a PEM file ends; None of a public collection."""
+    """Return the end of the first certificate in a PEM file; None for a public collection."""
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())
     except OSError as error:
@@ -156,24 +156,24 @@ def end_of_file(of: str, path: Path) -> CertificateEnd | None:
 
 
 def end_of_server(server: TlsServer) -> CertificateEnd | None:
-    """Return when the certificate ends that a server shows; None of one that speaks no TLS.
+    """Return the end of a server's certificate; None if the server has no TLS.
 
-    It is not verified: who connects in earnest does that, and one that has ended must be read.
+    The certificate is not verified, so that an expired one can be read.
     """
     ends_at = time.monotonic() + _TIMEOUT_S
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if server.certificate is not None:
-        with suppress(OSError, ValueError):  # another finding says what is wrong with them
+        with suppress(OSError, ValueError):  # another check reports these files
             context.load_cert_chain(server.certificate, server.key)
     try:
-        with _connected(server, ends_at) as plain:
+        with _connect(server, ends_at) as plain:
             if server.postgres:
                 plain.sendall(_SSL_REQUEST)
                 if plain.recv(1) != b"S":
                     return None
-                plain.settimeout(_left_s(ends_at))
+                plain.settimeout(_remaining_s(ends_at))
             with context.wrap_socket(plain, server_hostname=server.host) as shown:
                 der = shown.getpeercert(binary_form=True) or b""
         end = x509.load_der_x509_certificate(der).not_valid_after_utc
@@ -182,15 +182,15 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
     return CertificateEnd(of=server.of, at=server.at, ends_at=end)
 
 
-def _connected(server: TlsServer, ends_at: float) -> socket.socket:
-    """Connect to the first address of a server that answers, all within the time."""
+def _connect(server: TlsServer, ends_at: float) -> socket.socket:
+    """Connect to the first address of a server that answers, before ``ends_at``."""
     found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, address) in enumerate(found, 1):
         plain = socket.socket(family, kind, protocol)
         try:
-            plain.settimeout(_left_s(ends_at) / (len(found) - number + 1))
+            plain.settimeout(_remaining_s(ends_at) / (len(found) - number + 1))
             plain.connect(address)
-            plain.settimeout(_left_s(ends_at))
+            plain.settimeout(_remaining_s(ends_at))
         except OSError:
             plain.close()
             if number == len(found):
@@ -200,14 +200,14 @@ def _connected(server: TlsServer, ends_at: float) -> socket.socket:
     raise OSError(f"{server.host} has no address")
 
 
-def _left_s(ends_at: float) -> float:
+def _remaining_s(ends_at: float) -> float:
     if (left_s := ends_at - time.monotonic()) <= 0:
         raise TimeoutError("timed out")
     return left_s
 
 
 def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
-    """Yield the end of each certificate of a process and of its database and broker."""
+    """Yield the ends of the certificates of a process, its database and its broker."""
     for of, path in certificate_files(settings):
         if (found := end_of_file(of, path)) is not None:
             yield found
@@ -217,7 +217,7 @@ def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
 
 
 def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
-    """Yield the end of each credential for TLS: its certificate or the authority in it."""
+    """Yield the end of each TLS credential: of its certificate or its authority."""
     for name in store.names():
         if Opening.TLS not in store.openings(name):
             continue
@@ -229,9 +229,9 @@ def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
 
 
 def ends_of_servers(servers: Iterable[TlsServer], within_s: float) -> Iterator[CertificateEnd]:
-    """Yield the ends of many servers' certificates, in any order, within a time.
+    """Yield the ends of many servers' certificates, in any order, within a time limit.
 
-    None waits in the pool: the end of the process would wait for it.
+    Nothing is queued in the pool, as the process would wait for it at its end.
     """
     ends_at = time.monotonic() + within_s
     rest = iter(servers)
@@ -255,7 +255,7 @@ def ends_of_servers(servers: Iterable[TlsServer], within_s: float) -> Iterator[C
 
 
 class CertificateWatch:
-    """Looks at all certificates of a process now and then, for its metrics and its log."""
+    """Checks all certificates of a process regularly, for its metrics and its log."""
 
     def __init__(
         self,
@@ -274,10 +274,10 @@ class CertificateWatch:
         )
         self._ends: dict[tuple[str, str], datetime] = {}
 
-    def look(self) -> None:
-        """Look once: give the gauge one series for each kind, and log those that end soon.
+    def check(self) -> None:
+        """Check once: update the gauge for each kind, and log certificates that end soon.
 
-        A server that does not answer keeps the end that it had.
+        A silent server keeps its last known end.
         """
         now = datetime.fromtimestamp(self._now(), UTC)
         ends: dict[tuple[str, str], datetime] = {}
@@ -300,14 +300,14 @@ class CertificateWatch:
             self._gauge.labels(kind).set_function(self._left_until(ends_at))
 
     def run(self, over: threading.Event) -> None:
-        """Look every hour until it is over."""
+        """Check every hour until ``over`` is set."""
         wait_s = _FIRST_S
         while not over.wait(wait_s):
             wait_s = _EVERY_S
             try:
-                self.look()
+                self.check()
             except Exception:
-                if not over.is_set():  # a process that ends takes no more threads
+                if not over.is_set():  # an ending process can start no threads
                     log.exception("certificates_not_read")
 
     def _left_until(self, ends_at: datetime) -> Callable[[], float]:
@@ -323,12 +323,12 @@ def watching_certificates(
 ) -> Iterator[None]:
     """Watch the certificates of a process for the length of a block."""
 
-    def look() -> Iterator[CertificateEnd]:
+    def check() -> Iterator[CertificateEnd]:
         yield from ends_by_settings(settings)
         yield from more()
 
     over = threading.Event()
-    watch = CertificateWatch(look, metrics)
+    watch = CertificateWatch(check, metrics)
     threading.Thread(target=watch.run, args=(over,), name="certificates", daemon=True).start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Disks that processes write to, and what has to stay free on them."""
+"""Free space of the disks that processes write to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final
 
 from service.settings import SharedSettings
 
-#: Of each disk this much, or a twentieth of a small one.
+#: Space to keep free on each disk, or a twentieth of a small disk.
 _MARGIN_BYTES: Final = 256 << 20
 _SMALL: Final = 20
-#: How often a watch looks, how long its first look may take, and when a look counts as hung.
+#: Interval of checks, time limit of the first one, and time after which a check counts as hung.
 _EVERY_S: Final = 5.0
 _FIRST_S: Final = 0.5
 _HANGS_S: Final = 10.0
@@ -22,7 +22,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 class DiskWatch:
-    """Looks at a process's disks in a thread: a file server that is away blocks no other thread."""
+    """Checks a process's disks in a thread, so that a silent file server blocks no other thread."""
 
     def __init__(self, settings: SharedSettings) -> None:
         self._settings = settings
@@ -32,9 +32,9 @@ class DiskWatch:
         self._began = float("-inf")
 
     def short_of_room(self) -> list[str]:
-        """Return a sentence about each disk whose margin is used up, or that does not answer.
+        """Return a sentence about each disk that is too full or does not answer.
 
-        The first call waits a moment for the answer, the others return the latest one.
+        The first call waits a moment for the check; later calls return the latest result.
         """
         with self._lock:
             now = time.monotonic()
@@ -53,12 +53,12 @@ class DiskWatch:
 
 
 def short_of_room(settings: SharedSettings) -> list[str]:
-    """Return a sentence about each disk of a process whose margin is used up."""
+    """Return a sentence about each disk of a process that is too full."""
     found: dict[int, str] = {}
     for name, folder in _folders(settings):
         try:
             device, disk = folder.stat().st_dev, os.statvfs(folder)
-        except OSError:  # not there yet; who writes there says what is wrong
+        except OSError:  # missing; the writer reports that
             continue
         free = disk.f_bavail * disk.f_frsize
         margin = min(_MARGIN_BYTES, disk.f_blocks * disk.f_frsize // _SMALL)

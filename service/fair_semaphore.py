@@ -1,4 +1,4 @@
-"""A limited number of places that several parties share fairly."""
+"""A semaphore whose permits several holders share fairly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 
 class FairSemaphore:
-    """Places that are taken under a name.
+    """Permits that are taken under a holder's name.
 
     A holder gets at most half of the permits that others have not taken: of eight, the first
     may have four, the next two. So while one name holds its most, there is room for others, in
@@ -22,25 +22,25 @@ class FairSemaphore:
         self._held: Counter[str] = Counter()
 
     def may_have(self, name: str) -> int:
-        """Return how many places a name may have now, including those that it has."""
+        """Return how many permits a name may hold now, including those that it holds."""
         others = self._held.total() - self._held[name]
         return min(self._of_a_name, -(-(self._limit - others) // 2))
 
     def held_by(self, name: str) -> int:
-        """Return how many places a name has."""
+        """Return how many permits a name holds."""
         return self._held[name]
 
     def take(self, name: str) -> bool:
-        """Take a place, if the name may have one more."""
+        """Take a permit, if the name may hold one more."""
         with self._lock:
             if self._held[name] >= self.may_have(name):
-                self._held += Counter()  # forgets who has none
+                self._held += Counter()  # drops names without permits
                 return False
             self._held[name] += 1
             return True
 
     def give_back(self, name: str) -> None:
-        """Leave a place."""
+        """Return a permit."""
         with self._lock:
             self._held[name] -= 1
             self._held += Counter()

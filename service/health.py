@@ -10,14 +10,14 @@ from registry import Registry, SchemaOutdatedError
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a process needs, and whether it has it."""
+    """The result of one readiness check."""
 
     name: str
     well: bool
     message: str
 
 
-#: Checks what a process needs, at the moment of the call.
+#: Runs the readiness checks of a process.
 Readiness = Callable[[], Sequence[Check]]
 
 

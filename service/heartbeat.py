@@ -22,7 +22,7 @@ from service.version import release
 
 log: Final = structlog.get_logger(__name__)
 _GOODBYE_S: Final = 2.0
-#: Until a process that is not ready looks again: what it lacks at its start it has a moment later.
+#: Interval while the process is not ready, which usually lasts only a moment after its start.
 _NOT_READY_S: Final = 1.0
 _START_TICK: Final = 18  #: among what `/proc/PID/stat` says after the state
 
@@ -37,10 +37,10 @@ def beating(
     settings: SharedSettings | None = None,
     interval_s: float = BEAT_S,
 ) -> Iterator[None]:
-    """Send a heartbeat every few seconds, with what this process is not ready for.
+    """Send a heartbeat every few seconds, with the failed readiness checks.
 
-    The first one has the release and the settings as well. Disks without room are part of each:
-    the process works on, but an operator has to act.
+    The first one also has the release and the settings. Each one names full disks, for which an
+    operator has to act.
 
     A check that hangs delays the heartbeat, so that the process is rightly late.
     """
@@ -80,7 +80,7 @@ class _Beat:
     def run(self, over: threading.Event, interval_s: float) -> None:
         while not over.is_set():
             try:
-                self._tell()
+                self._send()
             except Exception as error:  # a database that is away for a moment
                 log.warning("beat_failed", error=type(error).__name__)
             over.wait(interval_s if self._is_ready else min(interval_s, _NOT_READY_S))
@@ -91,7 +91,7 @@ class _Beat:
         except Exception as error:
             log.warning("beat_failed", error=type(error).__name__)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         if not self._known:
             self._registry.processes.begin(
                 self._kind,
@@ -113,10 +113,10 @@ class _Beat:
 
 
 def start_stamp(pid: int) -> str | None:
-    """Return the tick since the machine's boot in which a process started; None: it has ended.
+    """Return the start time of a process in ticks since boot; None if it has ended.
 
-    An id alone is soon another program's. A process that has ended stays in `/proc` until its
-    parent asks for its exit status. Units see nothing of `/proc` but processes (ProcSubset=pid).
+    Pids are reused, so a pid alone does not identify a process. A zombie stays in `/proc` until its
+    parent waits for it. Units see only processes in `/proc` (ProcSubset=pid).
     """
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

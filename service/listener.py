@@ -1,6 +1,6 @@
 """A small HTTP listener in a thread of its own: /healthz, /readyz and /metrics.
 
-It asks for no token, so it belongs on loopback, a Unix socket or a network of its own.
+It requires no token, so it should listen on loopback, a Unix socket or a separate network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where log lines go: a stream that takes or loses a line, and never ends what it describes."""
+"""A stream for log lines that never raises: it writes a line or loses it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TextIO
 
 
 class LogStream:
-    """Writes whole lines; a disk that is full or a pipe without a reader loses them.
+    """Writes whole lines; loses them if the disk is full or a pipe has no reader.
 
-    Once the stream takes lines again, the next one follows the ``notice`` of how many are lost.
+    When writing works again, a ``notice`` with the number of lost lines comes first.
     """
 
     def __init__(self, stream: TextIO, notice: Callable[[int, str], str]) -> None:
@@ -20,7 +20,7 @@ class LogStream:
         self._lock = Lock()
         self._lost = 0
         self._reason = ""
-        self._cut = False  #: whether the last line that was written lacks its end
+        self._cut = False  #: whether the last line was cut off
         try:
             self._descriptor: int | None = stream.fileno()
         except (OSError, ValueError, AttributeError):  # one in memory

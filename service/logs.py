@@ -1,4 +1,4 @@
-"""One way to log for every service: an event name and keys."""
+"""Structured logging for all processes: an event name and keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plain_text import plain, plain_lines
 from registry.db import mask_line
 from service.log_stream import LogStream
 
-#: JSON lines, text for people, or the latter at a terminal alone.
+#: JSON lines, text, or text only at a terminal (auto).
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 #: Gets the level and the kind of each warning and error.
@@ -45,8 +45,8 @@ def configure_logging(
 ) -> None:
     """Log to ``stream`` (standard error by default); once, in the entry point.
 
-    What libraries log through `logging` comes out in the same form. ``on_problem``
-    gets each warning and error: the event's name, of libraries their logger's.
+    Log records of libraries get the same format. ``on_problem`` is called with each warning and
+    error, by event name, or by logger name for libraries.
     """
     stream = stream or sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115 - for good
     as_text = form == "text" or (form == "auto" and stream.isatty())
@@ -67,10 +67,10 @@ def configure_logging(
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
     renderer.append(mask_line)
-    # What cannot be logged must not fail the call that it is about.
+    # A failure to log must not fail the call.
     lasting = LogStream(stream, _lost_as_text if as_text else _lost_as_json)
     structlog.configure(
-        processors=[_reporting(on_problem), *shared, *renderer],
+        processors=[_problem_counter(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(lasting),  # type: ignore[arg-type]  # it writes
         cache_logger_on_first_use=False,
@@ -78,7 +78,11 @@ def configure_logging(
     handler = logging.StreamHandler(lasting)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[_reporting(on_problem), *shared, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[
+                _problem_counter(on_problem),
+                *shared,
+                structlog.stdlib.add_logger_name,
+            ],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )
@@ -102,7 +106,7 @@ def _lost_as_json(lines: int, reason: str) -> str:
 def _without_commands(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Prevent foreign text from commanding the terminal or imitating a log line."""
+    """Escape control characters, so that foreign text cannot forge lines or control terminals."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = plain(value)
@@ -118,7 +122,7 @@ def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
     stream.write(indent(plain_lines(text.getvalue()), "  "))
 
 
-def _reporting(on_problem: OnProblem | None) -> Any:
+def _problem_counter(on_problem: OnProblem | None) -> Any:
     def count(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         level = _PROBLEMS.get(method)
         if level is not None and on_problem is not None:

@@ -1,4 +1,4 @@
-"""How a process begins its log: as its settings say, and with the release that it runs."""
+"""The start of a process's log, by its settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.version import release
 
 
 def begin_log(settings: SharedSettings, metrics: ProcessMetrics) -> None:
-    """Log from now on; warnings and errors count in the metrics. Once, in the entry point."""
+    """Configure logging and log the release. Call once, in the entry point."""
     configure_logging(
         settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
     )

@@ -1,4 +1,4 @@
-"""The settings of this process as operators may read them: secrets stay here."""
+"""The settings of this process for operators, with secrets masked."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydantic_settings import BaseSettings
 
 from registry.db import mask_secrets
 
-#: Instead of a secret; it shows that there is one.
+#: Shown in place of a secret.
 SET: Final = "(set)"
 _SECRET: Final = re.compile("(?i)password|secret|token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingInForce:
-    """One setting, its value in words, and where that is from."""
+    """One setting with its masked value and the source of the value."""
 
     name: str
-    value: str | None  #: None: nothing is set; of a secret only that it is
+    value: str | None  #: None: not set; a secret is masked
     source: Literal["environment", "file", "default"]
     description: str | None
 
@@ -32,7 +32,7 @@ class SettingInForce:
 def settings_in_force(
     settings: BaseSettings, environ: Mapping[str, str] = os.environ
 ) -> tuple[SettingInForce, ...]:
-    """Return every setting by name."""
+    """Return all settings of a process, sorted by name."""
     given = {name.upper() for name in environ}
     found = []
     for name, field in sorted(type(settings).model_fields.items()):
@@ -45,7 +45,7 @@ def settings_in_force(
         found.append(
             SettingInForce(
                 name=variable,
-                value=said(name, getattr(settings, name)),
+                value=shown_value(name, getattr(settings, name)),
                 source=source,
                 description=field.description,
             )
@@ -53,8 +53,8 @@ def settings_in_force(
     return tuple(found)
 
 
-def said(name: str, value: Any) -> str | None:
-    """Return a setting's value in words, without what is secret in it; None: nothing is set."""
+def shown_value(name: str, value: Any) -> str | None:
+    """Return a setting's value as text with secrets masked; None if it is not set."""
     if value is None:
         return None
     if isinstance(value, SecretStr):
@@ -65,19 +65,19 @@ def said(name: str, value: Any) -> str | None:
         shown = [mask_secrets(str(each)) for each in value]
         return ", ".join(sorted(shown) if isinstance(value, frozenset) else shown) or None
     if isinstance(value, dict):
-        return json.dumps(_masked(value), default=str) if value else None
+        return json.dumps(_mask_values(value), default=str) if value else None
     return mask_secrets(str(value))
 
 
-def _masked(value: Any) -> Any:
-    """Mask each text for itself: quotes and commas of JSON end no password."""
+def _mask_values(value: Any) -> Any:
+    """Mask each text separately, before JSON adds quotes and commas."""
     if isinstance(value, dict):
         return {
-            key: SET if _SECRET.search(str(key)) and each is not None else _masked(each)
+            key: SET if _SECRET.search(str(key)) and each is not None else _mask_values(each)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_masked(each) for each in value]
+        return [_mask_values(each) for each in value]
     if isinstance(value, SecretStr):
         return SET
     return mask_secrets(value) if isinstance(value, str) else value

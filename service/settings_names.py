@@ -17,7 +17,7 @@ from pydantic_settings import SettingsError as UnparsedError
 from plain_text import nearest
 from registry import RegistryError, SettingsError, UnknownSettingError, said_value
 
-#: By name, as tasks are: this package is imported by those that have these, never the reverse.
+#: By name, as these modules import this package and not the reverse.
 _CLASSES: Final[Mapping[str, str]] = {
     "api, control": "controller.settings:ControllerSettings",
     "monitor": "monitor.settings:MonitorSettings",
@@ -25,7 +25,7 @@ _CLASSES: Final[Mapping[str, str]] = {
 }
 _ALIKE: Final = 0.6
 
-#: How Pydantic begins: "Input should be 'refuse' or 'wait'", "Value error, ..."
+#: Beginnings of Pydantic's messages: "Input should be 'refuse' or 'wait'", "Value error, ..."
 _SHOULD_BE: Final = re.compile(r"^(\w+ should (be )?|Value error, )")
 _TYPES: Final[Mapping[str, str]] = {
     "int_parsing": "a whole number",
@@ -71,7 +71,7 @@ def check_names(file: str, names: Iterable[str]) -> None:
         raise UnknownSettingError(file, unknown)
 
 
-def _allowed(error: ErrorDetails) -> str:
+def _allowed_values(error: ErrorDetails) -> str:
     """Return a description of a setting's allowed values."""
     words = _TYPES.get(error["type"]) or _SHOULD_BE.sub("", error["msg"])
     limits = f"a number {words}" if words.startswith(("greater", "less")) else words
@@ -92,7 +92,9 @@ def load(settings: type[S]) -> S:
                 continue
             field, *below = (str(part) for part in each["loc"])
             name = f"FUGA_{field.upper()}" + (f" ({'.'.join(below)})" if below else "")
-            lines.append(f"{name}: found {said_value(each['input'])}, allowed is {_allowed(each)}")
+            lines.append(
+                f"{name}: found {said_value(each['input'])}, allowed is {_allowed_values(each)}"
+            )
         message = "\n".join([*lines, "Set it in the environment or in FUGA_CONFIG."])
         raise SettingsError(message) from None
     except UnparsedError as error:

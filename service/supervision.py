@@ -1,6 +1,6 @@
 """Notifications to the supervisor that started this process, in systemd's protocol.
 
-They say when the process is ready, and while its main loop turns, that it does (the watchdog of
+They report when the process is ready, and that its main loop still runs (the watchdog of
 `WatchdogSec=`). Without the variable NOTIFY_SOCKET nothing is sent.
 """
 
@@ -20,17 +20,17 @@ from service.health import Readiness
 
 log: Final = structlog.get_logger(__name__)
 
-#: Until a process that is not ready looks again.
+#: Interval of readiness checks while the process is not ready.
 _NOT_READY_S: Final = 1.0
-#: That a supervisor waits for a process that has just said why it is not ready.
+#: Extension of the supervisor's start timeout with each such report.
 _PATIENCE_S: Final = 60.0
-#: Of the watchdog's time: how often it is notified, and how old the main loop's last turn may be.
+#: Notifications per watchdog time, and the divisor of it that bounds the age of the last turn.
 _PINGS: Final = 4
 _FRESH: Final = 2
 
 
 class NotifySocket:
-    """The socket of systemd, or of whatever else speaks its protocol."""
+    """The notification socket of systemd or a compatible supervisor."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         address = environ.get("NOTIFY_SOCKET", "")
@@ -42,7 +42,7 @@ class NotifySocket:
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody wants notifications."""
+        """Whether a supervisor expects notifications."""
         return bool(self._address)
 
     def notify(self, *lines: str) -> None:
@@ -74,7 +74,7 @@ def supervised(
         yield
         return
     over = threading.Event()
-    notices = _Notices(found, ready, turned_at, excused)
+    notices = _Notifier(found, ready, turned_at, excused)
     threading.Thread(target=notices.run, args=(over,), name="supervision", daemon=True).start()
     try:
         yield
@@ -83,7 +83,7 @@ def supervised(
         found.notify("STOPPING=1")
 
 
-class _Notices:
+class _Notifier:
     def __init__(
         self,
         supervisor: NotifySocket,
@@ -97,7 +97,7 @@ class _Notices:
         self._excused = excused
 
     def run(self, over: threading.Event) -> None:
-        while not over.is_set() and not self._say_ready():
+        while not over.is_set() and not self._notify_if_ready():
             over.wait(_NOT_READY_S)
         watchdog_s = self._supervisor.watchdog_s
         if watchdog_s is None:
@@ -117,13 +117,13 @@ class _Notices:
             log.warning("excuse_failed", error=type(error).__name__)
             return False
 
-    def _say_ready(self) -> bool:
+    def _notify_if_ready(self) -> bool:
         try:
             lacking = [f"{each.name}: {each.message}" for each in self._ready() if not each.well]
         except Exception as error:
             lacking = [type(error).__name__]
         if lacking:
-            # Systemd waits on as long as it hears this: what lacks something goes on trying.
+            # Systemd keeps waiting while it gets this; the process keeps trying.
             self._supervisor.notify(
                 f"STATUS=not ready: {'; '.join(lacking)}",
                 f"EXTEND_TIMEOUT_USEC={int(_PATIENCE_S * 1e6)}",

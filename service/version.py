@@ -1,4 +1,4 @@
-"""Which fuga this is: its version, and the commit that it was built from."""
+"""The version of fuga, and the commit that it was built from."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 from typing import Final
 
 _HERE: Final = Path(__file__).resolve().parent
-#: Written by `scripts/copy-source` into what a package is built from.
+#: Written by `scripts/copy-source` into the sources of a package.
 _COMMIT_FILE: Final = "commit.txt"
 _LETTERS: Final = 12
 
 
 @cache
 def engine_version() -> str:
-    """Version of the installed distribution; stored with every round for replays."""
+    """Return the version of the installed distribution, which every round stores for replays."""
     return version("fuga-controller")
 
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the code that runs; None if it is unknown.
+    """Return the commit of the running code; None if it is unknown.
 
-    Of a checkout it ends with ``-dirty`` where files differ from that commit.
+    It ends with ``-dirty`` if files of a checkout differ from that commit.
     """
     return commit_of(_HERE)
 
 
 @cache
 def release() -> str:
-    """Version and commit, as people read them: ``1.0.0 (1a2b3c4d5e6f)``."""
+    """Return version and commit: ``1.0.0 (1a2b3c4d5e6f)``."""
     return f"{engine_version()} ({commit() or 'commit unknown'})"
 
 

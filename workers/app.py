@@ -23,7 +23,7 @@ from registry.db import uuid7
 from registry.tasks import Due
 from service import Check, ProcessMetrics, database_check, listening
 from service.broker.inbox import Inbox
-from service.broker.redis_inbox import reading_redis
+from service.broker.redis_inbox import redis_broker_config
 from service.certificates import ends_of_credentials, watching_certificates
 from service.heartbeat import beating
 from service.settings import celery_config
@@ -75,7 +75,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
     if str(app.conf.broker_url).startswith("filesystem:"):
         app.conf.update(filesystem_broker_config(app.conf.broker_transport_options, inbox))
     else:
-        app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
+        app.conf.update(redis_broker_config(app.conf.broker_transport_options, inbox))
     app.conf.update(
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,

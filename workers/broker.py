@@ -23,7 +23,7 @@ from uuid import uuid4
 from kombu.transport import filesystem
 
 from registry.db import private_folder
-from service.broker.inbox import OPTION, Inbox, JudgedChannel
+from service.broker.inbox import OPTION, Inbox, InboxChannel
 from service.broker.messages import MAX_BYTES
 
 #: Kombu's default of a second would be most of the time to create a VM.
@@ -36,7 +36,7 @@ _LOOP_S: Final = 0.3
 TRANSPORT: Final = f"{__name__}:FilesystemTransport"
 
 
-class FilesystemChannel(JudgedChannel, filesystem.Channel):
+class FilesystemChannel(InboxChannel, filesystem.Channel):
     """Reads through the `Inbox`; sends as kombu does."""
 
     def __init__(self, connection: Any, **named: Any) -> None:

@@ -86,7 +86,7 @@ PLACES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "tenant": _CommandEntry(_MANAGE, "site.tenants:app"),
         "quota": _CommandEntry(_MANAGE, "site.quotas:app"),
         "token": _CommandEntry(_MANAGE, "site.tokens:app"),
-        "db": _CommandEntry(_SERVE, "operating.processes:db"),
+        "db": _CommandEntry(_SERVE, "operating.database:db"),
     }
 )
 
@@ -97,23 +97,23 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         # Typer only looks them up, and suggests the names next to an unknown one.
-        self.commands = cast("MutableMapping[str, Command]", _Imported())
+        self.commands = cast("MutableMapping[str, Command]", _LazyCommands())
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names alone, so that completion imports what it offers and no more."""
         return list(self.commands)
 
 
-class _Imported(Mapping[str, "Command"]):
+class _LazyCommands(Mapping[str, "Command"]):
     """Commands by name, each made at its first use."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Command] = {}
+        self._load_command: dict[str, Command] = {}
 
     def __getitem__(self, name: str) -> Command:
-        if name not in self._made:
-            self._made[name] = _made(name, PLACES[name])
-        return self._made[name]
+        if name not in self._load_command:
+            self._load_command[name] = _load_command(name, PLACES[name])
+        return self._load_command[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(PLACES)
@@ -122,7 +122,7 @@ class _Imported(Mapping[str, "Command"]):
         return len(PLACES)
 
 
-def _made(name: str, place: _CommandEntry) -> Command:
+def _load_command(name: str, place: _CommandEntry) -> Command:
     module, _, attribute = place.written.partition(":")
     found = getattr(import_module(f"controller.cli.{module}"), attribute)
     command: Command
@@ -133,17 +133,17 @@ def _made(name: str, place: _CommandEntry) -> Command:
         alone.command(name)(found)
         command = typer.main.get_command(alone)
     command.rich_help_panel = place.panel  # type: ignore[attr-defined]  # both kinds of Typer's have it
-    _take_finite_numbers(command)
+    _refuse_non_finite(command)
     return command
 
 
-def _take_finite_numbers(command: Command) -> None:
+def _refuse_non_finite(command: Command) -> None:
     """Refuse ``nan`` and ``inf``, which are no amounts, in every option of a command or group."""
     for each in getattr(command, "commands", {}).values():
-        _take_finite_numbers(each)
+        _refuse_non_finite(each)
     invoke: Callable[[Context], object] = command.invoke
 
-    def checked(ctx: Context) -> object:
+    def check_value(ctx: Context) -> object:
         for each in command.params:
             value = ctx.params.get(each.name or "")
             for part in value if isinstance(value, list | tuple) else (value,):
@@ -152,4 +152,4 @@ def _take_finite_numbers(command: Command) -> None:
                     raise BadInputError(f"{name} is {part}: give a finite number, such as 1.5")
         return invoke(ctx)
 
-    command.invoke = checked  # type: ignore[method-assign]  # Typer has no hook after parsing
+    command.invoke = check_value  # type: ignore[method-assign]  # Typer has no hook after parsing

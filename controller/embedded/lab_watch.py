@@ -24,7 +24,7 @@ _LONGEST_PAUSE_S: Final = 60.0  #: one that lived as long begins with the first 
 
 
 @dataclass(slots=True)
-class _Ended:
+class _RestartState:
     """What is known of a host of the test driver that ended before."""
 
     pause_s: float = 0.0
@@ -43,44 +43,46 @@ class LabWatch:
     now: Callable[[], float] = time.monotonic
     start_again: Callable[[DriverHost], None] = driver_hosts.start_again
     _read: list[int] = field(default_factory=list)
-    _ended: dict[str, _Ended] = field(default_factory=dict)
+    _restarts: dict[str, _RestartState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Skip what was reported before."""
         self._read = [len(_last_lines(host.log_dir)) for host in self.lab.hosts]
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Report what ended since the last check; restart what no other process restarts."""
         if self.lab.driver == QEMU:
-            self._tell()
+            self._report_daemons()
         else:
             for name, host in zip(self.names, driver_hosts.known(self.folder), strict=False):
-                self._keep(name, host)
+                self._keep_running(name, host)
 
-    def _tell(self) -> None:
+    def _report_daemons(self) -> None:
         for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
             lines = _last_lines(host.log_dir)
             for line in lines[self._read[index] :]:
                 self.say(f"{name}: {line.split(maxsplit=2)[-1]}. Guests run on.")
             self._read[index] = len(lines)
 
-    def _keep(self, name: str, host: DriverHost) -> None:
+    def _keep_running(self, name: str, host: DriverHost) -> None:
         if host.running():
-            if name in self._ended:
-                self._ended[name].start_at = None
+            if name in self._restarts:
+                self._restarts[name].start_at = None
             return
-        state = self._ended.setdefault(name, _Ended())
+        state = self._restarts.setdefault(name, _RestartState())
         if state.start_at is None:
-            self._put_off(state, f"{name}: its libvirtd ended, and all that was on it is gone")
+            self._postpone_start(
+                state, f"{name}: its libvirtd ended, and all that was on it is gone"
+            )
         elif self.now() >= state.start_at:
             try:
                 self.start_again(host)
             except (LabError, OSError) as error:  # OSError: a full disk
-                self._put_off(state, f"{name}: its libvirtd does not start: {error}")
+                self._postpone_start(state, f"{name}: its libvirtd does not start: {error}")
             else:
                 state.start_at, state.started_at = None, self.now()
 
-    def _put_off(self, state: _Ended, what: str) -> None:
+    def _postpone_start(self, state: _RestartState, what: str) -> None:
         steady = state.start_at is None and self.now() - state.started_at >= _LONGEST_PAUSE_S
         longer = min(2 * state.pause_s, _LONGEST_PAUSE_S)
         state.pause_s = _FIRST_PAUSE_S if steady or not state.pause_s else longer

@@ -35,7 +35,7 @@ class ProcessId:
     started: int  #: in clock ticks since boot
 
     @classmethod
-    def of(cls, pid: int) -> ProcessId | None:
+    def of_pid(cls, pid: int) -> ProcessId | None:
         """Return the identity of a living process; None of one that is gone or a zombie."""
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -47,7 +47,7 @@ class ProcessId:
     @property
     def alive(self) -> bool:
         """Whether this very process still runs."""
-        return ProcessId.of(self.pid) == self
+        return ProcessId.of_pid(self.pid) == self
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         """Send a signal, to its whole process group if wanted; harmless once it is gone."""
@@ -96,7 +96,7 @@ class ChildSupervisor:
         self._children.append(child)
         self._spawn(child)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Notice who ended, and start it again when its pause is over."""
         for child in self._children:
             if child.process is not None:
@@ -104,19 +104,19 @@ class ChildSupervisor:
                 if code is None:
                     continue
                 child.process = None
-                self._put_off(child, f"ended unexpectedly ({_ending(code)})")
+                self._postpone_start(child, f"ended unexpectedly ({_exit_reason(code)})")
             elif self.now() >= child.start_again_at:
                 self._spawn(child)
         if self._record_again_at is not None and self.now() >= self._record_again_at:
             self._write_record()
 
-    def give_up_on_failing(self, failures: int = 3) -> None:
+    def raise_if_failing(self, failures: int = 3) -> None:
         """Raise if a child ended that many times in a row, with the end of its log."""
         for child in self._children:
             if child.failures >= failures:
-                tail = _tail(self.log(child.name), lines=12)
+                tail = _tail(self.log_file(child.name), lines=12)
                 raise CliError(
-                    f"{child.name} does not start. The end of {self.log(child.name)}:\n{tail}"
+                    f"{child.name} does not start. The end of {self.log_file(child.name)}:\n{tail}"
                 )
 
     def stop(self, order: Sequence[Sequence[str]], *, wait_s: float = _STOP_S) -> None:
@@ -145,11 +145,11 @@ class ChildSupervisor:
                 return child.process.pid
         return None
 
-    def log(self, name: str) -> Path:
+    def log_file(self, name: str) -> Path:
         """Where a child's output goes."""
         return self.logs / f"{name}.log"
 
-    def _put_off(self, child: _Child, what: str) -> None:
+    def _postpone_start(self, child: _Child, what: str) -> None:
         """Start a child again after a pause that grows with its failures."""
         steady = self.now() - child.started_at > _STEADY_S
         child.failures = 1 if steady else child.failures + 1
@@ -157,7 +157,7 @@ class ChildSupervisor:
         child.start_again_at = self.now() + pause_s
         self.say(
             f"{child.name} {what}; it starts again in {pause_s:g} s."
-            f" Its log: {self.log(child.name)}"
+            f" Its log: {self.log_file(child.name)}"
         )
 
     def _spawn(self, child: _Child) -> None:
@@ -173,14 +173,14 @@ class ChildSupervisor:
                     start_new_session=True,
                 )
         except OSError as error:  # no memory or no process is left
-            self._put_off(child, f"cannot be started ({error.strerror})")
+            self._postpone_start(child, f"cannot be started ({error.strerror})")
             return
-        child.identity = ProcessId.of(child.process.pid)
+        child.identity = ProcessId.of_pid(child.process.pid)
         self._write_record()
 
     def _open_log(self, name: str) -> BinaryIO:
         """Open a child's log; one that cannot be written is no reason not to run the child."""
-        path = self.log(name)
+        path = self.log_file(name)
         try:
             if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
                 path.replace(path.with_suffix(".log.1"))
@@ -236,7 +236,7 @@ def end_leftovers(record: Path) -> list[str]:
     return list(left)
 
 
-def _ending(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"exit status {code}"
     try:

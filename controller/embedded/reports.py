@@ -14,7 +14,9 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
 }
 
 
-def unheard(reports: Sequence[Mapping[str, Any]], pids: Mapping[str, int | None]) -> list[str]:
+def processes_without_report(
+    reports: Sequence[Mapping[str, Any]], pids: Mapping[str, int | None]
+) -> list[str]:
     """Return which of these processes of this machine has not reported.
 
     Parameters

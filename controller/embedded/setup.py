@@ -35,7 +35,7 @@ TENANTS: Final = ("a", "b")
 MEMORY_BACKING_MIB: Final = 128  #: what a guest of the lab really gets, whatever its type says
 
 
-def sound_credentials(registry: Registry, found: Credentials | None, url: str) -> Credentials:
+def ensure_operator_token(registry: Registry, found: Credentials | None, url: str) -> Credentials:
     """Keep the tokens that still open something; make an operator's if there is none.
 
     The first token cannot come over REST, which wants one.
@@ -58,11 +58,11 @@ def sound_credentials(registry: Registry, found: Credentials | None, url: str) -
 def add_catalogue(api: Client) -> None:
     """Put the paper's VM types and two tenants on offer, those that are missing."""
     for name, amounts in VM_TYPES.items():
-        if _missing(api, f"vm-types/{name}"):
+        if _is_missing(api, f"vm-types/{name}"):
             resources = dict(zip(RESOURCES, amounts, strict=True))
             api.post("vm-types", {"name": name, "resources": resources})
     for name in TENANTS:
-        if _missing(api, f"tenants/{name}"):
+        if _is_missing(api, f"tenants/{name}"):
             api.post("tenants", {"name": name, "weight": 1.0})
 
 
@@ -71,7 +71,7 @@ def add_tenant_tokens(
 ) -> Credentials:
     """Make the tokens that the file lacks, and keep each at once."""
     for name in TENANTS:
-        if name in credentials.tenants or _missing(api, f"tenants/{name}"):
+        if name in credentials.tenants or _is_missing(api, f"tenants/{name}"):
             continue
         made = api.post("tokens", {"role": "tenant", "tenant": name, "name": f"fuga-up-{name}"})
         if made["secret"] is None:  # its answer was lost on the way; the next start makes another
@@ -105,7 +105,7 @@ def add_lab_image(api: Client, file: Path) -> str:
     """Put the lab's guest on offer, unless the newest revision is that very file."""
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        if _missing(api, f"images/{LAB_IMAGE}"):
+        if _is_missing(api, f"images/{LAB_IMAGE}"):
             newest: Json = {}
         else:
             newest = api.get(f"images/{LAB_IMAGE}")
@@ -164,7 +164,7 @@ def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]
     return well, [host for host in hosts if host["health"] != "up"]
 
 
-def _missing(api: Client, path: str) -> bool:
+def _is_missing(api: Client, path: str) -> bool:
     try:
         api.get(path)
     except ApiProblemError as problem:

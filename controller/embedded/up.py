@@ -27,9 +27,9 @@ from controller.embedded.hosts_file import read_hosts_file
 from controller.embedded.lab_hosts import AUTO, QEMU, LabHosts, start_lab, start_new_lab
 from controller.embedded.lab_watch import LabWatch
 from controller.embedded.processes import FUGA, ChildSupervisor, end_leftovers
-from controller.embedded.reports import NEEDED_FOR, unheard
+from controller.embedded.reports import NEEDED_FOR, processes_without_report
 from controller.embedded.state import Memory, StateDir, locked
-from controller.embedded.stream import StatusStream
+from controller.embedded.status_lines import StatusLines
 from controller.policies import check_policies
 from controller.rest.pages.web import is_built
 from controller.session.credentials import Credentials
@@ -60,15 +60,15 @@ _REPORT_S: Final = 60.0
 _LOOK_EVERY_S: Final = 2.0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line at once, even into a file; what runs does not depend on its reader."""
     with suppress(OSError):
         echo_lines(line)
         sys.stdout.flush()
 
 
-def _say_when(line: str) -> None:
-    say(f"{clock(datetime.now(UTC))} {line}")
+def _print_with_time(line: str) -> None:
+    print_line(f"{clock(datetime.now(UTC))} {line}")
 
 
 def run(
@@ -82,12 +82,14 @@ def run(
     state = StateDir(settings.state_dir.resolve())
     state.make()
     with locked(state), _signals_interrupt():
-        up = Up(settings=settings, state=state, own_hosts=own_hosts, driver=driver, port=port)
+        up = LocalSite(
+            settings=settings, state=state, own_hosts=own_hosts, driver=driver, port=port
+        )
         try:
             up.start()
         except KeyboardInterrupt:
             up.stop()
-            say("interrupted; `fuga up` continues, `fuga down` stops what was started")
+            print_line("interrupted; `fuga up` continues, `fuga down` stops what was started")
             return 130
         except BaseException:
             up.stop()
@@ -97,15 +99,15 @@ def run(
                 signal_ready(ready_fd)
             up.watch()
         except KeyboardInterrupt:
-            say("")
+            print_line("")
         finally:
             up.stop()
-        up.say_what_stays()
+        up.print_what_stays()
     return 0
 
 
 @dataclass(slots=True, kw_only=True)
-class Up:
+class LocalSite:
     """One run of `fuga up`, step by step."""
 
     settings: ControllerSettings
@@ -121,10 +123,10 @@ class Up:
 
     def start(self) -> None:
         """Start everything; keep what exists already."""
-        say(f"fuga up: state in {self.state.path}")
+        print_line(f"fuga up: state in {self.state.path}")
         left = end_leftovers(self.state.processes)
         if left:
-            say(f"  stopped processes of an earlier `fuga up`: {', '.join(left)}")
+            print_line(f"  stopped processes of an earlier `fuga up`: {', '.join(left)}")
         listen, url = choose_address(self.settings.listen, self.port)
         if self.settings.tls_cert is not None:
             url = f"https{url.removeprefix('http')}"
@@ -145,20 +147,20 @@ class Up:
         names = self._register(bodies)
         self._await_hosts(names)
         self._await_reports()
-        self._say_what_to_try(url)
+        self._print_next_commands(url)
 
     def watch(self) -> None:
         """Keep the processes running and print what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
         looking = Client(self._connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=())
-        stream = StatusStream(looking, _say_when)
+        stream = StatusLines(looking, _print_with_time)
         look_at = 0.0
         while True:
-            self.supervisor.look()
+            self.supervisor.check()
             if time.monotonic() >= look_at:
-                stream.look()
+                stream.print_changes()
                 if self.lab_watch is not None:
-                    self.lab_watch.look()
+                    self.lab_watch.check()
                 look_at = time.monotonic() + _LOOK_EVERY_S
             time.sleep(0.1)
 
@@ -167,17 +169,17 @@ class Up:
         if self.api is not None:
             self.api.close()
         if self.supervisor is not None:
-            say("stopping api, control, monitor, worker")
+            print_line("stopping api, control, monitor, worker")
             self.supervisor.stop(STOP_ORDER)
 
-    def say_what_stays(self) -> None:
+    def print_what_stays(self) -> None:
         """Print what keeps running, and how to continue or stop it."""
         whose = (
             "hosts and guests keep running"
             if self.memory.hosts_from == "lab"
             else "your hosts keep running"
         )
-        say(f"stopped; {whose}. `fuga up` continues, `fuga down` stops everything.")
+        print_line(f"stopped; {whose}. `fuga up` continues, `fuga down` stops everything.")
 
     # --- the steps ---------------------------------------------------------------
 
@@ -190,7 +192,7 @@ class Up:
             if sys.stderr.isatty():
                 show(f"{name} …")
             yield outcome.append
-        say(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
+        print_line(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
 
     def _connection(self, url: str) -> ApiConnection:
         ca = self.settings.ca
@@ -201,7 +203,7 @@ class Up:
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
             found = Credentials.load(self.state.credentials)
-            self._keep(setup.sound_credentials(registry, found, url))
+            self._keep(setup.ensure_operator_token(registry, found, url))
         finally:
             registry.close()
 
@@ -221,17 +223,17 @@ class Up:
                     "starts with your own hosts."
                 )
             self._remember(hosts_from="file")
-            say(f"  hosts      {len(self.own_hosts)} of your own")
+            print_line(f"  hosts      {len(self.own_hosts)} of your own")
             return self.own_hosts
         if self.memory.hosts_from == "file":
-            say("  hosts      your own, as registered")
+            print_line("  hosts      your own, as registered")
             return []
         lab = self._start_lab()
         bodies = setup.lab_bodies(lab)
         if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
             self._move_hosts(lab)
         self._remember(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
-        self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _say_when)
+        self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _print_with_time)
         return [] if self.memory.registered else bodies
 
     def _move_hosts(self, lab: LabHosts) -> None:
@@ -242,7 +244,7 @@ class Up:
         finally:
             registry.close()
         scheme = lab.uris[0].partition(":")[0]
-        say(f"  hosts      {moved} have new addresses, by {scheme}")
+        print_line(f"  hosts      {moved} have new addresses, by {scheme}")
 
     def _start_lab(self) -> LabHosts:
         before = self.memory.driver
@@ -270,7 +272,9 @@ class Up:
         uris = self.memory.lab_uris if self.memory.hosts_from == "lab" else ()
         image = self.memory.default_image
         environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
-        self.supervisor = ChildSupervisor(self.state.logs, self.state.processes, environ, say)
+        self.supervisor = ChildSupervisor(
+            self.state.logs, self.state.processes, environ, print_line
+        )
         self.api = Client(self._connection(url), timeout_s=10.0)
         with self._step("processes") as done:
             for name, command in PROCESSES.items():
@@ -282,10 +286,10 @@ class Up:
         assert self.supervisor is not None  # noqa: S101
         deadline = time.monotonic() + length_s
         while not condition():
-            self.supervisor.look()
-            self.supervisor.give_up_on_failing()
+            self.supervisor.check()
+            self.supervisor.raise_if_failing()
             if time.monotonic() > deadline:
-                log = self.supervisor.log("api")
+                log = self.supervisor.log_file("api")
                 raise CliError(f"{otherwise} within {length_s:g} s; its log: {log}")
             time.sleep(0.1)
 
@@ -315,12 +319,12 @@ class Up:
                 well, ill = setup.hosts_up(self.api, names)
                 if not ill or time.monotonic() > deadline:
                     break
-                self.supervisor.look()
-                self.supervisor.give_up_on_failing()
+                self.supervisor.check()
+                self.supervisor.raise_if_failing()
                 time.sleep(0.2)
             done(f"{len(well)} of {len(names)}")
         for host in ill:
-            say(
+            print_line(
                 f"    {host['name']} is {host['health']}: {host['last_error'] or 'not reached yet'}"
             )
 
@@ -329,29 +333,29 @@ class Up:
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + _REPORT_S
         with self._step("reports") as done:
-            while missing := self._unheard():
+            while missing := self._processes_without_report():
                 if time.monotonic() > deadline:
                     break
-                self.supervisor.look()
-                self.supervisor.give_up_on_failing()
+                self.supervisor.check()
+                self.supervisor.raise_if_failing()
                 time.sleep(0.2)
             heard = [name for name in NEEDED_FOR if name not in missing]
             done(", ".join(heard) or "none")
         for name in missing:
-            log = self.supervisor.log(name)
-            say(f"    no {name} reports: {NEEDED_FOR[name]}. Its log: {log}")
+            log = self.supervisor.log_file(name)
+            print_line(f"    no {name} reports: {NEEDED_FOR[name]}. Its log: {log}")
 
-    def _unheard(self) -> list[str]:
+    def _processes_without_report(self) -> list[str]:
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         pids = {name: self.supervisor.pid(name) for name in NEEDED_FOR}
-        return unheard(self.api.get("status")["processes"], pids)
+        return processes_without_report(self.api.get("status")["processes"], pids)
 
-    def _say_what_to_try(self, url: str) -> None:
+    def _print_next_commands(self, url: str) -> None:
         fuga = command_name()
         elsewhere = ""
         if self.state.path != Path(".fuga").resolve():
             elsewhere = f"\n  export FUGA_STATE_DIR={self.state.path}"
-        say(
+        print_line(
             f"\nThe API is at {url} (its pages: {url}/docs); all tokens are in "
             f"{_short(self.state.credentials)}.\n"
             f"{self._link(fuga)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from controller.session.polling import change_printer, poll_attempts
-from controller.terminal.bars import a_bar
+from controller.terminal.bars import new_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id
 from controller.terminal.times import span
@@ -97,7 +97,7 @@ def _move_bar(*, quiet: bool) -> Iterator[Show]:
     elif sys.stderr.isatty():
         from rich.progress import TextColumn  # noqa: PLC0415 - `fuga --help` is to be there at once
 
-        with a_bar(TextColumn("{task.fields[far]}", markup=False)) as shown:
+        with new_bar(TextColumn("{task.fields[far]}", markup=False)) as shown:
             task = shown.add_task("", total=None, far="")
 
             def report(move: Mapping[str, Any]) -> None:

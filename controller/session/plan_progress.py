@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 
 from controller.session.polling import change_printer, poll_attempts, progress
-from controller.terminal.bars import a_bar
+from controller.terminal.bars import new_bar
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo
 from plain_text import plain
@@ -122,7 +122,7 @@ def progress_bar(*, quiet: bool = False, of: str = "moves over") -> Iterator[Bar
     elif sys.stderr.isatty():
         from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-        with a_bar(MofNCompleteColumn()) as shown:
+        with new_bar(MofNCompleteColumn()) as shown:
             task = shown.add_task("", total=None)
             yield lambda done, total, line: shown.update(
                 task, completed=done, total=total, description=plain(line)

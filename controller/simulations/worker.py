@@ -27,7 +27,7 @@ from registry.db import uuid7
 from service import Check, ProcessMetrics, listening
 from service.broker.inbox import Inbox
 from service.broker.messages import AllowedMessages, is_text
-from service.broker.redis_inbox import reading_redis
+from service.broker.redis_inbox import redis_broker_config
 from service.process_log import begin_log
 from service.settings import SharedSettings
 from simulation import JobFiles, SimulationError, run_job
@@ -119,7 +119,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)
     inbox = Inbox([AllowedMessages(QUEUE, {TASK: _are_folder_and_name}, jobs)], metrics)
-    app.conf.update(reading_redis(app.conf.broker_transport_options, inbox))
+    app.conf.update(redis_broker_config(app.conf.broker_transport_options, inbox))
     begin_log(settings, metrics)
     _quiet_libraries()
     # Celery would set up logging of its own; ours is in place already.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 20
 
 
-def a_bar(*extra_columns: ProgressColumn) -> Progress:
+def new_bar(*extra_columns: ProgressColumn) -> Progress:
     """Return a bar on standard error, its text, and the description of its task.
 
     The description has what is left of the line and is cut there. It is shown as it is: whoever

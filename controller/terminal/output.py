@@ -84,10 +84,10 @@ def print_json(value: Any) -> None:
 def names_in(value: Any) -> list[str]:
     """Return the name of a record, or else its number or id."""
     records = value if isinstance(value, list) else [value]
-    return [_called(record) for record in records if isinstance(record, Mapping)]
+    return [_record_name(record) for record in records if isinstance(record, Mapping)]
 
 
-def _called(record: Mapping[str, Any]) -> str:
+def _record_name(record: Mapping[str, Any]) -> str:
     keys = ("name", "number", "id")
     return str(next((record[key] for key in keys if record.get(key) is not None), ""))
 
@@ -103,11 +103,11 @@ def print_table(
     if not cells:
         echo(empty)
         return
-    from controller.terminal.tables import left_out_of, lines_of  # noqa: PLC0415 - not for `--help`
+    from controller.terminal.tables import columns_with_room, lines_of  # noqa: PLC0415 - not for `--help`
 
     headings = [plain(column.heading) for column in columns]
     width = None if _wide.get() else terminal_width()
-    kept = left_out_of(columns, headings, cells, width)
+    kept = columns_with_room(columns, headings, cells, width)
     for line in lines_of(
         [columns[each] for each in kept],
         [[row[each] for each in kept] for row in (headings, *cells)],
@@ -132,10 +132,10 @@ def table_width() -> int:
 
 def text(value: object) -> str:
     """Return a value as a cell's text, without control characters."""
-    return plain(_said(value))
+    return plain(_cell_text(value))
 
 
-def _said(value: object) -> str:
+def _cell_text(value: object) -> str:
     match value:
         case None | "":
             return "-"

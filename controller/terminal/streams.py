@@ -46,7 +46,7 @@ def keep_output_clean() -> None:
 def _write_to(file: int, like: Any) -> None:
     like.flush()
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_Guarded(file, "w", closefd=False)),
+        io.BufferedWriter(_GuardedOutput(file, "w", closefd=False)),
         encoding=like.encoding,
         errors="backslashreplace",
         line_buffering=like.line_buffering,
@@ -61,7 +61,7 @@ def drop_output() -> None:
     os.close(nowhere)
 
 
-class _Guarded(io.FileIO):
+class _GuardedOutput(io.FileIO):
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)

@@ -19,7 +19,7 @@ _FOLDED_WORDS: Final = 3
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 
 
-def left_out_of(
+def columns_with_room(
     columns: Sequence[Column],
     headings: Sequence[str],
     cells: Sequence[Sequence[str]],
@@ -82,13 +82,13 @@ def _lines(
     ]
     for number in range(max(map(len, parts))):
         cells = [
-            _aligned(part[number] if number < len(part) else "", wide, right=column.right)
+            _align(part[number] if number < len(part) else "", wide, right=column.right)
             for column, part, wide in zip(columns, parts, widths, strict=True)
         ]
         yield _GAP.join(cells).rstrip()
 
 
-def _aligned(cell: str, wide: int, *, right: bool) -> str:
+def _align(cell: str, wide: int, *, right: bool) -> str:
     if cell_len(cell) > wide:
         return set_cell_size(cell, wide - 1) + "…"
     return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)

@@ -97,7 +97,7 @@ def parse_time(given: str, option: str) -> datetime | None:
     is_shown = first.replace(tzinfo=None) == at
     raise BadInputError(
         f"{option}: {given} {'comes twice' if is_shown else 'does not exist'} in the local time of"
-        f" this machine, because clocks change then; type {_typed(first)} or {_typed(second)}"
+        f" this machine, because clocks change then; type {_as_typed(first)} or {_as_typed(second)}"
     )
 
 
@@ -139,7 +139,7 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _typed(at: datetime) -> str:
+def _as_typed(at: datetime) -> str:
     return _short_of_utc(at.isoformat(timespec="seconds" if at.second else "minutes"))
 
 

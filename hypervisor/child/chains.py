@@ -17,10 +17,10 @@ from hypervisor.xml import domain as domain_xml
 
 _DISK: Final = re.compile(r"fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.qcow2")
 _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-seed\.img")
-#: Pools whose volumes are files, which alone rest on others.
+#: Pool types whose volumes are files, which may have backing files.
 _POOLS_OF_FILES: Final = frozenset({"dir", "fs", "netfs"})
 
-Backing = tuple[str, str | None]  #: the name in a header, and the format that it declares
+Backing = tuple[str, str | None]  #: backing name and declared format in a header
 
 
 def name_of(path: str) -> str:
@@ -63,7 +63,7 @@ class HostFiles:
         self.pool = pool  #: of the VM
         self._reading = reading
         self._refreshed = set(refreshed)
-        self._folders: set[str] = set()  #: in which a file was looked for after a refresh
+        self._folders: set[str] = set()  #: folders whose pools were refreshed for a look-up
         self._volumes: dict[str, libvirt.virStorageVol | None] = {}
         self._backings: dict[str, Backing | None] = {}
 
@@ -78,9 +78,9 @@ class HostFiles:
         return [self.pool, *sorted(name for name in found if name != self.pool)]
 
     def volumes_in(self, pool: str) -> list[libvirt.virStorageVol]:
-        """Return the volumes of a pool; of one that is no longer active, none.
+        """Return the volumes of a pool; empty if it is no longer active.
 
-        Raises `OperationFailedError`, which names the pool: it cannot be read.
+        Raises `OperationFailedError` with the pool's name if it cannot be read.
         """
         store = self._refresh(pool)
         if store is None:
@@ -106,26 +106,26 @@ class HostFiles:
         return path
 
     def path_in(self, pool: str, name: str) -> str | None:
-        """Return the path of a volume by its name; None: there is none."""
+        """Return the path of a volume by its name; None if it does not exist."""
         with _ignore_missing(self.conn):
             store = self._refresh(pool)
             return None if store is None else self.path_of(store.storageVolLookupByName(name))
         return None
 
     def volume_at(self, path: str) -> libvirt.virStorageVol | None:
-        """Look up the volume at a path, at worst after a refresh; None: it is in no pool."""
+        """Return the volume at a path, after a refresh if necessary; None if no pool has it."""
         if path not in self._volumes:
             self._reading(path)
             self._volumes[path] = self._looked_up(path)
         return self._volumes[path]
 
     def backing_files_of(self, path: str) -> tuple[str, ...]:
-        """Return all files that may be meant by the name in a file's header."""
+        """Return all files that the backing name in a file's header may refer to."""
         found = self._backing_of(path)
         return () if found is None else backing_names.files_in(found[0], path)
 
     def with_backing_files(self, paths: Iterable[str]) -> set[str]:
-        """Return paths and all that these may rest on."""
+        """Return paths together with all files that may be in their backing chains."""
         found: set[str] = set()
         left = list(paths)
         while left:
@@ -136,9 +136,9 @@ class HostFiles:
         return found
 
     def used_by(self, disk: ET.Element) -> list[str]:
-        """Return all files that a disk may be or rest on, from the one that is written to.
+        """Return all files that may be in a disk's backing chain, from the one that is written to.
 
-        A file that is in no pool rests on what the one of its name in the VM's pool rests on.
+        A file in no pool counts as the file of the same name in the VM's pool.
         """
         chain, kind = self._defined(disk)
         found = dict.fromkeys(chain)
@@ -153,9 +153,9 @@ class HostFiles:
         return list(found)
 
     def owned_by(self, disk: ET.Element) -> list[str]:
-        """Return the files of a disk by declared formats and plain paths alone.
+        """Return the backing chain of a disk by declared formats and plain paths only.
 
-        What a guest writes into a disk that is declared raw names nothing.
+        The content of a raw disk, which the guest writes, is never read as a header.
         """
         chain, kind = self._defined(disk)
         while chain and kind not in {None, "raw"}:
@@ -168,9 +168,9 @@ class HostFiles:
         return chain
 
     def may_be_one(self, path: str, other: str) -> bool:
-        """Return whether two paths may lead to one file: by the times of its last changes.
+        """Return whether two paths may be one file, by modification times.
 
-        A path that no pool knows may be a link to any.
+        A path in no pool may be a link to any file.
         """
         if path == other or None in {self.volume_at(path), self.volume_at(other)}:
             return True
@@ -178,9 +178,9 @@ class HostFiles:
         return times is not None and times == self._times_of(other)
 
     def _defined(self, disk: ET.Element) -> tuple[list[str], str | None]:
-        """Return the files that a definition names, and the format of the last if it says so.
+        """Return the files that a definition names, and the declared format of the last.
 
-        Where the definition says that the last rests on nothing, its format is raw.
+        If the definition declares the end of the chain, that format is raw.
         """
         source, driver = disk.find("source"), disk.find("driver")
         in_pool = None
@@ -232,7 +232,7 @@ class HostFiles:
         return None
 
     def _refresh(self, pool: str) -> libvirt.virStoragePool | None:
-        """Let libvirt see, once, what others made in a pool; None: there is no such pool."""
+        """Return a pool after refreshing it once; None if it does not exist."""
         self._reading(f"pool {pool}")
         try:
             store = self.conn.storagePoolLookupByName(pool)

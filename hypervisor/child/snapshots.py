@@ -61,9 +61,9 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
 
 
 def overlays_of(files: HostFiles, name: str) -> list[str]:
-    """Return the names of files in a VM's pool that rest on a disk of it.
+    """Return the names of files in a VM's pool whose backing chain contains its disk.
 
-    With the disk alone a guest would go on with what is older, and spoil what rests on it.
+    Writing to that disk corrupts them.
     """
     path = files.path_in(files.pool, name)
     found = (each for each in files.volumes_in(files.pool) if not chains.is_vm_volume(each.name()))
@@ -74,14 +74,14 @@ def overlays_of(files: HostFiles, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """What libvirt keeps of a VM's domain: as it runs, as it starts, and its snapshots."""
+    """The definitions of a VM's domain: live, persistent, and of its snapshots."""
 
     domain: Sequence[ET.Element] = ()
     snapshots: Sequence[ET.Element] = ()
 
 
 def definitions_of(domain: libvirt.virDomain) -> Definitions:
-    """Read the definitions of a domain, from which its files are known. No pool is read."""
+    """Return the definitions of a domain, which name its files. Reads no pool."""
     return Definitions(
         domain=[
             domain_xml.parse_tree(domain.XMLDesc(flags))
@@ -93,7 +93,7 @@ def definitions_of(domain: libvirt.virDomain) -> Definitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """What uses the volumes of a VM, and which files go with them."""
+    """Users of a VM's volumes, and the VM's files to delete with them."""
 
     domains: list[str]
     volumes: list[str]  #: as `POOL/NAME`
@@ -106,7 +106,7 @@ def uses_of(
     vm_id: str = "",
     definitions: Definitions | None = None,
 ) -> Uses:
-    """Find what a deletion of a VM's volumes has to respect, and what goes with them."""
+    """Return the users of a VM's volumes, and the files to delete with them."""
     domains = domains_using(files, volumes, vm_id)
     if domains:
         return Uses(domains=domains, volumes=[], files=[])
@@ -121,9 +121,9 @@ def uses_of(
 
 
 def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -> list[str]:
-    """Return the names of domains, apart from a VM's, whose disks are or rest on volumes.
+    """Return the names of other domains whose backing chains contain these volumes.
 
-    Volumes of fuga's have names of their own, so a pool that is mounted elsewhere is no matter.
+    fuga's volume names are unique, so names identify them in any pool.
     """
     if not volumes:
         return []
@@ -147,10 +147,10 @@ def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -
 
 
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
-    """Return the volumes, as `POOL/NAME`, that rest on a VM's ``own`` volumes or other ``paths``.
+    """Return volumes, as `POOL/NAME`, with a VM's ``own`` volumes or ``paths`` in their chain.
 
-    Without the files below them they are broken. Volumes of fuga's rest on images at most. The
-    VM's pool is read, and all pools of files if the VM has files of snapshots: they may be long.
+    Deleting those would break them. fuga's own volumes have only images below them. Reads the VM's
+    pool, and all pools of files if the VM has files of snapshots.
     """
     of_the_vm = set(paths)
     of_the_vm |= {path for name in own if (path := files.path_in(files.pool, name)) is not None}
@@ -175,11 +175,11 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
 
 
 def _files_of_domain(files: HostFiles, definitions: Definitions, own: Collection[str]) -> set[str]:
-    """Return the paths of the files that are a VM's besides its ``own`` volumes, by its domain.
+    """Return the paths of a VM's other files, besides its ``own`` volumes, from its domain.
 
-    Of a disk those that rest on its own volume. Where the guest writes to a file that does not
-    rest on that any more, all but the last, which may be the base of others; of a disk that
-    was attached by hand, the same. Of a disk that is none of ``own``, as it stays, nothing.
+    For each disk: the overlays above its own volume. If the chain has no own volume any more, or an
+    operator attached the disk, all files but the last, which may be a shared base. Nothing for a
+    disk of fuga's that is not in ``own``, as it stays.
     """
     found: set[str] = set()
     if not any(map(chains.is_disk, own)):
@@ -211,9 +211,9 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
 
 
 def _unused(files: HostFiles, paths: Collection[str], own: Collection[str], vm_id: str) -> set[str]:
-    """Return those of a VM's files that lie in pools of its host and belong to no other VM.
+    """Return a VM's files that are in pools of its host and in use by nothing else.
 
-    What other domains name or rest on, what files rest on that stay, and copies of images stay.
+    Files stay if another domain or a remaining file has them in its chain. Copies of images stay.
     """
     volumes = (files.volume_at(path) for path in paths)
     found = {files.path_of(volume): volume for volume in volumes if volume is not None}
@@ -237,7 +237,7 @@ def _unused(files: HostFiles, paths: Collection[str], own: Collection[str], vm_i
 
 
 def delete(conn: libvirt.virConnect, paths: Collection[str]) -> None:
-    """Delete files in pools of a host. Absent: nothing."""
+    """Delete files in pools of a host, if they exist."""
     for path in paths:
         try:
             conn.storageVolLookupByPath(path).delete(0)
@@ -254,9 +254,9 @@ def _named_paths(document: ET.Element) -> Iterator[str]:
 
 
 def _chain_paths_in_any_pool(files: HostFiles, document: ET.Element) -> set[str]:
-    """Return the paths of the files that the disks of a domain are and rest on.
+    """Return the paths of the files in the backing chains of a domain's disks.
 
-    Disks that fuga made are left out: they rest on an image at most.
+    Disks that fuga made are left out: only an image can be below them.
     """
     return {
         path

@@ -1,1 +1,1 @@
-"""Messages between fuga's processes: their form, and how foreign ones are dropped."""
+"""Messages between fuga's processes: their format, and the filter of foreign messages."""

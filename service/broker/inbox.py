@@ -1,9 +1,9 @@
 """Receives messages; drops, counts and logs foreign ones, at most once a minute.
 
-The transports of kombu in `service.broker.redis_inbox` and `workers.broker` hand each
-message's bytes to an `Inbox` before kombu or Celery look at them. It also counts what of
-each queue is in hand: a queue that has all the threads it may have is not read until one is
-done, so what lasts never holds the threads of what is urgent.
+The kombu transports in `service.broker.redis_inbox` and `workers.broker` pass each message's bytes
+to an `Inbox` before kombu or Celery parse them. The inbox also counts the messages of each queue in
+progress. A queue that uses all its threads is not read until one is free, so long work never takes
+the threads of urgent work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log: Final = structlog.get_logger(__name__)
 _LOG_EVERY_S: Final = 60.0
 _EXCERPT_BYTES: Final = 120
 
-#: Under this name the options of a transport hold the inbox of its process.
+#: Key of the inbox in the options of a transport.
 OPTION: Final = "inbox"
 
 
@@ -56,7 +56,7 @@ class Inbox:
         )
 
     def turn(self) -> None:
-        """Note a turn of the loop, which asks for no message while all threads are taken."""
+        """Note a turn of the main loop, which fetches no message while all threads are busy."""
         self.turned_at = self._clock()
 
     def readable(self) -> list[str]:
@@ -67,7 +67,7 @@ class Inbox:
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
 
     def open(self, queue: str, content: bytes) -> dict[str, Any] | None:
-        """Return an envelope for Celery, which acknowledges it; None for a foreign message."""
+        """Return the checked envelope for Celery; None for a foreign message, which is dropped."""
         try:
             message = envelope(content, self._known[queue], now=datetime.now(UTC))
         except ForeignMessageError as error:
@@ -78,14 +78,14 @@ class Inbox:
         return message
 
     def done(self, delivery_tag: str) -> None:
-        """Note that a message is done, however it ended."""
+        """Note that a message is done, whatever its outcome."""
         with self._lock:
             self._in_hand.pop(delivery_tag, None)
 
     def drop(self, reason: str, content: bytes = b"") -> None:
         """Count a dropped message; log it at most once a minute."""
         self._dropped.labels(reason).inc()
-        if reason == "expired":  # ours, but no worker took it in time: it was sent again
+        if reason == "expired":  # fuga's, but expired: the sweep has sent it again
             return
         with self._lock:
             self._unlogged[reason] += 1
@@ -102,8 +102,8 @@ class Inbox:
         )
 
 
-class JudgedChannel:
-    """Mixed into a channel of kombu that reads through an `Inbox`: what is done makes room."""
+class InboxChannel:
+    """Mixin for a kombu channel that reads through an `Inbox`; reports finished messages to it."""
 
     inbox: Inbox
 

@@ -1,11 +1,9 @@
-"""The exact form of fuga's messages.
+"""The exact format of fuga's messages.
 
-Everybody who reaches the broker can write anything into a queue, and Celery's consumer
-is not made for that: one header that it does not expect ends it. So a worker reads the
-bytes here, and Celery gets an envelope that is made anew of what was found: the task's
-name, its arguments, and until when it is of use. What is not exactly as our senders
-write it is refused; an id that was made up is harmless, for the row says what is to be
-done (docs/adr/0037).
+Anyone who reaches the broker can write anything into a queue, and one unexpected header ends
+Celery's consumer. So a worker parses the bytes here, and builds a new envelope for Celery from the
+task's name, its arguments and its expiry. Messages that differ from fuga's format are refused. An
+invented id is harmless, as the row says what to do (docs/adr/0037).
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ from uuid import UUID, uuid4
 
 from registry import RegistryError
 
-#: The longest message that is looked at; ours have about 2 kB, a long path included.
+#: Maximum size of a message; fuga's have about 2 kB with a long path.
 MAX_BYTES: Final = 32 << 10
 _MAX_TEXT: Final = 8 << 10
-#: Our senders say seconds or minutes; a clock may be a little wrong.
+#: Maximum time until a message expires; fuga's senders set seconds or minutes.
 _MAX_USE: Final = timedelta(days=1)
 
-#: Whether the arguments of a task are as ours are.
+#: Checks whether the arguments of a task have fuga's format.
 Arguments = Callable[[list[Any]], bool]
 
 
@@ -45,7 +43,7 @@ class AllowedMessages:
 
     queue: str
     tasks: Mapping[str, Arguments]
-    threads: int  #: messages of it that may be in hand at a time
+    threads: int  #: maximum messages of it in progress at a time
 
 
 def is_id(value: object) -> bool:
@@ -76,7 +74,7 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
     Raises
     ------
     ForeignMessageError
-        If it is not exactly as fuga's senders write it, or has expired.
+        If the message does not have fuga's exact format, or has expired.
     """
     if len(content) > MAX_BYTES:
         raise ForeignMessageError("too_long")
@@ -89,13 +87,17 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
     _require(properties, _PROPERTIES, optional=_EXPIRING, reason="properties")
     _require(properties["delivery_info"], _DELIVERY, optional=_RESTORED, reason="properties")
     arguments = _arguments(found["body"])
-    judge = known.tasks.get(headers["task"])
-    if judge is None:
+    check = known.tasks.get(headers["task"])
+    if check is None:
         raise ForeignMessageError("task")
-    if not judge(arguments):
+    if not check(arguments):
         raise ForeignMessageError("arguments")
-    return _made_anew(
-        headers["id"], headers["task"], arguments, _use(headers["expires"], now), known.queue
+    return _rebuilt_envelope(
+        headers["id"],
+        headers["task"],
+        arguments,
+        _checked_expiry(headers["expires"], now),
+        known.queue,
     )
 
 
@@ -117,7 +119,7 @@ def _arguments(body: str) -> list[Any]:
     raise ForeignMessageError("body")
 
 
-def _use(expires: str | None, now: datetime) -> str | None:
+def _checked_expiry(expires: str | None, now: datetime) -> str | None:
     if expires is None:
         return None
     try:
@@ -134,7 +136,7 @@ def _use(expires: str | None, now: datetime) -> str | None:
     return until.isoformat()
 
 
-def _made_anew(
+def _rebuilt_envelope(
     task_id: str, task: str, arguments: list[Any], expires: str | None, queue: str
 ) -> dict[str, Any]:
     body = json.dumps([arguments, {}, dict(_EMBED)]).encode()
@@ -170,18 +172,22 @@ def _made_anew(
             "delivery_info": {"exchange": "", "routing_key": queue},
             "priority": 0,
             "body_encoding": "base64",
-            "delivery_tag": str(uuid4()),  # by it the message is kept until it is done
+            "delivery_tag": str(uuid4()),  # identifies the message until it is done
         },
     }
 
 
-Judge = Callable[[Any], bool]
+ValueCheck = Callable[[Any], bool]
 
 
 def _require(
-    found: object, required: Mapping[str, Judge], *, optional: Mapping[str, Judge], reason: str
+    found: object,
+    required: Mapping[str, ValueCheck],
+    *,
+    optional: Mapping[str, ValueCheck],
+    reason: str,
 ) -> None:
-    """Raise unless it has exactly these keys, and each value passes."""
+    """Raise unless ``found`` has exactly these keys and each value passes its check."""
     if not isinstance(found, dict):
         raise ForeignMessageError(reason)
     keys = found.keys()
@@ -191,13 +197,13 @@ def _require(
         raise ForeignMessageError(reason)
 
 
-def _exactly(wanted: object) -> Judge:
+def _exactly(wanted: object) -> ValueCheck:
     # By type as well: to Python, 0, 0.0 and False are one.
     return lambda value: type(value) is type(wanted) and value == wanted
 
 
-def _none_or(judge: Judge) -> Judge:
-    return lambda value: value is None or judge(value)
+def _optional(check: ValueCheck) -> ValueCheck:
+    return lambda value: value is None or check(value)
 
 
 def _is_bool(value: object) -> bool:
@@ -215,10 +221,10 @@ def _is_number_in_text(value: object) -> bool:
 _EMBED: Final[Mapping[str, None]] = MappingProxyType(
     {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 )
-#: Set by kombu when a worker that ends gives back what it had not begun.
-_RESTORED: Final[Mapping[str, Judge]] = MappingProxyType({"redelivered": _is_bool})
-_EXPIRING: Final[Mapping[str, Judge]] = MappingProxyType({"expiration": _is_number_in_text})
-_ENVELOPE: Final[Mapping[str, Judge]] = MappingProxyType(
+#: Set by kombu when an ending worker returns messages that it had not begun.
+_RESTORED: Final[Mapping[str, ValueCheck]] = MappingProxyType({"redelivered": _is_bool})
+_EXPIRING: Final[Mapping[str, ValueCheck]] = MappingProxyType({"expiration": _is_number_in_text})
+_ENVELOPE: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "body": lambda value: isinstance(value, str),
         "content-type": _exactly("application/json"),
@@ -227,31 +233,31 @@ _ENVELOPE: Final[Mapping[str, Judge]] = MappingProxyType(
         "properties": _is_dict,
     }
 )
-_HEADERS: Final[Mapping[str, Judge]] = MappingProxyType(
+_HEADERS: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "lang": _exactly("py"),
         "task": is_text,
         "id": is_id,
         "shadow": _exactly(None),
         "eta": _exactly(None),
-        "expires": _none_or(lambda value: is_text(value, most=40)),
+        "expires": _optional(lambda value: is_text(value, most=40)),
         "group": _exactly(None),
         "group_index": _exactly(None),
         "retries": _exactly(0),
         "timelimit": _exactly([None, None]),
         # A task that sends another one is its parent.
         "root_id": is_id,
-        "parent_id": _none_or(is_id),
+        "parent_id": _optional(is_id),
         "argsrepr": is_text,
-        "kwargsrepr": _none_or(is_text),
+        "kwargsrepr": _optional(is_text),
         "origin": is_text,
-        "ignore_result": _none_or(_is_bool),
+        "ignore_result": _optional(_is_bool),
         "replaced_task_nesting": _exactly(0),
         "stamped_headers": _exactly(None),
         "stamps": _exactly({}),
     }
 )
-_PROPERTIES: Final[Mapping[str, Judge]] = MappingProxyType(
+_PROPERTIES: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "correlation_id": is_id,
         "reply_to": is_text,
@@ -262,6 +268,6 @@ _PROPERTIES: Final[Mapping[str, Judge]] = MappingProxyType(
         "delivery_tag": is_id,
     }
 )
-_DELIVERY: Final[Mapping[str, Judge]] = MappingProxyType(
+_DELIVERY: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {"exchange": is_text, "routing_key": is_text}
 )

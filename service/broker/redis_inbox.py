@@ -4,14 +4,12 @@ Kombu decodes what Redis returns in the middle of Celery's loop, and an error th
 the worker (celery/kombu issue 2421 says the same of another broker). Here the bytes go
 through the `Inbox` first. Further:
 
-- Nothing but the queue itself is read. Kombu would keep what a worker has begun in keys
-  of its own and put it back from there after an hour; our sweep sends again long before,
-  so those keys would only be another thing that a stranger fills.
-- A queue that is no list is removed: else no process could send or receive until an operator
-  does so.
-- A reply longer than any message is not read but hung up on.
-- A queue that has grown beyond measure loses its oldest messages: the sweep knows what
-  they were.
+- Only the queue itself is read. Kombu would keep begun messages in its own keys and restore them
+  after an hour; fuga's sweep sends again long before, so those keys would only be another target
+  for strangers.
+- A queue key that is no list is removed, or no process could send or receive.
+- A reply longer than any message is not read; the connection is closed.
+- A queue that is too long loses its oldest messages; the sweep sends them again.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ from redis.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as HungUp
 from redis.exceptions import ResponseError
 
-from service.broker.inbox import OPTION, Inbox, JudgedChannel
+from service.broker.inbox import OPTION, Inbox, InboxChannel
 from service.broker.messages import MAX_BYTES
 
-#: What `broker_transport` is set to where a worker reads Redis.
+#: Celery's `broker_transport` for Redis.
 TRANSPORT: Final = f"{__name__}:RedisTransport"
-#: Messages that a queue may hold: what a worker looks at within two minutes.
-MOST_WAITING: Final = 20_000
-#: The queue is measured when so many have been taken from it.
+#: Maximum messages of a queue: as many as a worker reads within two minutes.
+MAX_WAITING: Final = 20_000
+#: The queue's length is checked after this many messages.
 _MEASURED_EVERY: Final = 1_000
-#: So long a thread that is free again may wait; Redis knows parts of seconds since version 6.
+#: Maximum wait of a thread that becomes free; needs fractions of seconds, since Redis 6.
 _WHILE_SOME_ARE_FULL_S: Final = 0.1
 
 
@@ -51,12 +49,12 @@ class _ShortReplies:
         buffer = self._parser._buffer  # type: ignore[attr-defined]
         read = buffer.read
 
-        def bounded(length: int, *arguments: Any, **named: Any) -> bytes:
+        def read_bounded(length: int, *arguments: Any, **named: Any) -> bytes:
             if length > MAX_BYTES:
                 raise TooLongError(f"a reply of {length} bytes")
             return bytes(read(length, *arguments, **named))
 
-        buffer.read = bounded
+        buffer.read = read_bounded
 
 
 class _PlainConnection(_ShortReplies, Connection):
@@ -67,7 +65,7 @@ class _TlsConnection(_ShortReplies, SSLConnection):
     pass
 
 
-class RedisChannel(JudgedChannel, kombu_redis.Channel):
+class RedisChannel(InboxChannel, kombu_redis.Channel):
     """Reads through the `Inbox`; sends as kombu does."""
 
     from_transport_options = (*kombu_redis.Channel.from_transport_options, OPTION)  # type: ignore[assignment]  # one more
@@ -81,10 +79,10 @@ class RedisChannel(JudgedChannel, kombu_redis.Channel):
         self._taken = 0
 
     def _brpop_start(self, timeout: None = None) -> None:
-        """Ask for a message of the queues that may be read, the most urgent first.
+        """Request a message from the readable queues, the most urgent first.
 
-        A copy of kombu's method but for which queues, and for how long: one that is full now
-        is requested soon after a thread of it is free.
+        A copy of kombu's method with other queues and another timeout: a full queue is requested
+        soon after one of its threads is free.
         """
         readable = [queue for queue in self.inbox.readable() if queue in self.active_queues]
         if not readable:
@@ -96,13 +94,13 @@ class RedisChannel(JudgedChannel, kombu_redis.Channel):
         self.client.connection.send_command("BRPOP", *readable, wait_s)
 
     def _brpop_read(self, **options: Any) -> bool:
-        """Take one message; a copy of kombu's method but for what is judged and caught."""
+        """Take one message; a copy of kombu's method with fuga's checks and error handling."""
         try:
             found = self._reply(options)
             if not found:
                 raise Empty
             queue, content = found[0].decode(), found[1]
-            self._hold_back_a_flood()
+            self._trim_flooded_queues()
             message = self.inbox.open(queue, content)
             if message is not None:
                 self.connection._deliver(message, queue)
@@ -123,25 +121,25 @@ class RedisChannel(JudgedChannel, kombu_redis.Channel):
         except ResponseError as error:
             if not str(error).startswith("WRONGTYPE"):
                 raise
-            self._remove_what_is_no_queue()
+            self._remove_foreign_keys()
         return None
 
-    def _remove_what_is_no_queue(self) -> None:
+    def _remove_foreign_keys(self) -> None:
         with self.conn_or_acquire() as client:
             for queue in self.active_queues:
                 if (kind := client.type(queue)) not in (b"list", b"none"):
                     client.unlink(queue)
                     self.inbox.drop("not_a_queue", kind)
 
-    def _hold_back_a_flood(self) -> None:
+    def _trim_flooded_queues(self) -> None:
         self._taken += 1
         if self._taken % _MEASURED_EVERY:
             return
         with self.conn_or_acquire() as client:
             for queue in self.active_queues:
-                surplus = client.llen(queue) - MOST_WAITING
-                if surplus > 0:  # the newest stay: they are added on the left
-                    client.ltrim(queue, 0, MOST_WAITING - 1)
+                surplus = client.llen(queue) - MAX_WAITING
+                if surplus > 0:  # keep the newest, which are on the left
+                    client.ltrim(queue, 0, MAX_WAITING - 1)
                     self.inbox.drop("flood", f"{surplus} messages".encode())
 
 
@@ -156,6 +154,6 @@ class RedisTransport(kombu_redis.Transport):
         loop.on_tick.add(connection.client.transport_options[OPTION].turn)
 
 
-def reading_redis(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
-    """Return the Celery configuration of a worker that reads Redis this way."""
+def redis_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:
+    """Return the Celery configuration of a worker with this broker."""
     return {"broker_transport": TRANSPORT, "broker_transport_options": {**options, OPTION: inbox}}

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from registry import InvalidError
 
-#: It answers within milliseconds: one that does not for so long hangs, and counts as away.
+#: Timeout of the broker, which normally answers within milliseconds.
 BROKER_TIMEOUT_S: Final = 3.0
 _BOUNDED: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -40,8 +40,8 @@ def broker_at(url: str) -> dict[str, Any]:
     Raises
     ------
     InvalidError
-        If it is of another broker than Redis, whose messages are not validated here, or
-        says of TLS what means nothing; the password is not quoted.
+        If the URL is not of Redis, or has an invalid TLS option. The message does not contain the
+        password.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss"):

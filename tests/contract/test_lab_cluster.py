@@ -74,14 +74,14 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
     said: list[str] = []
     lab = LabHosts(driver=TEST, hosts=tuple(hosts))
     watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
-    watch.look()
+    watch.check()
     pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
     assert pid
     os.kill(pid, signal.SIGILL)
     wait_until(lambda: processes.start_time(pid) is None)
 
     def back() -> bool:
-        watch.look()
+        watch.check()
         return [each.running for each in cluster.status(test_lab)] == [True, True]
 
     wait_until(back)

@@ -27,7 +27,7 @@ _SEARCHED: Final = 500
 _NOT_FOUND: Final = 404
 
 
-class _OfVms(ImpliedCommand):
+class _MoveGroup(ImpliedCommand):
     """A group whose first word is a command of it or a VM."""
 
     implied = "vm"
@@ -35,7 +35,7 @@ class _OfVms(ImpliedCommand):
 
 app = typer.Typer(
     name="move",
-    cls=_OfVms,
+    cls=_MoveGroup,
     no_args_is_help=True,
     help="Move VMs between hosts: `fuga move VM`, or `fuga move vm VM`.",
 )
@@ -56,11 +56,11 @@ def _state(move: Mapping[str, Any]) -> str:
     return str(move["state"]) if done is None else f"moving {done:.0%}"
 
 
-def _left(move: Mapping[str, Any]) -> str:
+def _progress_text(move: Mapping[str, Any]) -> str:
     return progress_text(move) if move["ended_at"] is None else "-"
 
 
-def _stood_still(move: Mapping[str, Any]) -> str:
+def _downtime_text(move: Mapping[str, Any]) -> str:
     still = move["downtime_ms"]
     return "-" if still is None else f"{still / 1000:g} s"
 
@@ -72,8 +72,8 @@ COLUMNS = (
     field("kind", spare=1),
     Column("from → to", route, prose=True, spare=-1),
     Column("state", _state, spare=-2),
-    Column("progress", _left, prose=True, spare=-1),
-    Column("guest paused", _stood_still, right=True, spare=2),
+    Column("progress", _progress_text, prose=True, spare=-1),
+    Column("guest paused", _downtime_text, right=True, spare=2),
     Column("age", lambda row: age(row["requested_at"]), right=True),
     field("reason", spare=3),
     field("requested_by", "requested by", spare=4),
@@ -81,7 +81,7 @@ COLUMNS = (
 )
 
 
-@app.command(_OfVms.implied)
+@app.command(_MoveGroup.implied)
 @with_session
 def move_vm(
     session: Session,
@@ -122,8 +122,8 @@ def move_vm(
     if ended["state"] != "moved":
         if session.json:
             print_json(ended)
-        raise CliError(_not_moved(ended))
-    session.answer(ended, _moved(ended))
+        raise CliError(_not_moved_sentence(ended))
+    session.answer(ended, _moved_sentence(ended))
 
 
 @app.command("list")
@@ -187,7 +187,7 @@ def show(session: Session, move: MoveArgument) -> None:
         ("requested", f"{clock(found['requested_at'])} by {found['requested_by']}"),
         ("began", found["began_at"] and clock(found["began_at"])),
         ("ended", found["ended_at"] and clock(found["ended_at"])),
-        ("guest paused", None if found["downtime_ms"] is None else _stood_still(found)),
+        ("guest paused", None if found["downtime_ms"] is None else _downtime_text(found)),
         ("cancelled by", found["cancelled_by"]),
         ("last error", found["last_error"]),
     ):
@@ -210,14 +210,14 @@ def cancel(session: Session, move: MoveArgument) -> None:
     session.answer(cancelled, message)
 
 
-def _moved(move: Mapping[str, Any]) -> str:
+def _moved_sentence(move: Mapping[str, Any]) -> str:
     sentence = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
     if move["downtime_ms"] is None:
         return sentence
-    return f"{sentence}; its guest was paused for {_stood_still(move)}"
+    return f"{sentence}; its guest was paused for {_downtime_text(move)}"
 
 
-def _not_moved(move: Mapping[str, Any]) -> str:
+def _not_moved_sentence(move: Mapping[str, Any]) -> str:
     became = {"failed": "failed", "cancelled": "was cancelled"}[move["state"]]
     why = f": {move['last_error']}" if move["last_error"] else ""
     return (

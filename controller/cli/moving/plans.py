@@ -100,7 +100,7 @@ def evacuate(
     propose(session, {"kind": "evacuate", "hosts": hosts}, approve, wait=wait, timeout_s=timeout)
 
 
-def _of_whole_site(kind: str, about: str) -> None:
+def _add_plan_command(kind: str, about: str) -> None:
     """Add a command that proposes a plan for which nothing but its kind is said."""
 
     @app.command(kind, help=about)
@@ -114,11 +114,11 @@ def _of_whole_site(kind: str, about: str) -> None:
         propose(session, {"kind": kind}, approve, wait=wait, timeout_s=timeout)
 
 
-_of_whole_site(
+_add_plan_command(
     "repair", "Plan the moves that keep broken rules again and relieve hosts over their capacity."
 )
-_of_whole_site("balance", "Plan the moves that level the load of hosts.")
-_of_whole_site("pack", "Plan the moves that empty as many hosts as possible.")
+_add_plan_command("balance", "Plan the moves that level the load of hosts.")
+_add_plan_command("pack", "Plan the moves that empty as many hosts as possible.")
 
 
 @app.command()
@@ -161,7 +161,7 @@ def approve(
     """Carry out a proposed plan."""
     found = session.api.post(f"plans/{find(session, plan)['id']}/approve", {})
     if wait:
-        carried_out(session, found, timeout_s=timeout)
+        wait_until_carried_out(session, found, timeout_s=timeout)
     else:
         session.answer(found, f"plan {found['id']} is approved: {found['moves']} moves")
 
@@ -194,12 +194,12 @@ def propose(
     plan = session.api.post("plans", {**body, "approve": approve})
     decided = wait_until_decided(session.api, plan, quiet=session.json)
     if wait and approve:
-        carried_out(session, decided, timeout_s=timeout_s)
+        wait_until_carried_out(session, decided, timeout_s=timeout_s)
     else:
         print_plan(session, decided)
 
 
-def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
+def wait_until_carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
     """Wait until a plan is over, with a bar, and say how it ended."""
     done = wait_for_plan(session.api, plan, timeout_s=timeout_s, quiet=session.json)
     moved = done["ended"] - done["failed"]
@@ -212,12 +212,12 @@ def carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) 
         raise CliError(
             f"{why}{left} of its moves were not over: those under way go on, no others begin"
         )
-    troubles = _troubles(session, done)
+    troubles = _failure_lines(session, done)
     if troubles:
         raise CliError("\n".join(troubles))
 
 
-def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
+def _failure_lines(session: Session, plan: Mapping[str, Any]) -> list[str]:
     """Return what did not move, and why, a line each.
 
     A VM that its tenant deleted is gone, and one that is on another host by now left without it.
@@ -240,7 +240,7 @@ def _troubles(session: Session, plan: Mapping[str, Any]) -> list[str]:
                 continue
             why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
             lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
-    lines += [f"  {_stays(session, each)}" for each in plan["not_moved"]]
+    lines += [f"  {_stay_text(session, each)}" for each in plan["not_moved"]]
     several = (
         "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
     )
@@ -260,10 +260,10 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo(str(plan["last_error"]))
     admitted = plan["admitted"]
     if admitted is not None:
-        echo(_admitted(admitted))
+        echo(_admitted_text(admitted))
     if not moves and not plan["not_moved"]:
         if admitted is None:
-            echo(_nothing_useful(plan["before"]))
+            echo(_no_moves_text(plan["before"]))
         elif plan["state"] == "proposed" and admitted["hosts"]:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
@@ -274,7 +274,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo("")
         echo("These VMs have no place:")
         for each in plan["not_moved"]:
-            echo(f"  {_stays(session, each)}")
+            echo(f"  {_stay_text(session, each)}")
     if plan["state"] == "proposed" and moves:
         echo("")
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
@@ -284,8 +284,8 @@ def _show_measures(plan: Mapping[str, Any]) -> None:
     rows = [
         {
             "measure": label,
-            "before": _said(plan["before"], *how),
-            "after": _said(plan["after"], *how),
+            "before": _measure_text(plan["before"], *how),
+            "after": _measure_text(plan["after"], *how),
         }
         for key, label, form in _MEASURES
         for how in [(key, form)]
@@ -324,7 +324,7 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
             echo(f"  {each['vm_name']} to {each['to_host']}: {each['refused']}")
 
 
-def _nothing_useful(before: Mapping[str, Any] | None) -> str:
+def _no_moves_text(before: Mapping[str, Any] | None) -> str:
     """Print that no move helps, and which VMs were not considered."""
     resting = (before or {}).get("resting", 0)
     if not resting:
@@ -333,7 +333,7 @@ def _nothing_useful(before: Mapping[str, Any] | None) -> str:
     return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, or could not, and were left alone"
 
 
-def _admitted(admitted: Mapping[str, Any]) -> str:
+def _admitted_text(admitted: Mapping[str, Any]) -> str:
     """Return on which hosts VMs of a request find room, and how many find none."""
     hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
@@ -350,12 +350,12 @@ def _admitted(admitted: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _said(measures: Mapping[str, Any], key: str, form: Callable[[Any], str]) -> str:
+def _measure_text(measures: Mapping[str, Any], key: str, form: Callable[[Any], str]) -> str:
     value = measures.get(key)
     return "-" if value is None else form(value)
 
 
-def _stays(session: Session, stays: Mapping[str, Any]) -> str:
+def _stay_text(session: Session, stays: Mapping[str, Any]) -> str:
     name = stays.get("name") or _name_of(session, stays["vm"])
     why = str(stays["obstacle"] or stays["why"]).replace("_", " ")
     missing = stays["missing"]

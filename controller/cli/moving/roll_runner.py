@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.session.plan_progress import moves_under_way
-from controller.terminal.bars import a_bar
+from controller.terminal.bars import new_bar
 from controller.terminal.output import echo, text
 from plain_text import plain
 
@@ -68,7 +68,7 @@ class RollRunner:
         self._signals: list[int] = []
         self._stop: str | None = None
         self._leave = False
-        self._said: dict[str, str] = {}
+        self._printed_lines: dict[str, str] = {}
 
     def run(self) -> Json:
         """Drive; return the roll as it is then."""
@@ -76,8 +76,8 @@ class RollRunner:
         ended: dict[str, str | None] = {}
         with self._signals_kept():
             while True:
-                self._obey()
-                ended |= self._commands.ended()
+                self._handle_signals()
+                ended |= self._commands.take_results()
                 turn = self._step(begun, ended)
                 if turn is not None:
                     self._show(turn)
@@ -111,7 +111,7 @@ class RollRunner:
         except ApiUnreachableError:
             if report["leave"]:
                 raise
-        self._say("api", "the API does not answer; trying again")
+        self._print_once("api", "the API does not answer; trying again")
         return None
 
     def _run_where_begun(self, turn: Json) -> dict[str, str | None]:
@@ -131,10 +131,10 @@ class RollRunner:
         return too_late
 
     def _show(self, turn: Json) -> None:
-        self._said.pop("api", None)
+        self._printed_lines.pop("api", None)
         for each in turn["hosts"]:
             said = _PHASES[each["phase"]] if each["error"] is None else f"FAILED: {each['error']}"
-            self._say(each["host"], f"{each['host']}: {said}")
+            self._print_once(each["host"], f"{each['host']}: {said}")
         plans = {each["plan_id"] for each in turn["hosts"] if each["phase"] == "emptying"} - {None}
         if not plans:
             self._screen.moves(0, 0, "")
@@ -151,7 +151,7 @@ class RollRunner:
                 continue  # the next step reports it, if it lasts
             self._screen.moves(plan["ended"], plan["moves"], what)
 
-    def _obey(self) -> None:
+    def _handle_signals(self) -> None:
         """Do what signals said, outside of their handlers."""
         while self._signals:
             signum = self._signals.pop(0)
@@ -178,9 +178,9 @@ class RollRunner:
             for each, handler in before.items():
                 signal.signal(each, handler)
 
-    def _say(self, about: str, line: str) -> None:
-        if self._said.get(about) != line:
-            self._said[about] = line
+    def _print_once(self, about: str, line: str) -> None:
+        if self._printed_lines.get(about) != line:
+            self._printed_lines[about] = line
             self._screen.line(line)
 
 
@@ -216,7 +216,7 @@ class _StepLines:
 def _bar() -> Iterator[Screen]:
     from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
-    with a_bar(MofNCompleteColumn()) as shown:
+    with new_bar(MofNCompleteColumn()) as shown:
         task = shown.add_task("", total=None, visible=False)
 
         class Shown:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SEARCHED: Final = 500
 
 
-class _OverHosts(ImpliedCommand):
+class _RollGroup(ImpliedCommand):
     """A group whose first word is a command of it, or else a roll begins."""
 
     implied = "over"
@@ -35,7 +35,7 @@ class _OverHosts(ImpliedCommand):
 
 app = typer.Typer(
     name="roll",
-    cls=_OverHosts,
+    cls=_RollGroup,
     no_args_is_help=True,
     help="Run a command on hosts in turn, once their VMs have moved away: `fuga roll --hosts ...`.",
 )
@@ -75,7 +75,7 @@ HOST_COLUMNS: Final = (
 )
 
 
-@app.command(_OverHosts.implied)
+@app.command(_RollGroup.implied)
 @with_session
 def over(
     session: Session,

@@ -24,7 +24,7 @@ from controller.cli.operating.doctor_hosts import (
 from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption
-from controller.cli.operating.pause import paused
+from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
     clock_sentence,
     late_sentence,
@@ -93,7 +93,7 @@ def doctor(
     settings = load_settings()
     rows = list(_settings(settings, os.environ))
     findings = [
-        *_misspelt(os.environ),
+        *_misspelt_settings(os.environ),
         *_policies(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
@@ -130,7 +130,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
     """Give every setting of every process with its value, secrets masked, and where it is from."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
     from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
-    from service.settings_in_force import said  # noqa: PLC0415
+    from service.settings_in_force import shown_value  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
 
     memory = Memory.load(StateDir(settings.state_dir))
@@ -156,10 +156,15 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
             else:
                 source = "default"
             whose = "all" if name in shared else process
-            yield {"setting": name, "of": whose, "value": said(name, value) or "-", "from": source}
+            yield {
+                "setting": name,
+                "of": whose,
+                "value": shown_value(name, value) or "-",
+                "from": source,
+            }
 
 
-def _misspelt(environ: Mapping[str, str]) -> Iterator[CheckResult]:
+def _misspelt_settings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Find variables that are nearly settings: a mistyped setting has no effect."""
     from service.settings_names import known_names  # noqa: PLC0415
 
@@ -277,7 +282,7 @@ def _hosts(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
     networks = list(session.api.items("networks"))
     yield from guest_findings(workers, hosts, networks, _lab_uris())
     yield from move_findings(workers, hosts, list(session.api.items("vm-types")))
-    if notice := paused(session):
+    if notice := pause_notice(session):
         yield CheckResult("slot loop", False, notice)
     yield from _liveness(session)
     well = sum(each["health"] == "up" for each in hosts)

@@ -59,13 +59,13 @@ def certificate_findings(
     from service.certificates import ends_by_settings, ends_of_servers  # noqa: PLC0415
 
     for found in ends_by_settings(settings):
-        yield _finding(found, now)
+        yield _certificate_finding(found, now)
     for found in ends_of_servers(_apis(session), _WITHIN_S):
-        yield _finding(found, now)
+        yield _certificate_finding(found, now)
     yield from _hosts(session, settings, now)
 
 
-def _finding(found: CertificateEnd, now: datetime) -> CheckResult:
+def _certificate_finding(found: CertificateEnd, now: datetime) -> CheckResult:
     about = f"certificate of {found.of}"
     if found.ends_at is None:
         # A server that does not answer is another finding's.
@@ -108,7 +108,7 @@ def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Ite
     found = list(ends_of_servers((each for each in servers if each is not None), _WITHIN_S))
     for each in found:
         if each.ends_soon(now):
-            ending = _finding(each, now)
+            ending = _certificate_finding(each, now)
             yield replace(ending, message=f"{ending.message}; {_OF_MOVES}")
     read = [each for each in found if each.ends_at is not None]
     lasting = [each.ends_at for each in read if each.ends_at and not each.ends_soon(now)]

@@ -77,7 +77,7 @@ def _of_hosts(
             open_hosts.append(f"{host['name']} ({', '.join(map(str, outside))})")
             addresses.update(outside)
     if open_hosts:
-        wanted = ",".join([*map(str, closed), *map(str, _suggested(addresses))])
+        wanted = ",".join([*map(str, closed), *map(str, _suggested_networks(addresses))])
         yield CheckResult(
             _ABOUT,
             well,
@@ -144,7 +144,9 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
-def _suggested(addresses: Collection[ipaddress.IPv4Address]) -> list[ipaddress.IPv4Network]:
+def _suggested_networks(
+    addresses: Collection[ipaddress.IPv4Address],
+) -> list[ipaddress.IPv4Network]:
     """Return few networks that contain the addresses, or as few as /16 can be."""
     for length in range(24, _SHORTEST_SUGGESTED - 1, -1):
         found = {ipaddress.IPv4Network((each, length), strict=False) for each in addresses}

@@ -109,7 +109,9 @@ def register_findings(
         registry = Registry.connect(url)
         try:
             found = list(
-                _looked_at(registry, settings, hashes=hashes, repair=repair, history=history)
+                _database_findings(
+                    registry, settings, hashes=hashes, repair=repair, history=history
+                )
             )
         finally:
             registry.close()
@@ -122,7 +124,7 @@ def register_findings(
     yield from found
 
 
-def _looked_at(
+def _database_findings(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool
 ) -> Iterator[CheckResult]:
     if repair:

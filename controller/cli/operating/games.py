@@ -78,7 +78,7 @@ def _where(game: Row, step: Row) -> str:
     if step["host"] is not None:
         return str(game["hosts"][step["host"]]["name"])
     names = list(dict.fromkeys(game["hosts"][row["host"]]["name"] for row in step["rows"]))
-    return _listed(names)
+    return _short_list(names)
 
 
 def _took(game: Row, step: Row, chosen: Row | None) -> str:
@@ -95,7 +95,7 @@ def _took(game: Row, step: Row, chosen: Row | None) -> str:
         f"{count:+d} {game['requests'][request]['name']}" if count else None
         for request, count in by_request.items()
     ]
-    return _listed([word for word in words if word is not None])
+    return _short_list([word for word in words if word is not None])
 
 
 def _sizes(game: Row, vms: Sequence[Row]) -> str:
@@ -107,7 +107,7 @@ def _sizes(game: Row, vms: Sequence[Row]) -> str:
     return " + ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
-def _listed(words: Sequence[str]) -> str:
+def _short_list(words: Sequence[str]) -> str:
     more = len(words) - _NAMED
     return ", ".join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -36,7 +36,7 @@ def resume(
     session.answer(answer, "resumed: the next slot will be decided")
 
 
-def paused(session: Session) -> str | None:
+def pause_notice(session: Session) -> str | None:
     """Return a sentence about the pause; None while slots are decided."""
     try:
         found: Mapping[str, Any] = session.api.get("slot-loop")
@@ -51,9 +51,9 @@ def paused(session: Session) -> str | None:
     )
 
 
-def halted(session: Session) -> str | None:
+def halt_notice(session: Session) -> str | None:
     """Return a sentence about why nothing is decided: a pause, or no process that decides."""
-    if notice := paused(session):
+    if notice := pause_notice(session):
         return notice
     try:
         late = session.api.get("status")["late"]

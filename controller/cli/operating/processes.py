@@ -1,12 +1,9 @@
-"""`fuga api`, `control`, `monitor`, `worker`, `simulation-worker`, `db`, `up`, `down`."""
+"""`fuga api`, `control`, `monitor`, `worker`, `simulation-worker`, `up`, `down`."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +14,6 @@ from controller.cli.extras import need_hosts, need_simulation
 from controller.session.config import ConfigOption
 from controller.session.settings import load_settings
 from controller.terminal.errors import BadInputError, CliError
-from controller.terminal.output import echo
-
-db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
 
 
 def api(config: ConfigOption = None) -> None:
@@ -41,13 +35,13 @@ def control(config: ConfigOption = None) -> None:
 def monitor(config: ConfigOption = None) -> None:
     """Poll the hosts (one process)."""
     need_hosts("fuga monitor")
-    _become("monitor")
+    _exec_module("monitor")
 
 
 def worker(config: ConfigOption = None) -> None:
     """Create and delete VMs (one process)."""
     need_hosts("fuga worker")
-    _become("workers")
+    _exec_module("workers")
 
 
 def simulation_worker(
@@ -83,142 +77,10 @@ def simulation_worker(
     raise typer.Exit(status)
 
 
-def _become(module: str) -> None:
+def _exec_module(module: str) -> None:
     """Replace this process by the module's: the controller imports neither monitor nor workers."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module])  # noqa: S606
-
-
-@db.command()
-def upgrade(config: ConfigOption = None) -> None:
-    """Upgrade the database to this version's schema, or create it."""
-    from registry import upgrade as upgrade_database  # noqa: PLC0415
-
-    settings = load_settings()
-    if settings.database_url is None:
-        settings.make_state_dir()
-    revision = upgrade_database(settings.resolved_database_url())
-    echo(f"the database is at revision {revision}")
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end this process as Ctrl-C does: what is half done is removed."""
-
-    def leave(number: int, _: object) -> None:
-        sys.exit(128 + number)
-
-    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-@db.command()
-def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup file")]) -> None:
-    """Back up the whole database into a file while fuga runs."""
-    from registry import Registry, RegistryError  # noqa: PLC0415
-    from registry.admin import backup as backups  # noqa: PLC0415
-
-    url = load_settings().resolved_database_url()
-    try:
-        with _ended_in_order():
-            backups.backup(url, file)
-    except backups.BackupError as error:
-        raise CliError(str(error)) from None
-    try:
-        registry = Registry.connect(url)
-        backups.record(registry.events, file)
-        registry.close()
-    except RegistryError as error:
-        echo(f"the database does not record that it was backed up: {error}", err=True)
-    if left := backups.unfinished_backups(file.parent):
-        names = ", ".join(str(each) for each in left)
-        echo(
-            f"backups that were killed have left {names}: delete what no other machine writes",
-            err=True,
-        )
-    echo(f"{file}: {file.stat().st_size} bytes; keep it safe, it holds the hashes of all tokens")
-
-
-@db.command()
-def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file of `fuga db backup`")],
-) -> None:
-    """Restore a backup into an empty database. Stop all fuga processes first."""
-    from registry.admin.backup import BackupError  # noqa: PLC0415
-    from registry.admin.backup import restore as put_back  # noqa: PLC0415
-
-    try:
-        with _ended_in_order():
-            put_back(load_settings().resolved_database_url(), file)
-    except BackupError as error:
-        raise CliError(str(error)) from None
-    echo(
-        "restored. Next: `fuga db upgrade`; start the monitor, then the rest; `fuga doctor`;"
-        " `fuga token list`: tokens revoked after the backup are valid again"
-    )
-
-
-@db.command("token")
-def operators_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token")],
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            "--expires",
-            metavar="TIME",
-            help="Lifetime: 90d, 12h or never (default: FUGA_OPERATOR_TOKEN_DAYS)",
-        ),
-    ] = None,
-) -> None:
-    """Create an operator's token directly in the database, such as the first one."""
-    from controller.terminal.times import parse_end  # noqa: PLC0415
-    from registry import Registry  # noqa: PLC0415
-
-    settings = load_settings()
-    ttl_s = settings.operator_token_ttl_s
-    if expires is not None:
-        ends = parse_end(expires)
-        ttl_s = None if ends == "never" else ends
-    registry = Registry.connect(settings.resolved_database_url())
-    try:
-        _, secret = registry.tokens.create("operator", None, name, actor="cli", ttl_s=ttl_s)
-    finally:
-        registry.close()
-    echo(secret)
-
-
-@db.command()
-def purge(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted")] = False,
-) -> None:
-    """Delete expired history now. The control centre does so regularly."""
-    from controller.control_center.purge import purge_all  # noqa: PLC0415
-    from registry import Registry  # noqa: PLC0415
-
-    settings = load_settings()
-    registry = Registry.connect(settings.resolved_database_url())
-    try:
-        periods = settings.periods
-        counts = registry.retention.due(periods) if dry_run else purge_all(registry, periods)
-    finally:
-        registry.close()
-    for number, what in (
-        (counts.inputs, f"inputs and outcomes of rounds older than {periods.inputs_days} days"),
-        (counts.assignments, f"assignments of VMs deleted {periods.rounds_days} days ago"),
-        (counts.rounds, f"rounds older than {periods.rounds_days} days"),
-        (counts.links, f"links of rounds older than {periods.rounds_days} days"),
-        (counts.plans, f"plans of moves older than {periods.rounds_days} days"),
-        (counts.rolls, f"rolls over hosts older than {periods.rounds_days} days"),
-        (counts.reservations, f"reservations older than {periods.rounds_days} days"),
-        (counts.moves, f"moves older than {periods.rounds_days} days"),
-        (counts.events, f"events older than {periods.events_months} months"),
-        (counts.audit, f"audit rows older than {periods.audit_months} months"),
-    ):
-        echo(f"{'would delete' if dry_run else 'deleted'} {number:>8} {what}")
 
 
 class LabHostKind(StrEnum):

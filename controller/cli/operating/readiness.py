@@ -91,14 +91,16 @@ def _get(url: str, context: ssl.SSLContext) -> _Answer:
             return _Answer(True, True, "ready")
     except urllib.error.HTTPError as error:
         with error:
-            return _Answer(False, True, _lacking(error.read()) or f"HTTP status {error.code}")
+            return _Answer(
+                False, True, _missing_checks(error.read()) or f"HTTP status {error.code}"
+            )
     except (OSError, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         refused = isinstance(cause, ConnectionRefusedError)
         return _Answer(False, not refused, "nothing listens there" if refused else str(cause))
 
 
-def _lacking(body: bytes) -> str | None:
+def _missing_checks(body: bytes) -> str | None:
     """Return what a process says it lacks."""
     try:
         document = json.loads(body)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.operating.pause import paused
+from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.shadow import print_comparison
 from controller.session.round_words import decided_by_text, duration_s, shares_text
 from controller.session.session import Session, list_command, with_session
@@ -98,7 +98,7 @@ def rounds(
     session.show(rows, COLUMNS, empty="no rounds yet. Slots without work leave no round.")
     if more:
         session.print_message(f"newest {last} rounds; use --all for all")
-    if not session.json and (notice := paused(session)):
+    if not session.json and (notice := pause_notice(session)):
         session.print_message(notice)
 
 
@@ -205,20 +205,20 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     columns = (
         Column("labels", lambda row: ", ".join(row["labels"]) or "-"),
         field("hosts", right=True),
-        *(Column(_priced(name), partial(_price, name), right=True) for name in names),
+        *(Column(_price_unit(name), partial(_price, name), right=True) for name in names),
     )
     print_table(columns, prices["classes"], empty="none")
     if left := prices["classes_left_out"]:
         echo(f"and {left} classes more")
 
 
-def _priced(resource: str) -> str:
+def _price_unit(resource: str) -> str:
     """Return the unit of a price: a GiB rather than a MiB."""
     return resource.removesuffix("_mib") + "_gib" if resource.endswith("_mib") else resource
 
 
 def _price(resource: str, row: Mapping[str, Any]) -> str:
-    units = 1 if _priced(resource) == resource else 1024
+    units = 1 if _price_unit(resource) == resource else 1024
     return f"{row['price'][resource] * units:.3g}"
 
 

@@ -29,7 +29,7 @@ def _both(name: str, render: Callable[[Any], str] = str) -> Callable[[Row], str 
     return cell
 
 
-def _used(used: Mapping[str, float]) -> str:
+def _used_percent(used: Mapping[str, float]) -> str:
     """Return the used part of the first resource."""
     return percent(next(iter(used.values()), None))
 
@@ -45,14 +45,14 @@ COLUMNS = (
     Column("placed", _both("placed"), right=True),
     Column("not placed", _both("left_out"), right=True),
     field("agreed", "same host", right=True),
-    Column("in use", _both("used", _used), right=True),
+    Column("in use", _both("used", _used_percent), right=True),
     Column("distance from fair", _both("fair_distance", percent), right=True),
     Column("took", _took, right=True),
     field("error"),
 )
 
 
-def _placed(row: Row) -> str | None:
+def _placed_by_both(row: Row) -> str | None:
     """Return how many of a tenant's VMs each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
@@ -64,7 +64,7 @@ def _share(name: str) -> Callable[[Row], str]:
 TENANTS = (
     field("tenant"),
     field("asked", "requested", right=True),
-    Column("placed", _placed, right=True),
+    Column("placed", _placed_by_both, right=True),
     field("agreed", "same host", right=True),
     Column("share before", _share("before"), right=True),
     Column("after", _share("first"), right=True),
@@ -164,7 +164,7 @@ def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
         ("placed", _both("placed")(found)),
         ("not placed", _both("left_out")(found)),
         ("on the same host", str(found["agreed"])),
-        ("in use", _both("used", _used)(found)),
+        ("in use", _both("used", _used_percent)(found)),
         ("distance from fair", _both("fair_distance", percent)(found)),
         ("took", _took(found)),
     ]

@@ -93,7 +93,7 @@ def answer_to(
         raise BadInputError(_refusal_of(file, error, parameters or {})) from error
     except ParameterError as error:
         allowed, found = error.allowed, f"{error.found!r:.60}"
-        place = _typed(f"parameters.{error.name}", parameters or {})
+        place = _shown_place(f"parameters.{error.name}", parameters or {})
         message = f"{place}: must be {allowed}, found {found}"
         raise BadInputError(f"{_shown(file)}: {message}") from error
     except PlacementError as error:
@@ -193,7 +193,7 @@ def _with_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
     return dataclasses.replace(problem, parameters={**problem.parameters, **given})
 
 
-def _typed(place: str, given: Mapping[str, object]) -> str:
+def _shown_place(place: str, given: Mapping[str, object]) -> str:
     """Return a place in the file, or the option that replaced what stands there."""
     start, _, rest = place.partition("parameters.")
     name = re.split(r"[.\[]", rest, maxsplit=1)[0]
@@ -202,7 +202,8 @@ def _typed(place: str, given: Mapping[str, object]) -> str:
 
 def _refusal_of(file: str, error: ProblemFileError, given: Mapping[str, object]) -> str:
     lines = [
-        str(dataclasses.replace(fault, place=_typed(fault.place, given))) for fault in error.faults
+        str(dataclasses.replace(fault, place=_shown_place(fault.place, given)))
+        for fault in error.faults
     ]
     if error.more:
         lines.append("... and further errors")

@@ -26,11 +26,11 @@ REASONS: Final[Mapping[str, str]] = {
 Row = Mapping[str, Any]
 
 #: The most rows, and demands in a cell; JSON has them all.
-_MOST_ROWS: Final = 50
-_MOST_IN_A_CELL: Final = 12
+_MAX_ROWS: Final = 50
+_MAX_IN_A_CELL: Final = 12
 #: Columns of `--list`, whatever the terminal.
-_NARROWEST: Final = 60
-_WIDEST: Final = 100
+_MIN_WIDTH: Final = 60
+_MAX_WIDTH: Final = 100
 
 _SIZES: Final = (
     "Policies place whole VMs, mechanisms divide the hosts' resources. Sizes: p hosts, k "
@@ -51,7 +51,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
     if answer["details"].get("cut"):
         echo("The search reached its limit and did not evaluate every combination.")
 
-    _heading("Tenants")
+    _print_heading("Tenants")
     _print_first(
         (
             field("name", "tenant"),
@@ -62,18 +62,18 @@ def print_answer(answer: Row, *, details: bool) -> None:
         answer["tenants"],
         empty="none",
     )
-    _heading("Placements")
+    _print_heading("Placements")
     _print_first(
         (
             Column("host", lambda row: row["host"] or "(all as one pool)"),
-            Column("demands", lambda row: _joined(row["demands"])),
+            Column("demands", lambda row: _join_entries(row["demands"])),
             Column(unit, lambda row: _number(row["tasks"]), right=True),
         ),
         _by_host(answer["tasks"]),
         empty="Nothing was placed.",
     )
     if answer["left_out"]:
-        _heading("Left out")
+        _print_heading("Left out")
         _print_first(
             (
                 field("demand"),
@@ -83,7 +83,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
             answer["left_out"],
             empty="Nothing.",
         )
-    _heading("Utilization")
+    _print_heading("Utilization")
     bound = answer["details"].get("utilization_bound", {})
     print_table(
         (
@@ -106,44 +106,44 @@ def print_catalogue(rows: Sequence[Row]) -> None:
 
     Policies first; as wide as the terminal, within reason.
     """
-    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
+    width = min(max(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MIN_WIDTH), _MAX_WIDTH)
     for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
         _print_entry(row, width)
-    echo_lines(_wrapped(_SIZES, width, indent=""))
+    echo_lines(_wrap(_SIZES, width, indent=""))
 
 
 def _print_entry(row: Row, width: int) -> None:
     echo_lines(
-        _wrapped(f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  ")
+        _wrap(f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  ")
     )
     parts = {key: row[key] for key in ("paper", "guarantees", "complexity")}
     parts["parameters"] = ", ".join(row["parameters"]) or "none"
     if row["origin"]:
         parts["from"] = row["origin"]
     for key, text in parts.items():
-        echo_lines(_wrapped(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
+        echo_lines(_wrap(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
     echo()
 
 
-def _wrapped(text: str, width: int, *, indent: str, hanging: str = "") -> str:
+def _wrap(text: str, width: int, *, indent: str, hanging: str = "") -> str:
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
     )
 
 
 def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
-    print_table(columns, rows[:_MOST_ROWS], empty=empty)
-    if len(rows) > _MOST_ROWS:
-        echo(f"... and {len(rows) - _MOST_ROWS:,} more; -o json shows all")
+    print_table(columns, rows[:_MAX_ROWS], empty=empty)
+    if len(rows) > _MAX_ROWS:
+        echo(f"... and {len(rows) - _MAX_ROWS:,} more; -o json shows all")
 
 
-def _joined(entries: Sequence[str]) -> str:
-    more = len(entries) - _MOST_IN_A_CELL
-    listed = ", ".join(entries[:_MOST_IN_A_CELL])
+def _join_entries(entries: Sequence[str]) -> str:
+    more = len(entries) - _MAX_IN_A_CELL
+    listed = ", ".join(entries[:_MAX_IN_A_CELL])
     return f"{listed} and {more:,} more demands" if more > 0 else listed
 
 
-def _heading(title: str) -> None:
+def _print_heading(title: str) -> None:
     echo()
     echo(title)
 
@@ -176,7 +176,7 @@ def _by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _print_details(details: Row) -> None:
-    _heading("Details")
+    _print_heading("Details")
     for key, value in details.items():
         if isinstance(value, Mapping):
             echo(f"{key}:")

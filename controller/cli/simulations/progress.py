@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 #: Runs that have a bar of their own.
-_MOST_BARS: Final = 16
+_MAX_BARS: Final = 16
 
 
 class StudyProgress(Protocol):
@@ -32,7 +32,7 @@ class StudyProgress(Protocol):
 
 
 @contextmanager
-def showing(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
+def show_progress(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
     """Show progress for the length of a block.
 
     Parameters
@@ -41,7 +41,7 @@ def showing(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
         Without a terminal, print a line when a worker begins or ends a run.
     """
     if not sys.stderr.isatty():
-        yield _RunLines(len(names)) if fleet else _Nothing()
+        yield _RunLines(len(names)) if fleet else _NoProgress()
         return
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -56,7 +56,7 @@ def showing(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
         yield _Bars(bars, len(names))
 
 
-class _Nothing:
+class _NoProgress:
     """For files and pipes: shows no progress."""
 
     def tell(self, progress: Mapping[str, RunProgress]) -> None:
@@ -66,7 +66,7 @@ class _Nothing:
         echo(sentence, err=True)
 
 
-class _RunLines(_Nothing):
+class _RunLines(_NoProgress):
     """A line whenever a worker of a fleet begins, ends or leaves a run."""
 
     def __init__(self, runs: int) -> None:
@@ -100,7 +100,7 @@ class _Bars:
     def tell(self, progress: Mapping[str, RunProgress]) -> None:
         done = sum(each.part for each in progress.values())
         self._bars.update(self._all, completed=done)
-        going = [name for name, each in progress.items() if each.part < 1][:_MOST_BARS]
+        going = [name for name, each in progress.items() if each.part < 1][:_MAX_BARS]
         for name in [name for name in self._of if name not in going]:
             self._bars.remove_task(self._of.pop(name))
         for name in going:

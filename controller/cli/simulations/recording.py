@@ -51,7 +51,7 @@ def save(window: Window, folder: Path) -> None:
     echo(found.command())
 
 
-def on_registry(
+def options_on_recording(
     options: SimulateOptions, window: Window, *, out: Path, resume: bool
 ) -> SimulateOptions:
     """Return the wanted simulation on a recording of the register center, which DIR keeps.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.simulations.progress import showing
+from controller.cli.simulations.progress import show_progress
 from controller.terminal.columns import Column
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
@@ -289,7 +289,7 @@ def run_study(
         wanted = "give a writable folder"
         raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
     queue = _queue_of_fleet(out, len(specs)) if celery else None
-    with showing([spec.name for spec in specs], fleet=celery) as shown:
+    with show_progress([spec.name for spec in specs], fleet=celery) as shown:
         if queue is not None:
             study: AnyStudy = FleetStudy(specs, out, queue, as_csv=as_csv, warn=shown.warn)
         else:

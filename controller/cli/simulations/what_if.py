@@ -40,7 +40,7 @@ COLUMNS = (
     Column("what-if", lambda row: short_id(row["id"])),
     Column("state", lambda row: row["state"]),
     Column("over", lambda row: percent(row["progress"]), right=True),
-    Column("changed", lambda row: said(row["arguments"]), spare=2),
+    Column("changed", lambda row: change_summary(row["arguments"]), spare=2),
     Column("age", lambda row: age(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=1),
     Column("last error", lambda row: row["last_error"], spare=3),
@@ -114,7 +114,7 @@ def run(  # noqa: PLR0917 - options of a command line
         }
     what_if = session.api.post("what-ifs", body)
     if wait:
-        print_what_if(session, _waited(session, what_if, timeout))
+        print_what_if(session, _wait_until_over(session, what_if, timeout))
         return
     session.answer(
         what_if,
@@ -140,7 +140,7 @@ def show(
 ) -> None:
     """Show a what-if and its report."""
     found = find(session, what_if)
-    print_what_if(session, _waited(session, found, timeout) if wait else found)
+    print_what_if(session, _wait_until_over(session, found, timeout) if wait else found)
 
 
 @app.command()
@@ -163,7 +163,7 @@ def find(session: Session, typed: str) -> Mapping[str, Any]:
     return dict(session.api.get(f"what-ifs/{typed}"))
 
 
-def said(changes: Mapping[str, Any]) -> str:
+def change_summary(changes: Mapping[str, Any]) -> str:
     """Return in a line what is changed."""
     parts = []
     if added := changes["add_hosts"]:
@@ -184,7 +184,7 @@ def print_what_if(session: Session, what_if: Mapping[str, Any]) -> None:
     if session.json:
         print_json(what_if)
         return
-    echo(f"what-if {what_if['id']}: {said(what_if['arguments'])}, {what_if['state']}")
+    echo(f"what-if {what_if['id']}: {change_summary(what_if['arguments'])}, {what_if['state']}")
     report = what_if["report"]
     if report is None:
         if what_if["ended_at"] is not None:
@@ -287,7 +287,9 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     )
 
 
-def _waited(session: Session, what_if: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+def _wait_until_over(
+    session: Session, what_if: Mapping[str, Any], timeout_s: float
+) -> Mapping[str, Any]:
     """Return a what-if once it is over."""
     seen = dict(what_if)
     with progress_bar(quiet=session.json, of="% over") as show_:

@@ -13,7 +13,7 @@ import typer
 
 from controller.cli.extras import need_hosts
 from controller.cli.operating.doctor_register import CheckResult
-from controller.cli.site.host_judgement import judged
+from controller.cli.site.host_judgement import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.config import ConfigOption
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from controller.settings import ControllerSettings
 
 _PREFLIGHT: Final = (sys.executable, "-P", "-m", "monitor.preflight")
-_MOST_COMPARED: Final = 3  #: hosts whose processors are read
+_MAX_COMPARED: Final = 3  #: hosts whose processors are read
 #: What a target is made of, of a registered host, a host of a file or the options.
 _FIELDS: Final = ("uri", "credential", "ssh_host_keys", "domain_type", "pool", "network")
 _STARTING_S: Final = 120.0  #: for imports, on a busy machine
@@ -83,7 +83,7 @@ def check(
     """
     need_hosts("fuga host check")
     settings = load_settings()
-    registered, api_fault = _registered(session)
+    registered, api_fault = _registered_hosts(session)
     given = {
         "credential": credential,
         "ssh_host_keys": ssh_host_key,
@@ -96,7 +96,7 @@ def check(
     target |= {key: value for key, value in given.items() if value is not None}
     findings = [] if is_registered else list(_of_uri(target["uri"], settings))
     if not findings:
-        findings = _looked_at(
+        findings = _check_results(
             target,
             registered,
             folder=settings.resolved_host_credentials().folder,
@@ -108,7 +108,7 @@ def check(
     _show(session, target, findings)
 
 
-def _looked_at(
+def _check_results(
     target: Mapping[str, Any],
     registered: Sequence[Mapping[str, Any]],
     *,
@@ -125,14 +125,14 @@ def _looked_at(
     others = _others(target, registered)
     seen = _run_check(
         {
-            "target": _question_about(target),
-            "others": [_question_about(each) for each in others],
+            "target": _target_fields(target),
+            "others": [_target_fields(each) for each in others],
             "credentials": str(folder),
             "deadline_s": deadline_s,
         },
         deadline_s,
     )
-    findings.extend(judged(target, seen, registered))
+    findings.extend(host_findings(target, seen, registered))
     if own := (seen.get("host") or {}).get("hostname"):
         by_name = own_name_finding(target["uri"], credential, own)
         findings.extend([] if by_name is None else [by_name])
@@ -160,7 +160,7 @@ def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
     return answer
 
 
-def _question_about(host: Mapping[str, Any]) -> dict[str, Any]:
+def _target_fields(host: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": host["name"]} | {key: host[key] for key in _FIELDS if host.get(key) is not None}
 
 
@@ -192,7 +192,7 @@ def _target(
     )
 
 
-def _registered(session: Session) -> tuple[list[dict[str, Any]], str | None]:
+def _registered_hosts(session: Session) -> tuple[list[dict[str, Any]], str | None]:
     """Return the registered hosts, or none and why."""
     try:
         return list(session.api.items("hosts")), None
@@ -214,7 +214,7 @@ def _others(
         and each["admin"] == "active"
         and each.get("domain_type") == kind
     ]
-    return found[:_MOST_COMPARED]
+    return found[:_MAX_COMPARED]
 
 
 def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:

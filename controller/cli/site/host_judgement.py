@@ -18,7 +18,7 @@ _CLOCK_S: Final = 5.0
 _UNIT: Final = 1_000_000
 
 
-def judged(
+def host_findings(
     target: Mapping[str, Any], seen: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     """Judge what `python -m monitor.preflight` found."""
@@ -32,7 +32,7 @@ def judged(
     yield from _versions(host)
     yield from _emulation(target, host)
     yield from _processors(seen)
-    yield from _confined(target, host)
+    yield from _confinement(target, host)
     yield from _pool(target, seen)
     yield from _clock(seen)
     yield from _network(target, host)
@@ -105,7 +105,7 @@ def _processors(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
         yield CheckResult(about, True, f"not compared with {name}: {fault}", note=True)
 
 
-def _confined(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _confinement(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Judge as the doctor does."""
     fields = {
         "name": target["name"],

@@ -322,7 +322,7 @@ def show(session: Session, name: NameArgument) -> None:
         if key != "inventories":
             listed = ", ".join(value) if isinstance(value, list) else value
             if key == "fence" and value is not None:
-                listed = _fencing(value)
+                listed = _fencing_state(value)
             echo(f"{key:20}{'-' if listed in (None, '') else listed}")
     echo("")
     print_table(
@@ -338,11 +338,11 @@ def show(session: Session, name: NameArgument) -> None:
         empty="no inventory yet",
     )
     echo()
-    echo(_seen(report))
+    echo(_consumption(report))
     if report is not None and (network := _network(report)) is not None:
         echo(f"network: {network}")
     if report is not None and report.get("largest_console_bytes", 0) >> 20 >= _BOUNDED_MIB:
-        echo(_unbounded(report["largest_console_bytes"] >> 20))
+        echo(_unbounded_log_warning(report["largest_console_bytes"] >> 20))
     print_table(
         [
             field("name"),
@@ -373,7 +373,7 @@ def _network(report: Json) -> str | None:
     return ", ".join([*report.get("addresses", ()), *cards]) or None
 
 
-def _seen(report: Json | None) -> str:
+def _consumption(report: Json | None) -> str:
     """Return what the host consumed at its last poll."""
     if report is None:
         return "not polled yet"
@@ -388,7 +388,7 @@ def _seen(report: Json | None) -> str:
     )
 
 
-def _unbounded(size_mib: int) -> str:
+def _unbounded_log_warning(size_mib: int) -> str:
     """Warn that console logs of guests may fill the host's disk."""
     return (
         f"a console's log has {size_mib} MiB: nothing bounds these logs there. Set stdio_handler"
@@ -447,7 +447,7 @@ def fence(
     session.answer(answer, f"host {name}: {done}")
 
 
-def _fencing(fence: Mapping[str, Any]) -> str:
+def _fencing_state(fence: Mapping[str, Any]) -> str:
     """Return the state of a host's fencing."""
     if fence["last_error"] is None:
         return str(fence["state"])

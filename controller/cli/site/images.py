@@ -38,7 +38,7 @@ class ImageFormatOption(StrEnum):
     RAW = "raw"
 
 
-class Seed(StrEnum):
+class SeedKind(StrEnum):
     """How a guest receives its name, keys and address."""
 
     NONE = "none"
@@ -83,14 +83,16 @@ _COLUMNS: Final = (
 _COPY_COLUMNS: Final = (
     field("host"),
     field("state"),
-    Column("uploaded", lambda row: _part(row["uploaded_bytes"], row["size_bytes"]), right=True),
+    Column(
+        "uploaded", lambda row: _percent_done(row["uploaded_bytes"], row["size_bytes"]), right=True
+    ),
     field("attempts", right=True),
     field("disk_gib", "disk gib", right=True),
     Column("last error", lambda row: row.get("last_error")),
 )
 
 
-def _part(done: int, whole: int) -> str:
+def _percent_done(done: int, whole: int) -> str:
     return f"{100 * done // max(1, whole)} %"
 
 
@@ -160,8 +162,8 @@ def add(
         ImageFormatOption | None, typer.Option("--format", help="Image format (default: detected)")
     ] = None,
     seed: Annotated[
-        Seed, typer.Option(help="How guests receive name, keys and address")
-    ] = Seed.NONE,
+        SeedKind, typer.Option(help="How guests receive name, keys and address")
+    ] = SeedKind.NONE,
     min_memory: Annotated[
         int, typer.Option(metavar="MIB", help="Minimum memory of a VM", min=0)
     ] = 0,
@@ -194,7 +196,7 @@ def add(
     _await_import(session, made, timeout_s=timeout)
 
 
-def _say_offer(session: Session, made: Mapping[str, Any]) -> None:
+def _print_ready(session: Session, made: Mapping[str, Any]) -> None:
     session.answer(
         made,
         f"image {reference(made)} is ready: {size(made['size_bytes'])}, "
@@ -221,7 +223,7 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
             )
     if seen["state"] != "ready":
         raise CliError(f"image {reference(made)}: {seen['last_error'] or seen['state']}")
-    _say_offer(session, seen)
+    _print_ready(session, seen)
 
 
 @app.command()

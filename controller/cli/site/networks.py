@@ -50,7 +50,7 @@ def shown_source(source: Mapping[str, Any] | None) -> str:
     return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
 
 
-def _used(network: Mapping[str, Any]) -> str:
+def _used_addresses(network: Mapping[str, Any]) -> str:
     if network["subnet"] is None:
         return "-"
     return f"{network['addresses_used']}/{network['addresses']}"
@@ -118,7 +118,7 @@ _COLUMNS = (
     Column("hosts", _hosts),
     Column("subnet", lambda row: row["subnet"] and row["subnet"]["cidr"]),
     Column("gateway", lambda row: row["subnet"] and row["subnet"]["gateway"]),
-    Column("addresses used", _used, right=True),
+    Column("addresses used", _used_addresses, right=True),
 )
 
 
@@ -202,7 +202,7 @@ def show_network(session: Session, name: NameArgument) -> None:
         ("gateway", subnet.get("gateway") or "-"),
         ("dns", ", ".join(subnet.get("dns", ())) or "-"),
         ("excluded", ", ".join(subnet.get("excluded", ())) or "-"),
-        ("addresses used", _used(network)),
+        ("addresses used", _used_addresses(network)),
     ):
         echo(f"{key:16}{value}")
     print_warnings(network)

@@ -43,7 +43,7 @@ def list_(session: Session) -> None:
         return
     print_table(
         [
-            Column("name", _indented(shares)),
+            Column("name", _indented_name(shares)),
             Column("kind", _kind),
             field("weight", right=True),
             Column("share", lambda row: percent(row["share"]), right=True),
@@ -58,7 +58,7 @@ def list_(session: Session) -> None:
 @with_session
 def show(session: Session, name: NameArgument) -> None:
     """Show one tenant or group: its group, weight, share and entitlement."""
-    found = {**_standing(session, name), **session.api.get(f"tenants/{name}")}
+    found = {**_share_of(session, name), **session.api.get(f"tenants/{name}")}
     if session.json:
         print_json(found)
         return
@@ -152,7 +152,7 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
         print_json(answer)
         return
     rows = answer["tenants"]
-    touched = [each for each in rows if _is_touched(each)]
+    touched = [each for each in rows if _is_affected(each)]
     print_table(
         [
             field("name"),
@@ -168,7 +168,7 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
     echo(f"nothing changed; {len(rows) - len(touched)} others would keep their shares")
 
 
-def _is_touched(row: Mapping[str, Any]) -> bool:
+def _is_affected(row: Mapping[str, Any]) -> bool:
     return row["parent_before"] != row["parent_after"] or any(
         percent(row[f"{what}_before"]) != percent(row[f"{what}_after"])
         for what in ("entitlement", "target")
@@ -188,7 +188,7 @@ def _before_and_after(what: str) -> Any:
     return render
 
 
-def _standing(session: Session, name: str) -> Mapping[str, Any]:
+def _share_of(session: Session, name: str) -> Mapping[str, Any]:
     shares = session.api.get("shares")["items"]
     return next((each for each in shares if each["name"] == name), {})
 
@@ -197,7 +197,7 @@ def _kind(row: Mapping[str, Any]) -> str:
     return "group" if row["is_group"] else "tenant"
 
 
-def _indented(rows: Sequence[Mapping[str, Any]]) -> Any:
+def _indented_name(rows: Sequence[Mapping[str, Any]]) -> Any:
     parent_of = {row["name"]: row["parent"] for row in rows}
 
     def name(row: Mapping[str, Any]) -> str:

@@ -110,7 +110,7 @@ def renew_token(
 
     The old token stays valid until it expires or is revoked.
     """
-    before = _living(session, token)
+    before = _find_valid_token(session, token)
     body = {each: before[each] for each in ("role", "tenant", "read_only")}
     stem = _RENEWED.sub("", before["name"])
     body["name"] = f"{stem[:50]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -129,12 +129,12 @@ def revoke_token(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token name, id or end of the id")],
 ) -> None:
     """Revoke a token."""
-    living = _living(session, token)
+    living = _find_valid_token(session, token)
     answer = session.api.delete(f"tokens/{living['id']}")
     session.answer(answer, f"token {living['name']} is revoked")
 
 
-def _living(session: Session, token: str) -> Mapping[str, Any]:
+def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
     good = [each for each in session.api.items("tokens") if _state(each) in {"good", "ends soon"}]
     living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
     if len(living) != 1:

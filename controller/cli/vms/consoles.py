@@ -25,7 +25,7 @@ class PlainText:
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
-    def of(self, content: bytes) -> str:
+    def clean(self, content: bytes) -> str:
         """Return the text with plain line ends and no other control characters."""
         text = self._decode(content)
         return "".join(each for each in text if each in "\n\t" or each.isprintable())
@@ -75,13 +75,15 @@ def console(
 
 
 def _print(plain: PlainText, answer: dict[str, Any]) -> None:
-    echo_lines(plain.of(base64.b64decode(answer["content"])), nl=False)
+    echo_lines(plain.clean(base64.b64decode(answer["content"])), nl=False)
 
 
 def _attach(session: Session, path: str, *, force: bool) -> None:
-    from controller.cli.vms.attached import Attached  # noqa: PLC0415 - needs the client, as api does
+    from controller.cli.vms.console_session import ConsoleSession  # noqa: PLC0415 - needs the client, as api does
 
-    attached = Attached(session.api, path, stdin=sys.stdin.fileno(), stdout=sys.stdout.fileno())
+    attached = ConsoleSession(
+        session.api, path, stdin=sys.stdin.fileno(), stdout=sys.stdout.fileno()
+    )
     reason = attached.run(force=force)
     if reason is not None:
         raise CliError(reason)

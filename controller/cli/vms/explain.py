@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.vms.requests import image_wait, seen_as
+from controller.cli.vms.requests import image_wait, observed_state
 from controller.session.completion import complete_target
 from controller.session.session import Session, with_session
 from controller.terminal.columns import Column, field
@@ -96,13 +96,13 @@ def _vms_of(vms: Sequence[Mapping[str, Any]]) -> None:
     columns = [
         field("name"),
         field("host"),
-        Column("observed", seen_as),
+        Column("observed", observed_state),
         field("round", right=True),
     ]
     if any(vm["waits_for_image"] for vm in vms):
         columns.append(Column("waits for", _image_wait))
     if any(vm.get("ends_at") for vm in vms):
-        columns.append(Column("ends at", _ending))
+        columns.append(Column("ends at", _ending_text))
     print_table(columns, vms, empty="")
 
 
@@ -115,7 +115,7 @@ def _estimate(estimate: Mapping[str, Any]) -> str:
 
 def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     columns = [
-        Column("excluded by", _named),
+        Column("excluded by", _obstacle_text),
         field("hosts", right=True),
         field("only", "by this alone", right=True),
         field("missing", right=True),
@@ -127,7 +127,7 @@ def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     print_table(columns, obstacles, empty="")
 
 
-def _ending(vm: Mapping[str, Any]) -> str:
+def _ending_text(vm: Mapping[str, Any]) -> str:
     if not vm.get("ends_at"):
         return "-"
     return f"{clock(vm['ends_at'])}, for {vm['ending_for'] or 'another tenant'}"
@@ -138,7 +138,7 @@ def _image_wait(vm: Mapping[str, Any]) -> str:
     return f"{image['image']}: {image_wait(image)}" if image else "-"
 
 
-def _named(obstacle: Mapping[str, Any]) -> str:
+def _obstacle_text(obstacle: Mapping[str, Any]) -> str:
     kind, what = obstacle["kind"].replace("_", " "), obstacle["what"]
     if kind == "resource":
         return f"too little {what}"

@@ -60,7 +60,7 @@ def vm_state(vm: Mapping[str, Any]) -> str:
         return power_text(vm)
     if vm["observed"] != "absent":
         until_then = f" until {clock(vm['ends_at'])}" if vm.get("ends_at") else ""
-        return f"{seen_as(vm)}{until_then}"
+        return f"{observed_state(vm)}{until_then}"
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
     image = vm.get("waits_for_image")
@@ -77,7 +77,7 @@ def vm_place(vm: Mapping[str, Any]) -> str | None:
     return vm["host"] if to is None else f"{vm['host']} → {to}"
 
 
-def seen_as(vm: Mapping[str, Any]) -> str:
+def observed_state(vm: Mapping[str, Any]) -> str:
     """Return how a VM was seen, or since when that is not known, or its guest is held up."""
     for key, word in (("unknown_since", "unknown"), ("paused_since", "paused")):
         if vm.get(key):

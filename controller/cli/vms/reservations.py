@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.operating.pause import halted
+from controller.cli.operating.pause import halt_notice
 from controller.session.completion import complete_vm_type
 from controller.session.name_lookup import find_reservation
 from controller.session.polling import poll_attempts, progress
@@ -88,10 +88,10 @@ def reserve(
     body |= {key: value for key, value in (("name", name), ("tenant", tenant)) if value}
     made = session.api.post("reservations", body)
     if wait:
-        made = _decided(session, made)
+        made = _wait_until_decided(session, made)
     if made["state"] == "refused":
         raise CliError(f"reservation {made['name']} is refused: {made['decision']['message']}")
-    _answer(session, made)
+    _print_reservation(session, made)
 
 
 @list_command
@@ -116,7 +116,7 @@ def reservations(
 @with_session
 def show(session: Session, reservation: ReservationArgument) -> None:
     """Show a reservation: what was decided, and what is left of it."""
-    _answer(session, find_reservation(session.api, reservation))
+    _print_reservation(session, find_reservation(session.api, reservation))
 
 
 @app.command()
@@ -128,10 +128,10 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
     session.answer(answer, f"cancelled reservation {answer['name']}")
 
 
-def _answer(session: Session, found: Mapping[str, Any]) -> None:
+def _print_reservation(session: Session, found: Mapping[str, Any]) -> None:
     """Print a reservation; of one that is not over also why no room is kept for it now."""
     session.answer(found, *_lines_of(found))
-    if found["state"] in _OPEN and not session.json and (notice := halted(session)):
+    if found["state"] in _OPEN and not session.json and (notice := halt_notice(session)):
         session.print_message(notice)
 
 
@@ -149,7 +149,7 @@ def _lines_of(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
+def _wait_until_decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
     seen = dict(made)
     with progress(quiet=session.json) as report:
         for look in poll_attempts(_DECIDED_S):
@@ -158,7 +158,7 @@ def _decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
             with look:
                 report("the control centre decides the reservation")
                 seen = session.api.get(f"reservations/{seen['id']}")
-    why = halted(session) or "`fuga status` says whether a control centre leads."
+    why = halt_notice(session) or "`fuga status` says whether a control centre leads."
     raise WaitExpiredError(
         f"reservation {seen['name']} is not decided after {_DECIDED_S:g} s: {why} It"
         f" stays; `fuga reservation show {seen['name']}` shows what became of it"

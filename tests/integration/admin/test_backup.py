@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
-from controller.cli.operating.processes import db
+from controller.cli.operating.database import db
 from controller.queries.fleet_metrics import FleetCollector
 from registry import Registry
 from registry.admin.backup import BackupError, backup, restore, unfinished_backups

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.operating.processes import upgrade as db_upgrade
+from controller.cli.operating.database import upgrade as db_upgrade
 from registry import Registry, upgrade
 from service.settings import SharedSettings, celery_config
 from tests.register import add_tenant

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from typer.testing import CliRunner
 
-from controller.cli.operating.processes import db
+from controller.cli.operating.database import db
 from controller.control_center.purge import Purger, purge_all
 from registry import InvalidError, Registry, StaleEpochError
 from registry.admin import Periods, PurgeCounts

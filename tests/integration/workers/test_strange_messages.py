@@ -25,7 +25,7 @@ from controller.queue import CeleryQueue
 from controller.simulations.queue import SimulationQueue
 from registry import ImageState
 from registry.images import NewImage
-from service.broker.redis_inbox import MOST_WAITING
+from service.broker.redis_inbox import MAX_WAITING
 from service.settings import SharedSettings
 from tests.integration.workers.site import ServiceProcess, Site, open_site
 from tests.register import ACTOR
@@ -254,7 +254,7 @@ def test_a_flood_of_well_formed_messages_is_bounded(on_redis: OnRedis, tmp_path:
         found.put([b"x"] * 1_000 + [made_up] * 60_000)
         # Measured now and then: the first time perhaps while more were still being put in.
         eventually(
-            lambda: found.dropped().get("flood") and found.waiting() <= MOST_WAITING,
+            lambda: found.dropped().get("flood") and found.waiting() <= MAX_WAITING,
             within_s=PATIENCE_S,
         )
 

@@ -49,7 +49,7 @@ class DriverHosts:
 
     def let_pass(self, length_s: float) -> None:
         for _ in range(int(length_s * 2)):
-            self.watch.look()
+            self.watch.check()
             self.now_s += 0.5
 
 
@@ -66,11 +66,11 @@ def test_what_real_hosts_tell_is_said_once_and_nothing_from_before(tmp_path: Pat
         tmp_path, LabHosts(driver=QEMU, hosts=(a_host(tmp_path),)), ["host-1"], said.append
     )
 
-    watch.look()
+    watch.check()
     with log.open("a") as more:
         more.write("2026-01-01 10:00:09 virtlogd ended (SIGABRT); it starts again in 2 s\n")
-    watch.look()
-    watch.look()
+    watch.check()
+    watch.check()
 
     assert said == ["host-1: virtlogd ended (SIGABRT); it starts again in 2 s. Guests run on."]
 
@@ -101,9 +101,9 @@ def test_a_host_that_does_not_start_is_tried_again_later(ended: DriverHosts) -> 
 def test_a_host_that_lived_long_is_started_soon_again(ended: DriverHosts) -> None:
     ended.let_pass(10)
     began = len(ended.said)
-    ended.watch._ended["host-1"].start_at = None
+    ended.watch._restarts["host-1"].start_at = None
     ended.now_s += 100
 
-    ended.watch.look()
+    ended.watch.check()
 
     assert ended.said[began].endswith("in 1 s")

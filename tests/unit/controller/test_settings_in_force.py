@@ -10,7 +10,7 @@ import pytest
 from controller.oidc_mapping import OidcRule
 from controller.settings import ControllerSettings
 from registry.tasks import WorkQueue
-from service.settings_in_force import SET, said, settings_in_force
+from service.settings_in_force import SET, settings_in_force, shown_value
 from service.settings_names import settings_classes
 
 
@@ -38,11 +38,11 @@ def test_each_text_of_a_table_is_masked_for_itself() -> None:
         "vcpus": 3,
     }
 
-    told = json.loads(said("table", table) or "")
+    told = json.loads(shown_value("table", table) or "")
 
     assert told["deep"] == [{"password": SET, "other": "plain"}]
     assert (told["url"], told["vcpus"]) == ("amqp://me:***@broker", 3)
-    assert said("table", {}) is None
+    assert shown_value("table", {}) is None
 
 
 def test_a_setting_says_where_it_is_from() -> None:
@@ -73,10 +73,10 @@ def test_rules_are_told_in_the_order_in_which_they_count() -> None:
 def test_no_setting_of_a_process_is_shown_as_code_writes_it() -> None:
     for each in settings_classes().values():
         for name, value in each().model_dump(mode="python").items():
-            assert "<" not in (said(name, value) or ""), name
+            assert "<" not in (shown_value(name, value) or ""), name
 
 
 @pytest.mark.parametrize("many", [list, tuple, frozenset])
 def test_several_values_are_shown_with_commas_whatever_holds_them(many: Any) -> None:
-    assert said("queues", many([WorkQueue.BUILD])) == "build"
-    assert said("queues", many([])) is None
+    assert shown_value("queues", many([WorkQueue.BUILD])) == "build"
+    assert shown_value("queues", many([])) is None

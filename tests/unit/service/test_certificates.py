@@ -205,15 +205,15 @@ def test_metrics_have_the_first_end_of_all_hosts_and_keep_what_a_silent_server_s
         return {each.split('"')[1]: float(each.rpartition(" ")[2]) / 86400 for each in found}
 
     with capture_logs() as logs:
-        watch.look()
+        watch.check()
     assert series() == {"hosts": 20, "database": 300}
     assert [(each["event"], each["of"]) for each in logs] == [("certificate_ends_soon", "host b")]
 
     shown.update({"host b": None, "database": None})
-    watch.look()
+    watch.check()
     assert series() == {"hosts": 20, "database": 300}
     del shown["host b"]
-    watch.look()
+    watch.check()
     assert series() == {"hosts": 400, "database": 300}
 
 

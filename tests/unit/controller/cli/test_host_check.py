@@ -15,7 +15,7 @@ import pytest
 
 from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site import host_check, host_reach
-from controller.cli.site.host_judgement import judged
+from controller.cli.site.host_judgement import host_findings
 from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
 from tests.servers.certificates import Authority, Pair
@@ -51,7 +51,7 @@ ALIKE = {"baseline": "EPYC", "faults": {}, "others": ["h1"]}
 
 
 def found(seen: dict[str, Any], *registered: dict[str, Any], **target: Any) -> list[CheckResult]:
-    return list(judged(TARGET | target, seen, registered))
+    return list(host_findings(TARGET | target, seen, registered))
 
 
 def seen_with(*, pool: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

@@ -84,11 +84,11 @@ def test_a_child_that_dies_is_started_again_after_a_pause(stage: Stage) -> None:
 
     first.signal(signal.SIGKILL)
     until(lambda: not first.alive)
-    stage.supervisor.look()
-    stage.supervisor.look()
+    stage.supervisor.check()
+    stage.supervisor.check()
     too_early = stage.identity("one")
     stage.clock.now_s += 0.5
-    stage.supervisor.look()
+    stage.supervisor.check()
 
     assert too_early == first
     assert stage.identity("one") != first
@@ -104,9 +104,9 @@ def test_a_full_disk_ends_neither_the_supervisor_nor_its_children(tmp_path: Path
         first = stage.identity("one")
         first.signal(signal.SIGKILL)
         until(lambda: not first.alive)
-        stage.supervisor.look()
+        stage.supervisor.check()
         stage.clock.now_s += 0.5
-        stage.supervisor.look()
+        stage.supervisor.check()
 
         assert stage.identity("one").alive
         assert not stage.record.exists()
@@ -114,7 +114,7 @@ def test_a_full_disk_ends_neither_the_supervisor_nor_its_children(tmp_path: Path
 
         disk.free()
         stage.clock.now_s += 5.0
-        stage.supervisor.look()
+        stage.supervisor.check()
 
         assert json.loads(stage.record.read_text())["one"]["pid"] == stage.identity("one").pid
         stage.supervisor.stop([["one"]], wait_s=0.1)
@@ -142,7 +142,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(
         assert "one cannot be started (Resource temporarily unavailable)" in stage.said[0]
 
     stage.clock.now_s += 0.5
-    stage.supervisor.look()
+    stage.supervisor.check()
 
     assert stage.identity("one").alive
     stage.supervisor.stop([["one"]], wait_s=0.1)
@@ -156,15 +156,15 @@ def test_pauses_grow_while_it_keeps_dying(stage: Stage) -> None:
     stage.supervisor.start("one", (sys.executable, "-c", "raise SystemExit(3)"))
 
     for _ in range(3):
-        until(lambda: (stage.supervisor.look(), not stage.identity("one").alive)[1])
-        stage.supervisor.look()
+        until(lambda: (stage.supervisor.check(), not stage.identity("one").alive)[1])
+        stage.supervisor.check()
         stage.clock.now_s += 2.0
 
     pauses = [line.split("again in ")[1].split(" s")[0] for line in stage.said]
     assert pauses[:3] == ["0.5", "1", "2"]
     assert "exit status 3" in stage.said[0]
     with pytest.raises(CliError, match="one does not start"):
-        stage.supervisor.give_up_on_failing()
+        stage.supervisor.raise_if_failing()
 
 
 def test_stopping_ends_every_child_and_forgets_the_record(stage: Stage) -> None:
@@ -214,7 +214,7 @@ def a_parent(folder: Path) -> tuple[subprocess.Popen[bytes], ProcessId]:
     record = folder / "processes.json"
     until(record.exists)
     pid = int(record.read_text().split('"pid": ')[1].split(",")[0])
-    child = ProcessId.of(pid)
+    child = ProcessId.of_pid(pid)
     assert child is not None
     until(lambda: b"launch.py" not in Path(f"/proc/{pid}/cmdline").read_bytes())
     return parent, child
@@ -243,7 +243,7 @@ def test_what_outlived_its_parent_is_ended_by_the_next_start(tmp_path: Path) -> 
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_left_alone(tmp_path: Path) -> None:
-    me = ProcessId.of(os.getpid())
+    me = ProcessId.of_pid(os.getpid())
     assert me is not None
     record = tmp_path / "processes.json"
     record.write_text(f'{{"api": {{"pid": {me.pid}, "started": {me.started - 1}}}}}')

@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from controller.cli.simulations.progress import showing
+from controller.cli.simulations.progress import show_progress
 from simulation import RunProgress
 
 
@@ -33,7 +33,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_terminal_has_a_bar_for_everything_and_for_each_run(terminal: Terminal) -> None:
-    with redirect_stderr(terminal), showing(["a[1]", "b", "c", "d"], fleet=True) as shown:
+    with redirect_stderr(terminal), show_progress(["a[1]", "b", "c", "d"], fleet=True) as shown:
         shown.tell({"a[1]": at(0.5, "sim-1:7"), "b": at(1.0), "c": at(0.5)})
     lines = terminal.lines()
 
@@ -44,7 +44,7 @@ def test_a_terminal_has_a_bar_for_everything_and_for_each_run(terminal: Terminal
 
 
 def test_a_run_that_has_ended_or_was_let_go_of_has_no_bar(terminal: Terminal) -> None:
-    with redirect_stderr(terminal), showing(["a", "b"], fleet=True) as shown:
+    with redirect_stderr(terminal), show_progress(["a", "b"], fleet=True) as shown:
         shown.tell({"a": at(0.5, "sim-1:7"), "b": at(0.5, "sim-2:7")})
         shown.warn("the broker [redis] does not answer")
         shown.tell({"a": at(1.0)})
@@ -57,7 +57,7 @@ def test_a_run_that_has_ended_or_was_let_go_of_has_no_bar(terminal: Terminal) ->
 def test_elsewhere_a_fleet_tells_in_lines_who_is_at_what(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with showing(["a", "b"], fleet=True) as shown:
+    with show_progress(["a", "b"], fleet=True) as shown:
         shown.tell({"a": at(0.0, "sim-1:7")})
         shown.tell({"a": at(0.5, "sim-1:7")})
         shown.tell({})
@@ -77,7 +77,7 @@ def test_elsewhere_a_fleet_tells_in_lines_who_is_at_what(
 
 
 def test_elsewhere_a_machine_alone_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with showing(["a"], fleet=False) as shown:
+    with show_progress(["a"], fleet=False) as shown:
         shown.tell({"a": at(0.5)})
 
     assert capsys.readouterr().err == ""

@@ -129,10 +129,10 @@ def test_no_line_is_wider_than_the_terminal_and_rows_keep_their_number(
 ) -> None:
     from rich.cells import cell_len
 
-    from controller.terminal.tables import left_out_of, lines_of
+    from controller.terminal.tables import columns_with_room, lines_of
 
     columns = [Column(name, lambda row: row) for name in "abcd"]
-    kept = left_out_of(columns, list("abcd"), cells, width)
+    kept = columns_with_room(columns, list("abcd"), cells, width)
 
     rows = [[row[each] for each in kept] for row in [list("abcd"), *cells]]
     lines = list(lines_of([columns[each] for each in kept], rows, width, bold=False))

@@ -13,7 +13,7 @@ from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import LabHosts
 from controller.embedded.setup import CAPACITIES, lab_bodies
 from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
-from controller.embedded.up import Up
+from controller.embedded.up import LocalSite
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
 from registry.db.private_files import ForeignOwnerError
@@ -184,13 +184,13 @@ class Started:
     def pid(self, name: str) -> int:
         return self.pids[name]
 
-    def log(self, name: str) -> Path:
+    def log_file(self, name: str) -> Path:
         return Path(f"logs/{name}.log")
 
-    def look(self) -> None:
+    def check(self) -> None:
         pass
 
-    def give_up_on_failing(self) -> None:
+    def raise_if_failing(self) -> None:
         pass
 
 
@@ -210,7 +210,7 @@ def test_a_worker_that_does_not_report_is_named_with_what_waits(
 ) -> None:
     monkeypatch.setattr("controller.embedded.up._REPORT_S", 0.0)
     site: Any = Started([a_report("control", 11), a_report("monitor", 12), *worker])
-    up = Up(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
+    up = LocalSite(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
     up.supervisor, up.api = site, site
 
     up._await_reports()
@@ -226,7 +226,7 @@ def test_where_all_report_nobody_is_named(
     state: StateDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site: Any = Started([a_report("control", 11), a_report("monitor", 12), a_report("worker", 13)])
-    up = Up(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
+    up = LocalSite(settings=None, state=state, own_hosts=None, driver="", port=None)  # type: ignore[arg-type]
     up.supervisor, up.api = site, site
 
     up._await_reports()

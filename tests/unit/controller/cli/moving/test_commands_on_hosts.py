@@ -19,7 +19,7 @@ def until_over(commands: CommandsOnHosts, *, within_s: float = 60) -> dict[str, 
     end = time.monotonic() + within_s
     while commands.hosts:
         assert time.monotonic() < end, f"still running for {commands.hosts}"
-        ended |= commands.ended()
+        ended |= commands.take_results()
         time.sleep(0.01)
     return ended
 
@@ -40,7 +40,7 @@ def test_the_end_is_told_with_the_last_line(code: str, error: str | None) -> Non
     commands.begin("h1")
 
     assert until_over(commands) == {"h1": error}
-    assert commands.ended() == {}
+    assert commands.take_results() == {}
 
 
 def test_each_is_given_the_name_of_its_host() -> None:
@@ -73,7 +73,7 @@ def test_one_that_hangs_and_hears_no_signal_is_killed() -> None:
         time.sleep(0.01)
 
     clock[0] = 6
-    assert commands.ended() == {}
+    assert commands.take_results() == {}
     clock[0] = 17
 
     assert until_over(commands) == {"h1": "it took longer than 5 s: deaf"}

@@ -11,7 +11,7 @@ from controller.cli.vms.requests import VM_COLUMNS
 from controller.session import polling
 from controller.terminal import output
 from controller.terminal.output import text
-from controller.terminal.tables import left_out_of, lines_of
+from controller.terminal.tables import columns_with_room, lines_of
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
 from tests.unit.controller.cli.test_commands import VM_ID, Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
 
@@ -261,7 +261,7 @@ def test_the_list_of_vms_shows_both_hosts_of_one_that_moves_on_80_columns() -> N
     cells = [[text(column.value(vm)) for column in VM_COLUMNS]]
     headings = [column.heading for column in VM_COLUMNS]
 
-    kept = left_out_of(VM_COLUMNS, headings, cells, 80)
+    kept = columns_with_room(VM_COLUMNS, headings, cells, 80)
 
     columns = [VM_COLUMNS[each] for each in kept]
     rows = [[row[each] for each in kept] for row in (headings, *cells)]

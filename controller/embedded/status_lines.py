@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ROUNDS = 20
 
 
-class StatusStream:
+class StatusLines:
     """Polls the API and prints what is new since its last poll."""
 
     def __init__(self, api: Client, say: Callable[[str], None]) -> None:
@@ -25,7 +25,7 @@ class StatusStream:
         self._health: dict[str, str] = {}
         self._running: int | None = None
 
-    def look(self) -> None:
+    def print_changes(self) -> None:
         """Print changes; nothing while the API does not answer."""
         try:
             rounds = self._api.get("rounds", limit=_ROUNDS)["items"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.client.connection import ApiConnection
 from controller.client.http import Client
-from controller.embedded.stream import StatusStream
+from controller.embedded.status_lines import StatusLines
 
 
 def test_an_api_that_does_not_answer_is_no_news_and_no_end() -> None:
@@ -13,6 +13,6 @@ def test_an_api_that_does_not_answer_is_no_news_and_no_end() -> None:
     )
     said: list[str] = []
 
-    StatusStream(nobody, said.append).look()
+    StatusLines(nobody, said.append).print_changes()
 
     assert said == []

@@ -32,7 +32,7 @@ _CONFLICT: Final = 409
 _BUSY: Final = frozenset({429, 503})
 
 
-class Attached:
+class ConsoleSession:
     """One run of `fuga console`.
 
     Parameters
@@ -59,7 +59,7 @@ class Attached:
         path = f"{self._path}/sessions/{session['id']}"
         reader = threading.Thread(target=self._read, args=(path,), daemon=True)
         try:
-            self._say("press Ctrl-] to leave the console; Enter may show a prompt")
+            self._print_notice("press Ctrl-] to leave the console; Enter may show a prompt")
             with raw_terminal(self._stdin):
                 reader.start()
                 self._type(path)
@@ -114,9 +114,9 @@ class Attached:
                 return
             state, reason = answer["session"]["state"], answer["session"]["reason"]
             if (last, state) == ("waiting", "attached"):
-                self._say("attached")
+                self._print_notice("attached")
             elif (last, state) == ("attached", "waiting"):
-                self._say(f"detached: {reason}")
+                self._print_notice(f"detached: {reason}")
             last = state
             self._show(answer, after)
             after = answer["end"]
@@ -147,12 +147,14 @@ class Attached:
 
     def _show(self, answer: dict[str, Any], after: int) -> None:
         if answer["start"] > after:
-            self._say(f"{answer['start'] - after} bytes arrived too fast and are not shown")
+            self._print_notice(
+                f"{answer['start'] - after} bytes arrived too fast and are not shown"
+            )
         left = memoryview(base64.b64decode(answer["content"]))
         while left:
             left = left[os.write(self._stdout, left) :]
 
-    def _say(self, words: str) -> None:
+    def _print_notice(self, words: str) -> None:
         os.write(self._stdout, f"\r\n[fuga: {plain(words)}]\r\n".encode())
 
     def _end(self, reason: str) -> None:
