@@ -77,11 +77,11 @@ class BackgroundCall(threading.Thread, Generic[T]):
 
 
 class FileQuestion:
-    """Questions about files in any pool of a host, one at a time.
+    """Reads files in any pool of a host in the background, one reading at a time.
 
-    A pool whose storage hangs keeps a thread of the host's libvirtd, so no second question is
-    asked while one is open. A question that takes longer than its caller waits goes on, and
-    answers the next caller who asks the same.
+    A call to a pool whose storage hangs keeps a thread of the host's libvirtd, so no second
+    reading begins while one is under way. A reading that takes longer than its caller waits
+    goes on; the next caller with the same key gets its result.
     """
 
     def __init__(self) -> None:
