@@ -106,9 +106,9 @@ def _listing(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None
 def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Return the policy called ``name``.
 
-    One that does not read trees of tenants itself is given the weights that
-    stand for a snapshot's tree, see `placement.constraints.tree_weights.without_tree`. All keep
-    the constraints and allowances of a snapshot, see `placement.constraints.constrained_policy` and
+    A policy that does not read trees of tenants gets weights in place of a snapshot's tree; see
+    `placement.constraints.tree_weights.without_tree`. Every policy keeps the constraints and
+    allowances of a snapshot; see `placement.constraints.constrained_policy` and
     `placement.constraints.within_allowances`.
 
     Parameters

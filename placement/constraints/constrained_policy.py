@@ -2,7 +2,7 @@
 
 It decides on snapshots in which constraints are eligibility and room
 (`placement.constraints.expansion`), first with all soft constraints kept, then, for what found no
-room so, with fewer. What one run placed the next one finds in place.
+room so, with fewer. The next run keeps what earlier runs placed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ConstrainedPolicy:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Decide the whole batch within the constraints.
 
-        Of several runs ``details`` have what speaks of single VMs, and how many
-        ``runs`` there were.
+        After several runs, ``details`` has the details about single VMs and the number of
+        ``runs``.
         """
         constraints = snapshot.constraints
         if constraints is None or not constraints:

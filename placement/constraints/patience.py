@@ -1,7 +1,8 @@
 """Find requests that have waited too long below their tenant's fair share.
 
-Stateless: a snapshot says how long requests have waited, not how long below
-their share; tenants that are below now and have waited that long count.
+The search is stateless. A snapshot says how long requests have waited, not how long their tenants
+were below their shares; requests count that have waited that long and whose tenants are below
+now.
 """
 
 from __future__ import annotations
@@ -91,11 +92,9 @@ def waiting_levels(age: IntArray, patience: int) -> IntArray:
     patience : int
         0 for no limit.
 
-    Notes
-    -----
-    Level 1 from ``patience`` rounds on, level 2 from 8 times as many, level 3
-    from 64 times: at each level other hosts are looked at first, for longer, so
-    that a host whose VMs never end does not keep a request waiting for ever.
+    Notes ----- Level 1 from ``patience`` rounds on, level 2 from 8 times as many, level 3 from 64
+    times: each level considers other hosts first, for longer, so that a host whose VMs never end
+    does not keep a request waiting for ever.
     """
     if patience == 0:
         return np.zeros_like(age)

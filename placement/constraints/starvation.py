@@ -190,7 +190,7 @@ class _ReservedHosts:
     def least_missing(self, taken: BoolArray, needed: int, most: int) -> list[int] | None:
         """Return at most ``most`` hosts that lack least room for the needed VMs.
 
-        None if they are too few. ``taken``, shape (H,), are held for others.
+        Returns None if they are too few. ``taken``, shape (H,), marks hosts reserved for others.
         """
         while self._next < len(self._hosts) and taken[self._hosts[self._next]]:
             self._next += 1

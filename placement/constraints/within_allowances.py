@@ -37,8 +37,8 @@ class AllowancesPolicy:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Let the policy decide on what is within the allowances.
 
-        Of what is beyond them the reason is `Reason.QUOTA`. Hosts that the
-        policy holds back in one pass stay closed in the next.
+        The VMs beyond the allowances get `Reason.QUOTA`. Hosts that the policy holds back in one
+        pass stay closed in the next.
         """
         contested = np.zeros(len(snapshot.count), dtype=np.bool_)
         contested[list(RemainingAllowances(snapshot).are_short(snapshot.count))] = True
@@ -82,8 +82,8 @@ def _counts_with_room(snapshot: Snapshot) -> IntArray:
 def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
     """Return the VMs without room now that the allowances nevertheless cover.
 
-    No policy can place them, so they take nothing of one; it may hold hosts
-    back for them.
+    No policy can place these VMs, so they use no allowance; the policy may reserve hosts for
+    them.
     """
     rooms = RemainingAllowances(snapshot)
     for request in np.flatnonzero(within).tolist():

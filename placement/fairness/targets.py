@@ -71,7 +71,7 @@ def max_vms_per_request(
 ) -> IntArray:
     """Return how many VMs of each request fit if no other request gets any, shape (Q,).
 
-    ``kinds`` spares finding those of the snapshot again.
+    ``kinds`` are those of the snapshot; they are computed if absent.
     """
     kinds = kinds or vm_kinds(snapshot)
     open_to = hosts_for(snapshot, kinds)

@@ -1,8 +1,8 @@
 """Simulate future rounds on samples of arrivals and lifetimes.
 
-In each sample VMs end when lifetimes let them, requests come as they came lately, and the policy
-decides slot after slot, as the control centre would. When a request has its place in the
-samples is how long it may wait.
+In each sample VMs end after drawn lifetimes, requests arrive as in the recent past, and the
+policy decides slot after slot, as the control centre would. The times at which a request is
+placed in the samples estimate its wait.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class RunAheadOptions:
 def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
     """Return the times of simulated decisions, (steps,): seconds from now, in whole slots.
 
-    Every slot at first, and then fewer and fewer: what is far away is known less exactly.
+    The first steps are single slots. Later steps are longer, as the far future is known less
+    exactly.
     """
     last = max(1, math.floor(horizon_s / slot_length_s))
     slots = list(range(1, min(_SLOT_BY_SLOT, last) + 1))

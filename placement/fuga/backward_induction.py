@@ -1,8 +1,8 @@
 """Backward induction over a game of hosts; each subgame is solved once.
 
-What the players after one do depends on the VMs of each kind that were taken before them, and
-not on which players took them. So a subgame is a player and such totals: all plays that lead there
-share it. The subgames of one player are its turn, and looked at together.
+What the players after one do depends on the VMs of each kind that were taken before them, and not
+on which players took them. So a subgame is a player and such totals: all plays that lead there
+share it. The subgames of one player form its turn and are solved together.
 """
 
 from __future__ import annotations

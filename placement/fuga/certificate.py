@@ -1,7 +1,7 @@
 """Check, independently of the solver, that no player gains by deviating.
 
-What a player could take, where that leads and how skewed it leaves its host are found anew
-here, from the definitions; the solver's tables are what is checked. Only v(A) is shared.
+The check computes strategies, ends and skewness from the definitions and compares them with the
+solver's tables. The two share only v(A).
 """
 
 from __future__ import annotations

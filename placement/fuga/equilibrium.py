@@ -34,8 +34,8 @@ _ROUNDING: Final = 1e-13
 class Panel:
     """The choices of all players as arrays, updated with their moves.
 
-    A look at all of them at once costs about as much as twenty single ones, and
-    most players stay where they are.
+    One pass over all players costs about as much as twenty single players, and most players keep
+    their choice.
     """
 
     game: Game

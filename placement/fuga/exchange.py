@@ -103,11 +103,10 @@ class _BudgetSpentError(Exception):
 class _Market:
     """Finds the fairest exchange again and again.
 
-    Requests that are alike, of one tenant and one kind, are one party: what one
-    of them could gain or give, each could. A party in whose favour there is no
-    exchange stays so until what the last exchange touched could change that:
-    the parties with VMs on its host, and those of the tenant that became richer.
-    The tenant that became poorer is checked anew.
+    Requests that are alike, of one tenant and one kind, are one party: what one of them could
+    gain or give, each could. A party without an exchange in its favour is checked again only
+    after an exchange that could change this: one that touched parties on the same host, or made
+    another tenant richer. The tenant that became poorer is always checked again.
 
     Waiting parties and parties with VMs are kept in order of levels, so that a search
     ends at the first party that can give. A tenant that could give only by falling below the
@@ -292,8 +291,8 @@ class _Market:
     def _level_after_making_room(self, kind: int, tenant: int) -> float:
         """Return a tenant's highest level after it makes room for one VM of a kind.
 
-        -1 where it can make none. It is known until the tenant's level or its rows change, and
-        shows which parties cannot make room, which are nearly all.
+        Returns -1 if the tenant can make no room. The value is cached until the tenant's level or
+        rows change; it rules out nearly all parties.
         """
         known = self._known_left[tenant]
         left = known.get(kind)
@@ -374,8 +373,8 @@ class _Market:
     def _max_vms_to_give(self, poor: int, rich: int) -> float:
         """Return the largest number of VMs that a rich party may give for one VM of a poor one.
 
-        Below 0 where the richer's tenant is not richer by more than a VM, or would not stay
-        as rich as the poorer one becomes.
+        Returns a number below 0 if the rich tenant is not ahead by more than one VM, or would
+        fall below the new level of the poor one.
         """
         levels, vm_level, tenants = self._levels, self._vm_level, self._parties.tenant
         tenant = tenants[rich]

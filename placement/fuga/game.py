@@ -174,7 +174,7 @@ class Game:
     def clip_strategies(self, player: int, left: Sequence[int]) -> Strategies:
         """Return a player's strategies clipped to the VMs that are left.
 
-        Where nothing of them is left, the one strategy of taking nothing.
+        If no VM of them is left, the only strategy is to take nothing.
         """
         own = self.strategies(player)
         if not self.needs_more(player, left):

@@ -169,7 +169,7 @@ class ReturnableVms:
     def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
         """Return the VMs to take back on such a host for one VM, by the kind taken back.
 
-        A number for each known kind, filled in on first use.
+        The result has a number for each known kind, computed at its first use.
         """
         key = (of_class, *room)
         needed = self._known_needed.get(key)

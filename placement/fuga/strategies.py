@@ -31,7 +31,8 @@ Counts: TypeAlias = tuple[int, ...]
 class Strategies:
     """The combinations that a player weighs; ties go to the earlier one.
 
-    In plain lists: they are a handful, and weighed one player at a time. Never changed.
+    The fields are plain lists, as there are few and one player is weighed at a time. They are
+    never changed.
     """
 
     rows: list[Counts]  #: (K, T) VMs of each kind
@@ -59,8 +60,7 @@ class Strategies:
 class PlayerStrategies:
     """The strategies of many players, drawn from pools that alike hosts share.
 
-    Most players are only ever looked at all together, so one's own lists are
-    made when it is its turn.
+    Most players are only processed in batches, so the lists of one player are made at its turn.
     """
 
     pools: list[Strategies]
@@ -194,7 +194,7 @@ class TopCombinations:
     def strategies(self, player: Player, left: IntArray) -> Strategies:
         """Return the ``eta`` best combinations within ``left``, (T,); ties are in random order.
 
-        None once the budget is down to what is kept: the player does not play.
+        Returns no strategy once only the reserved budget is left: the player does not play.
         """
         most = tuple(map(min, player.fits.tolist(), left.tolist()))
         if not any(most):  # towards the end of a game that is nearly every player

@@ -77,10 +77,8 @@ def repair(
 def misplaced_vms(where: PlacementState) -> dict[int, set[int]]:
     """Return the VMs that break a hard rule where they are, with the zones they must leave.
 
-    But for groups that are to be together.
-
-    Of several that break one together those that may stay are left out: first VMs that
-    cannot move, then those with the largest transfer.
+    Groups that must keep together are not checked here. Of several that break one together those
+    that may stay are left out: first VMs that cannot move, then those with the largest transfer.
     """
     running = where.running
     host = np.array(where.host, dtype=np.int64)

@@ -1,9 +1,8 @@
 """Find the best combinations of hosts, and cache them for later rounds.
 
-Most hosts are as they were in the round before, so most questions come again. Each has a stream
-of random numbers of its own, seeded by the query alone: the answer is the same in every round
-and need not be found twice. What a budget is charged does not depend on the cache either, so a
-replay decides as its round did.
+Most hosts do not change between two rounds, so most queries repeat. The random numbers of a query
+are seeded by the query alone, so its answer is the same in every round and can be cached. What a
+budget is charged does not depend on the cache either, so a replay decides as its round did.
 """
 
 from __future__ import annotations
@@ -78,8 +77,8 @@ KEPT: Final = CombinationCache()
 class CombinationFinder:
     """Finds combinations for the hosts of one round.
 
-    A question is put in one form, whatever else the round is about: the kinds alone that the
-    host could take, in order of their demands.
+    A query has a normal form that does not depend on the rest of the round: only the kinds that
+    the host could take, in order of their demands.
 
     Parameters
     ----------

@@ -98,10 +98,10 @@ class Siblings(ABC):
 class RescalingGroup(Siblings):
     """A group of H-DRF: it counts its children rescaled to the least share.
 
-    With f the least share per weight among the children that are not blocked,
-    each of them counts scaled down to f, and a blocked one scaled to at most f;
-    without any such child all count as they are (derived). A child whose share
-    is ahead so cannot hold back its siblings' group, nor can one that is stuck.
+    With f the least share per weight among the children that are not blocked, each of them counts
+    scaled down to f, and a blocked one scaled to at most f; without any such child all count as
+    they are (derived). So neither a child with a large share nor a blocked one holds back the
+    group of its siblings.
     """
 
     def __init__(self, weights: Sequence[float], width: int) -> None:

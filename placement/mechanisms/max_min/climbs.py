@@ -13,8 +13,8 @@ from placement.model.arrays import BoolArray, FloatArray
 class Point:
     """A position on the common climb: a breakpoint and the fraction of the way to the next.
 
-    A level would not do: where tenants hold much already, all that is left to
-    divide can lie between two neighbouring floats.
+    A level would be too coarse: if tenants hold much already, the rest to divide can lie between
+    two neighbouring floats.
     """
 
     place: int  #: of the breakpoint at or below
