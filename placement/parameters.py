@@ -48,13 +48,15 @@ def number(allowed: str, fits: Callable[[float], bool]) -> Reader:
     return lambda name, value: float(checked(name, value))
 
 
-def whole_number(least: int, most: int) -> Reader:
-    """Return a reader of whole numbers from ``least`` to ``most``."""
+def whole_number(minimum: int, maximum: int) -> Reader:
+    """Return a reader of whole numbers from ``minimum`` to ``maximum``."""
 
     def is_allowed(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return (
+            isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
+        )
 
-    return checked_by(f"a whole number from {least:,} to {most:,}", is_allowed)
+    return checked_by(f"a whole number from {minimum:,} to {maximum:,}", is_allowed)
 
 
 def one_of(values: Sequence[str]) -> Reader:

@@ -40,12 +40,12 @@ class RemainingAllowances:
         for each, need in self._needs(request, count):
             self.left[each] -= need
 
-    def fit(self, request: int, most: int) -> int:
-        """Return how many more VMs of a request are within the allowances, at most ``most``."""
+    def fit(self, request: int, max_vms: int) -> int:
+        """Return how many more VMs of a request are within the allowances, at most ``max_vms``."""
         for each, need in self._needs(request, 1):
             if need > 0:
-                most = min(most, max(0, self.left[each]) // need)
-        return most
+                max_vms = min(max_vms, max(0, self.left[each]) // need)
+        return max_vms
 
     def are_short(self, wanted: IntArray) -> set[int]:
         """Return the requests whose allowances do not cover all of ``wanted``, shape (Q,)."""

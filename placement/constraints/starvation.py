@@ -187,8 +187,8 @@ class _ReservedHosts:
         self._missing = missing[order]
         self._next = 0
 
-    def least_missing(self, taken: BoolArray, needed: int, most: int) -> list[int] | None:
-        """Return at most ``most`` hosts that lack least room for the needed VMs.
+    def least_missing(self, taken: BoolArray, needed: int, max_hosts: int) -> list[int] | None:
+        """Return at most ``max_hosts`` hosts that lack least room for the needed VMs.
 
         Returns None if they are too few. ``taken``, shape (H,), marks hosts reserved for others.
         """
@@ -200,9 +200,9 @@ class _ReservedHosts:
             return [int(self._hosts[self._next])]
         able = self._next + np.flatnonzero(~taken[self._hosts[self._next :]])
         chosen = self._cheapest(able, needed)
-        if chosen is not None and len(chosen) > most:
+        if chosen is not None and len(chosen) > max_hosts:
             # Fewer hosts that hold more each; which these are does not change with time.
-            largest = able[np.lexsort((self._hosts[able], -self._holds[able]))[:most]]
+            largest = able[np.lexsort((self._hosts[able], -self._holds[able]))[:max_hosts]]
             chosen = self._cheapest(np.sort(largest), needed)
         return chosen
 

@@ -74,7 +74,7 @@ class TreeTooLarge(Enum):
 
 
 def tree_of(
-    game: Game, players: Sequence[int], budget: Budget, most: int | None = None
+    game: Game, players: Sequence[int], budget: Budget, max_subgames: int | None = None
 ) -> Tree | TreeTooLarge:
     """Return the subgames of some players, or why there are too many.
 
@@ -84,7 +84,7 @@ def tree_of(
         Places in `Game.players`, in the order of play.
     budget : Budget
         One unit for each strategy of a subgame.
-    most : int, optional
+    max_subgames : int, optional
         Largest number of subgames; by default as many as the budget carries.
     """
     turns: list[PlayerSubgames] = []
@@ -92,7 +92,7 @@ def tree_of(
     subgames = 0
     for player in players:
         subgames += len(taken)
-        if most is not None and subgames > most:
+        if max_subgames is not None and subgames > max_subgames:
             return TreeTooLarge.SUBGAMES
         if not budget.spend(len(taken) * len(game.strategies(player))):
             return TreeTooLarge.BUDGET

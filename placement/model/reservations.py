@@ -214,26 +214,26 @@ class _ReservationDraws:
         self._within.take(tenant, demand, total)
         return tuple((request, host, count) for host, count in sorted((places + others).items()))
 
-    def _places_where_kept(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
+    def _places_where_kept(self, number: int, eligible: BoolArray, max_vms: int) -> Counter[int]:
         places: Counter[int] = Counter()
         for host in self._hosts[number]:
-            if most <= 0:
+            if max_vms <= 0:
                 break
             if eligible[self._snapshot.host_class[host]]:
-                places[host] = min(self._kept[number, host], most)
-                most -= places[host]
+                places[host] = min(self._kept[number, host], max_vms)
+                max_vms -= places[host]
         return places
 
-    def _places_elsewhere(self, number: int, eligible: BoolArray, most: int) -> Counter[int]:
-        """Return the hosts of at most ``most`` VMs that draw where no room is kept for them."""
+    def _places_elsewhere(self, number: int, eligible: BoolArray, max_vms: int) -> Counter[int]:
+        """Return the hosts of at most ``max_vms`` VMs that draw where no room is kept for them."""
         kind = (number, eligible.tobytes())
-        if most <= 0 or kind in self._full:
+        if max_vms <= 0 or kind in self._full:
             return Counter()
         allowed = eligible[self._snapshot.host_class] & _allowed_hosts(
             self._snapshot, self._reserved, number
         )
-        given = best_fit(self._free, self._reserved.demand[number], allowed, most)
-        if given.sum() < most:
+        given = best_fit(self._free, self._reserved.demand[number], allowed, max_vms)
+        if given.sum() < max_vms:
             self._full.add(kind)
         return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})
 
@@ -271,12 +271,12 @@ class _Allowances:
             for tenant in each.tenants:
                 self._of_tenant[tenant].append(place)
 
-    def fit(self, tenant: int, demand: IntArray, most: int) -> int:
-        """Return how many VMs a tenant may have, at most ``most``."""
+    def fit(self, tenant: int, demand: IntArray, max_vms: int) -> int:
+        """Return how many VMs a tenant may have, at most ``max_vms``."""
         for place in self._of_tenant[tenant]:
             of_one = self._fit_in_allowance(place, demand)
-            most = min(most, self._room[place] // of_one) if of_one else most
-        return most
+            max_vms = min(max_vms, self._room[place] // of_one) if of_one else max_vms
+        return max_vms
 
     def take(self, tenant: int, demand: IntArray, count: int) -> None:
         """Count VMs that a tenant gets."""

@@ -209,11 +209,11 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
     return ruled | {each.request for each in rules.spreads}
 
 
-def _without_youngest(snapshot: Snapshot, spot: Spot, most: int) -> Snapshot:
-    """Return the snapshot without the ``most`` youngest spot VMs of each host."""
+def _without_youngest(snapshot: Snapshot, spot: Spot, max_vms: int) -> Snapshot:
+    """Return the snapshot without the ``max_vms`` youngest spot VMs of each host."""
     free = snapshot.free.copy()
     for host, vms in _by_host(spot):
-        free[host] += spot.amounts[vms[:most]].sum(axis=0)
+        free[host] += spot.amounts[vms[:max_vms]].sum(axis=0)
     return dataclasses.replace(snapshot, free=free)
 
 

@@ -116,14 +116,14 @@ def _vms_too_close(
 
 
 def _surplus_in_zones(
-    where: PlacementState, vms: Sequence[int], most: int, others: Sequence[int]
+    where: PlacementState, vms: Sequence[int], max_in_zone: int, others: Sequence[int]
 ) -> Iterator[int]:
     zones = where.running.zones
     in_zone: dict[int, list[int]] = {}
     for vm in vms:
         in_zone.setdefault(int(zones[where.host[vm]]), []).append(vm)
     for zone, there in sorted(in_zone.items()):
-        stay = 0 if zone < 0 else max(0, most - (others[zone] if others else 0))
+        stay = 0 if zone < 0 else max(0, max_in_zone - (others[zone] if others else 0))
         yield from _stay_first(where.running, there)[stay:]
 
 

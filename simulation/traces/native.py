@@ -117,7 +117,7 @@ class NativeTrace:
         if isinstance(row, RowError):
             raise row
         return _RequestRow(
-            arrival_s=_read_number(row, "arrival_s", least=0),
+            arrival_s=_read_number(row, "arrival_s", minimum=0),
             lifetime_s=_read_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
             demand=self._demand(row),
@@ -144,7 +144,7 @@ class NativeTrace:
                 raise RowError(f"vm_type: no type {str(name)!r} in the file of types")
             its_type = self.types[str(name)]
         return tuple(
-            _read_whole(row, resource, its_type.get(resource, 0), _MOST, least=0)
+            _read_whole(row, resource, its_type.get(resource, 0), _MOST, minimum=0)
             for resource in self.resources
         )
 
@@ -186,14 +186,14 @@ class _RequestRow:
     wait_at_most_s: float
 
 
-def _read_number(row: Mapping[str, Any], name: str, *, least: float) -> float:
+def _read_number(row: Mapping[str, Any], name: str, *, minimum: float) -> float:
     found: Any = row.get(name)
     try:
         value = float(found)
     except (TypeError, ValueError):
         raise RowError(f"{name}: found {found!r}, expected a number") from None
-    if not least <= value < math.inf:
-        raise RowError(f"{name}: found {found!r}, expected {least:g} or more")
+    if not minimum <= value < math.inf:
+        raise RowError(f"{name}: found {found!r}, expected {minimum:g} or more")
     return value
 
 
@@ -204,11 +204,11 @@ def _is_empty(found: Any) -> bool:
 
 def _read_seconds(row: Mapping[str, Any], name: str) -> float:
     """Return a length of time in seconds; infinite if empty."""
-    return math.inf if _is_empty(row.get(name)) else _read_number(row, name, least=0)
+    return math.inf if _is_empty(row.get(name)) else _read_number(row, name, minimum=0)
 
 
 def _read_whole(
-    row: Mapping[str, Any], name: str, default: int, most: int, *, least: int = 1
+    row: Mapping[str, Any], name: str, default: int, maximum: int, *, minimum: int = 1
 ) -> int:
     found: Any = row.get(name)
     if _is_empty(found):
@@ -218,8 +218,10 @@ def _read_whole(
         exact = value == float(found)
     except (TypeError, ValueError, OverflowError):
         exact = False
-    if not exact or not least <= value <= most:
-        raise RowError(f"{name}: found {found!r}, expected a whole number from {least} to {most}")
+    if not exact or not minimum <= value <= maximum:
+        raise RowError(
+            f"{name}: found {found!r}, expected a whole number from {minimum} to {maximum}"
+        )
     return value
 
 

@@ -186,9 +186,9 @@ class _Search:
         return counts[best], score[best]
 
 
-def _fit_rows(left: IntArray, demand: IntArray, most: int) -> IntArray:
+def _fit_rows(left: IntArray, demand: IntArray, max_count: int) -> IntArray:
     demanded = demand > 0
-    fits: IntArray = np.minimum((left[:, demanded] // demand[demanded]).min(axis=1), most)
+    fits: IntArray = np.minimum((left[:, demanded] // demand[demanded]).min(axis=1), max_count)
     return fits
 
 

@@ -79,7 +79,7 @@ class PatternHosts:
         self._group, self._patterns = group, patterns
         number = len(group.hosts)
         self._columns = [program.column(number) for _ in patterns]
-        program.row([(column, 1.0) for column in self._columns], most=number)
+        program.row([(column, 1.0) for column in self._columns], maximum=number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
         """Yield kind, the column of a pattern, and the pattern's VMs of the kind."""
@@ -139,5 +139,5 @@ def _room_rows(
                     for column, amount in zip(columns, amounts, strict=True)
                     if amount
                 ],
-                most=float(most),
+                maximum=float(most),
             )

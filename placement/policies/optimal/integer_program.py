@@ -39,18 +39,18 @@ class IntegerProgram:
     def __len__(self) -> int:
         return len(self._most)
 
-    def column(self, most: int) -> int:
-        """Add an unknown from 0 to ``most``; return its index."""
-        self._most.append(most)
+    def column(self, maximum: int) -> int:
+        """Add an unknown from 0 to ``maximum``; return its index."""
+        self._most.append(maximum)
         return len(self._most) - 1
 
     def row(
-        self, entries: Iterable[tuple[int, float]], *, least: float = -math.inf, most: float
+        self, entries: Iterable[tuple[int, float]], *, minimum: float = -math.inf, maximum: float
     ) -> None:
-        """Keep the sum of column times coefficient from ``least`` to ``most``."""
+        """Keep the sum of column times coefficient from ``minimum`` to ``maximum``."""
         number = len(self._limits)
         self._entries += [(number, column, factor) for column, factor in entries]
-        self._limits.append((least, most))
+        self._limits.append((minimum, maximum))
 
     def solve(self, gains: Sequence[int], node_limit: int) -> OptimalSolution:
         """Maximise the sum of column times gain.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 
 def maximal_patterns(
-    room: Sequence[int], demands: Sequence[Sequence[int]], most: Sequence[int], limit: int
+    room: Sequence[int], demands: Sequence[Sequence[int]], max_counts: Sequence[int], limit: int
 ) -> tuple[list[tuple[int, ...]] | None, int]:
     """Return the combinations that fit in ``room`` and to which nothing can be added.
 
@@ -15,7 +15,7 @@ def maximal_patterns(
     room : sequence of int, length R
     demands : sequence of vectors, (T, R)
         Each demands something.
-    most : sequence of int, length T
+    max_counts : sequence of int, length T
         No combination holds more VMs of a kind.
     limit : int
         Combinations that are looked at, maximal or not.
@@ -29,20 +29,20 @@ def maximal_patterns(
     """
     found = []
     looked_at = 0
-    for pattern, left in _combinations(room, demands, most):
+    for pattern, left in _combinations(room, demands, max_counts):
         if looked_at == limit:
             return None, looked_at
         looked_at += 1
         if not any(
             count < bound and _fits(left, demand)
-            for count, bound, demand in zip(pattern, most, demands, strict=True)
+            for count, bound, demand in zip(pattern, max_counts, demands, strict=True)
         ):
             found.append(pattern)
     return found, looked_at
 
 
 def _combinations(
-    room: Sequence[int], demands: Sequence[Sequence[int]], most: Sequence[int]
+    room: Sequence[int], demands: Sequence[Sequence[int]], max_counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Yield counts and what they leave; of the last kind as many as fit."""
     if not demands:
@@ -50,10 +50,10 @@ def _combinations(
         return
     demand = demands[0]
     demanded = [r for r, amount in enumerate(demand) if amount]
-    top = min(most[0], *(room[r] // demand[r] for r in demanded))
+    top = min(max_counts[0], *(room[r] // demand[r] for r in demanded))
     for count in range(top, (top if len(demands) == 1 else 0) - 1, -1):
         left = tuple(a - count * b for a, b in zip(room, demand, strict=True))
-        for rest, end in _combinations(left, demands[1:], most[1:]):
+        for rest, end in _combinations(left, demands[1:], max_counts[1:]):
             yield (count, *rest), end
 
 

@@ -227,7 +227,7 @@ class _Optimization:
         if any(gains):
             unit = int(np.gcd.reduce(gains))
             entries = [(column, gain / unit) for column, gain in enumerate(gains) if gain]
-            program.row(entries, least=float(reached // unit), most=float("inf"))
+            program.row(entries, minimum=float(reached // unit), maximum=float("inf"))
         better = self._search_ties(program, ties)
         if better is None:
             return values
@@ -360,5 +360,5 @@ def _host_groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> li
 READERS: Final = {"objective": one_of(get_args(Objective)), "overload": part}
 
 
-def _too_large(found: str, most: int) -> ParameterError:
-    return ParameterError("policy", f"optimal with {found}", f"at most {most:,} for optimal")
+def _too_large(found: str, maximum: int) -> ParameterError:
+    return ParameterError("policy", f"optimal with {found}", f"at most {maximum:,} for optimal")

@@ -65,14 +65,14 @@ class ProgramColumns:
         for gang in placeable.gangs.tolist():
             least, most = int(placeable.snapshot.min_count[gang]), int(placeable.wanted[gang])
             column, switch = program.column(most), program.column(1)
-            program.row([(column, -1.0), (switch, float(least))], most=0.0)
-            program.row([(column, 1.0), (switch, -float(most))], most=0.0)
+            program.row([(column, -1.0), (switch, float(least))], maximum=0.0)
+            program.row([(column, 1.0), (switch, -float(most))], maximum=0.0)
             self._gangs[gang] = column
             given.setdefault(int(of_kind[gang]), []).append((column, 1.0))
         for kind, column, count in supply:
             given[kind].append((column, -float(count)))
         for entries in given.values():
-            program.row(entries, most=0.0)
+            program.row(entries, maximum=0.0)
 
     def gains(self, columns: int, value: Sequence[int]) -> list[int]:
         """Return the gain of each column of the program, given the value of each kind's VM."""

@@ -156,7 +156,7 @@ def test_a_program_ends_at_its_limit_of_nodes_with_a_bound():
     program = IntegerProgram()
     columns = [program.column(1) for _ in gains]
     for row in weights.tolist():
-        program.row(zip(columns, map(float, row), strict=True), most=sum(row) / 2)
+        program.row(zip(columns, map(float, row), strict=True), maximum=sum(row) / 2)
 
     solved = program.solve(gains, 2)
 
@@ -227,7 +227,7 @@ def test_hosts_by_pattern_hold_what_hosts_one_by_one_hold(room, demands, hosts, 
         wishes = [program.column(4) for _ in demands]
         for kind, wish in enumerate(wishes):
             supplied = [(column, -float(n)) for k, column, n in held.supply() if k == kind]
-            program.row([(wish, 1.0), *supplied], most=0.0)
+            program.row([(wish, 1.0), *supplied], maximum=0.0)
         value = [0] * (len(program) - len(wishes)) + gains[: len(wishes)]
         solved = program.solve(value, 1000)
         for host, counts in held.on_hosts(solved.values):
