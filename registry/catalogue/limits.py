@@ -1,4 +1,4 @@
-"""Limits of VM types. They are no resources: nothing of them is counted, or shared out."""
+"""Limits of VM types, which are no resources: they are neither counted nor shared."""
 
 from __future__ import annotations
 

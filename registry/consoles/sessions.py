@@ -171,7 +171,7 @@ class ConsoleSessions:
         return unserved
 
     def output(self, vm_id: UUID, id: UUID, *, after: int) -> ConsoleOutput:  # noqa: A002
-        """Return what the guest wrote after the first ``after`` bytes of this session."""
+        """Return the guest's output after the first ``after`` bytes of this session."""
         outputs = console_outputs.c
         with self._database.read() as connection:
             row = connection.execute(

@@ -14,7 +14,7 @@ from registry.records.fields import Observed, Settable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What one host offers of one resource."""
+    """The inventory of one resource on one host."""
 
     resource: Settable[str]
     detected: Observed[int | None]  #: by the monitor

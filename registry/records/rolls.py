@@ -104,7 +104,7 @@ class CommandEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """What the driver of a roll reports with each step."""
+    """The report of a roll's driver with each step."""
 
     begun: tuple[str, ...] = ()  #: hosts for which it begins the command right after
     ended: tuple[CommandEnd, ...] = ()

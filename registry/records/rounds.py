@@ -446,7 +446,7 @@ class RoundRecord(RoundListEntry):
     damaged: bool = False  #: what is stored cannot be read
 
     def decision(self) -> StoredDecision:
-        """Return what a replay needs, or raise `RoundPurgedError` or `RoundDamagedError`."""
+        """Return the inputs of a replay, or raise `RoundPurgedError` or `RoundDamagedError`."""
         if self.damaged:
             raise RoundDamagedError(self.number)
         if self.stored is None:

@@ -1,4 +1,4 @@
-"""What tenants ask for: requests, their VMs and groups, and the rules that they state."""
+"""Requests of tenants, their VMs and VM groups, and their placement rules."""
 
 from registry.records.requests import (
     Counts,

@@ -161,7 +161,7 @@ def _judge_calls(
             allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
         else:  # its quota was looked at when it was accepted, and counts it since it began
             draws.check(spec.reservation, owner, spec.vm_type, spec.count)
-        image = images.of(command)
+        image = images.image_of(command)
         made = new_request(spec, image, check_hosts(connection, spec.hosts), now=now)
         if names is not None:
             of_vms = numbered_names(made.name, 1, made.count)
@@ -276,7 +276,7 @@ class _CallImages:
         self._connection = connection
         self._found: dict[tuple[str, str], Image] = {}
 
-    def of(self, command: CreateRequestCommand) -> Image | None:
+    def image_of(self, command: CreateRequestCommand) -> Image | None:
         """Return the image of a call, or raise the error that the call alone would get."""
         reference = command.spec.image
         if reference is None:

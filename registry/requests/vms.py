@@ -316,7 +316,7 @@ def _to_power(row: Row[Any]) -> Power | None:
 
 
 def _wait_reason(row: Row[Any]) -> str | None:
-    """Return what keeps workers from switching a VM, or None."""
+    """Return the reason why workers cannot switch a VM yet, or None."""
     if row.host_health != HostHealth.UP.value:
         return f"its host is {row.host_health}"
     if row.assignment_state == AssignmentState.QUARANTINED.value:

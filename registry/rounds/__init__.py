@@ -1,4 +1,4 @@
-"""What a round reads, commits and leaves on record, and whose turn it is to decide."""
+"""Rounds: their reads, commits and records, and the lease to decide them."""
 
 from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
 from registry.records.rounds import (

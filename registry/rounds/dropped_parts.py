@@ -84,17 +84,17 @@ def drop_broken_gangs(
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
     """Return the pairs without those of gangs that are not whole, and these as parts."""
     placed = Counter(vm.request_id for vm, _ in chosen)
-    least: dict[UUID, int] = {}
+    min_counts: dict[UUID, int] = {}
     for some in chunks(sorted(placed)):
         gangs = select(requests.c.id, requests.c.min_count).where(
             among(connection, requests.c.id, some), requests.c.min_count > 1
         )
-        least |= {row.id: row.min_count for row in connection.execute(gangs)}
-    begun = requests_ever_placed(connection, sorted(least))
-    waiting = count_waiting(connection, least)
+        min_counts |= {row.id: row.min_count for row in connection.execute(gangs)}
+    begun = requests_ever_placed(connection, sorted(min_counts))
+    waiting = count_waiting(connection, min_counts)
     broken = {
         key
-        for key, min_count in least.items()
+        for key, min_count in min_counts.items()
         if placed[key] < min_at_once(min_count, waiting[key], begun=key in begun)
     }
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)

@@ -31,7 +31,7 @@ class Views:
         self._database = database
 
     def accounts(self) -> Accounts:
-        """Return what every tenant holds now, and the tree that they form."""
+        """Return the present holdings of all tenants, and their tree."""
         with self._database.read() as connection:
             return read_accounts(connection)
 

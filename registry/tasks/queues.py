@@ -1,4 +1,4 @@
-"""What is sent to workers, and by which queue: what is urgent never waits behind what lasts."""
+"""Queues of tasks for workers, separate so that urgent tasks never wait behind long ones."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ class RemainingQuota:
 
 
 def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
-    """Return what happens to requests above a quota: the nearest setting on the path counts."""
+    """Return the rule for requests above a quota, by the nearest setting on the path."""
     path = path_of(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
     said = {row.id: row.over_quota for row in connection.execute(query)}

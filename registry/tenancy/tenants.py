@@ -237,7 +237,7 @@ def _update_row(connection: Connection, key: UUID, **values: Any) -> None:
 
 
 def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
-    """Return what prevents the removal of a tenant or group."""
+    """Return the obstacles to the removal of a tenant or group."""
     finished = [state.value for state in FINISHED]
     kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
         ("member", "members", tenants.c.id, (tenants.c.parent_id == key) & _LIVE),
