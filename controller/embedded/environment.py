@@ -22,7 +22,7 @@ EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def lab_uri_policy(lab_uris: tuple[str, ...]) -> UriPolicy:
-    """Return what lets the lab's hosts in: it is ours, so its sockets may be named."""
+    """Return the URI policy that admits the lab's hosts, also by their sockets."""
     parts = [urlsplit(uri) for uri in lab_uris]
     return UriPolicy(
         schemes=DEFAULT_URI_POLICY.schemes | {each.scheme for each in parts},
@@ -33,7 +33,7 @@ def lab_uri_policy(lab_uris: tuple[str, ...]) -> UriPolicy:
 def embedded_settings(
     environ: Mapping[str, str], lab_uris: tuple[str, ...], *, image: str | None = None
 ) -> dict[str, str]:
-    """Return what `fuga up` adds: the operator's environment and file go before it."""
+    """Return the settings that `fuga up` adds; the operator's own settings override them."""
     ours = dict(EMBEDDED_SETTINGS)
     if image is not None:
         ours["default_image"] = image

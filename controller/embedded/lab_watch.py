@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S: Final = 60.0  #: one that lived as long begins with the first 
 
 @dataclass(slots=True)
 class _RestartState:
-    """What is known of a host of the test driver that ended before."""
+    """The restart state of a host of the test driver whose libvirtd has ended."""
 
     pause_s: float = 0.0
     start_at: float | None = None  #: None: it runs

@@ -29,7 +29,7 @@ _STOP_S: Final = 10.0  #: from the request to end until it is killed
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process for good: a pid alone may be another process's by now."""
+    """The identity of a process: a pid alone may be reused."""
 
     pid: int
     started: int  #: in clock ticks since boot
@@ -97,7 +97,7 @@ class ChildSupervisor:
         self._spawn(child)
 
     def check(self) -> None:
-        """Notice who ended, and start it again when its pause is over."""
+        """Notice ended children, and restart each when its pause is over."""
         for child in self._children:
             if child.process is not None:
                 code = child.process.poll()
@@ -146,7 +146,7 @@ class ChildSupervisor:
         return None
 
     def log_file(self, name: str) -> Path:
-        """Where a child's output goes."""
+        """Return the path of a child's log."""
         return self.logs / f"{name}.log"
 
     def _postpone_start(self, child: _Child, what: str) -> None:

@@ -70,7 +70,7 @@ class StateDir:
 
     @property
     def memory(self) -> Path:
-        """What the next `fuga up` needs to know."""
+        """The file of `Memory`, for the next `fuga up`."""
         return self.path / "embedded.json"
 
     def make(self) -> None:
@@ -87,7 +87,7 @@ class StateDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What was set up, so that the next start goes on and sets up nothing twice."""
+    """The record of what was set up, so that the next start sets up nothing twice."""
 
     hosts_from: str | None = None  #: "lab", or "file" for the operator's own
     driver: str | None = None  #: of the lab: "qemu" or "test"

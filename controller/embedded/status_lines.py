@@ -16,7 +16,7 @@ _ROUNDS = 20
 
 
 class StatusLines:
-    """Polls the API and prints what is new since its last poll."""
+    """Polls the API and prints a line per change since the last poll."""
 
     def __init__(self, api: Client, say: Callable[[str], None]) -> None:
         self._api = api

@@ -165,7 +165,7 @@ class LocalSite:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End the processes; hosts and guests are none of them."""
+        """Stop the processes of `fuga up`. Hosts and guests keep running."""
         if self.api is not None:
             self.api.close()
         if self.supervisor is not None:

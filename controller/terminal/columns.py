@@ -1,4 +1,4 @@
-"""Columns of tables: a heading, and what stands there for a row."""
+"""Columns of tables: a heading, and a function from a row to its cell."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: its heading, and what stands there for a row."""
+    """One column of a table: its heading, and a function from a row to its cell."""
 
     heading: str
     value: Callable[[Mapping[str, Any]], object]
     right: bool = False
     prose: bool = False  #: sentences, read rather than compared: folded where they are too long
-    spare: int = 0  #: what is left out first where there is no room; of equals the rightmost
+    spare: int = 0  #: the highest is left out first without room; ties go to the rightmost
 
 
 def field(

@@ -86,7 +86,7 @@ class CommandsOnHosts:
         self._running[host] = _HostCommand(process, reader, self._now() + self._within_s, last)
 
     def take_results(self) -> dict[str, str | None]:
-        """Return the hosts for which it ended since the last call, each with its error or None."""
+        """Return hosts whose command ended since the last call, each with its error or None."""
         ended: dict[str, str | None] = {**self._not_begun}
         self._not_begun.clear()
         for host, each in list(self._running.items()):

@@ -77,7 +77,7 @@ class CheckResult:
 
     @property
     def level(self) -> str:
-        """How it stands before the finding: ok, note or WRONG."""
+        """The level printed before the result: ok, note or WRONG."""
         if not self.well:
             return "WRONG"
         return "note" if self.note else "ok"

@@ -194,7 +194,7 @@ def _with_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
 
 
 def _shown_place(place: str, given: Mapping[str, object]) -> str:
-    """Return a place in the file, or the option that replaced what stands there."""
+    """Return a place in the file, or the option that replaced the value there."""
     start, _, rest = place.partition("parameters.")
     name = re.split(r"[.\[]", rest, maxsplit=1)[0]
     return f"-p {rest}" if not start and name in given else place

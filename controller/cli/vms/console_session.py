@@ -1,4 +1,4 @@
-"""A terminal and a VM's console, joined through the API.
+"""A console session: connects a terminal to a VM's console through the API.
 
 One thread reads what the guest writes; this one types. Each call has a number, so that the guest
 reads each key once and in order, even if a call is lost.
@@ -33,7 +33,7 @@ _BUSY: Final = frozenset({429, 503})
 
 
 class ConsoleSession:
-    """One run of `fuga console`.
+    """One console session of `fuga console`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ConsoleSession:
         self._woken, self._wake = os.pipe()
 
     def run(self, *, force: bool) -> str | None:
-        """Join them until Ctrl-]; return why it ended if it was not that."""
+        """Connect terminal and console until Ctrl-]; return the reason of another end."""
         session = self._api.post(f"{self._path}/sessions", {"force": force})
         path = f"{self._path}/sessions/{session['id']}"
         reader = threading.Thread(target=self._read, args=(path,), daemon=True)
