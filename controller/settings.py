@@ -25,7 +25,7 @@ from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from service.settings import SharedSettings
 
-#: What fails together: a host, the hosts of a zone, those of one label KEY=value.
+#: Kinds of failure domains: a host, the hosts of a zone, the hosts of one label KEY=value.
 FAILURE_DOMAIN: Final = r"^(host|zone|label:[^\s:=]+)$"
 
 
@@ -333,7 +333,7 @@ class ControllerSettings(SharedSettings):
 
     @property
     def periods(self) -> Periods:
-        """How long history is kept."""
+        """The retention periods of history."""
         return Periods(
             inputs_days=self.keep_inputs_days,
             rounds_days=self.keep_rounds_days,
@@ -342,7 +342,7 @@ class ControllerSettings(SharedSettings):
         )
 
     def uri_policy(self) -> UriPolicy:
-        """Return which libvirt URIs the settings let in."""
+        """Return the rules for libvirt URIs of hosts."""
         return UriPolicy(
             schemes=DEFAULT_URI_POLICY.schemes if self.uri_schemes is None else self.uri_schemes,
             parameters=self.uri_parameters,
@@ -350,10 +350,10 @@ class ControllerSettings(SharedSettings):
 
     @property
     def operator_token_ttl_s(self) -> int | None:
-        """How long an operator's token lives that says nothing of it; None: for ever."""
+        """Default lifetime of operators' tokens; None: unlimited."""
         return self.operator_token_days * 86_400 or None
 
     @property
     def decision_time_s(self) -> float:
-        """How long a policy may take by the wall clock."""
+        """Time limit of a policy's decision, by the wall clock."""
         return self.policy_deadline_s or self.slot_length_s / 2

@@ -21,6 +21,7 @@ from controller.control_center.metrics import SlotMetrics
 from controller.control_center.purge import Purger
 from controller.control_center.reservations import ReservationDecider
 from controller.errors import SlotSkippedError
+from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.executor import PlanExecutor, Planning
@@ -28,7 +29,6 @@ from controller.plans.plan_inputs import move_limits_of
 from controller.plans.room_plans import RoomRule
 from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
-from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rounds.inputs import RoundCache
 from controller.rounds.interfaces import PolicyChoice, Slot

@@ -1,1 +1,1 @@
-"""Straight answers for the API and for metrics: capacity, reasons, shares, lateness."""
+"""Answers to questions of API calls: capacity, explanations, shares, estimates, overdue work."""

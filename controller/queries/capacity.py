@@ -158,13 +158,13 @@ def _total_in_zones(
             rules, requires, named, host=host.name, labels=host.labels
         ):
             in_zone[zone] += count
-    most = 0
+    total = 0
     for part in range(1, min(max(in_zone.values(), default=0), MAX_VMS) + 1):
         found = min(sum(min(count, part) for count in in_zone.values()), part * len(in_zone))
         if found <= (part - 1) * len(in_zone):
             break  # so few VMs would have smaller parts
-        most = found
-    return most
+        total = found
+    return total
 
 
 def _scarcest_resources(free: IntArray, demand: IntArray) -> IntArray:

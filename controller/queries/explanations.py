@@ -50,7 +50,7 @@ class QuotaExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareExplanation:
-    """What its tenant holds of the cluster after the round, and what would be fair."""
+    """The tenant's share of the cluster after the round, and its fair share."""
 
     held: float
     fair: float

@@ -20,7 +20,7 @@ from registry.rounds import Accounts, ClusterView, GroupView, TenantView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantShare:
-    """What a tenant or group holds now, and the part of the pool that is its own."""
+    """The share of a tenant or group now, and its entitlement."""
 
     name: str
     is_group: bool
@@ -32,7 +32,7 @@ class TenantShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a change of the tree means for a tenant or group; None where it is not there."""
+    """The effect of a change of the tree on a tenant or group; None before or after it exists."""
 
     name: str
     is_group: bool

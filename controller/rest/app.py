@@ -26,9 +26,11 @@ from controller.rest.login import routes as login
 from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
+from controller.rest.middleware.access_log import AccessLog
 from controller.rest.middleware.auth import PROTECTED_PREFIX
+from controller.rest.middleware.authentication import Authentication
+from controller.rest.middleware.concurrent_calls import ConcurrentCalls
 from controller.rest.middleware.rate_limits import RateLimits
-from controller.rest.middleware.stack import AccessLog, Authentication, ConcurrentCalls
 from controller.rest.pages.docs import docs_pages
 from controller.rest.pages.openapi import TITLE, openapi_of
 from controller.rest.pages.static_pages import StaticPage
@@ -165,8 +167,8 @@ def create_app(
     watch_streams(metrics, streams)
     app = FastAPI(
         title=TITLE,
-        openapi_url=None,  # FastAPI generates the document for every call; ours is cached
-        docs_url=None,  # FastAPI's page loads scripts from the network; ours does not
+        openapi_url=None,  # FastAPI generates the document for every call; this one is cached
+        docs_url=None,  # FastAPI's page loads scripts from the network; this one does not
         redoc_url=None,
         redirect_slashes=False,
     )

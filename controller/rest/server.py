@@ -18,11 +18,11 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.plan_inputs import move_limits_of
 from controller.policies import check_policies
-from controller.queries.fleet_metrics import FleetCollector
 from controller.queue import CeleryQueue
 from controller.rest.app import create_app, what_ifs_of
 from controller.rest.login.provider import Provider, ProviderSettings

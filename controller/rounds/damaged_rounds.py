@@ -1,4 +1,4 @@
-"""Stored rounds whose bytes were damaged after they were decided."""
+"""Detection of stored rounds whose bytes were damaged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from registry import RoundDamagedError
 
 @contextmanager
 def reporting_damage(number: int) -> Iterator[None]:
-    """Have what cannot be read of stored round ``number`` raise `RoundDamagedError`.
+    """Convert errors of decoding stored round ``number`` to `RoundDamagedError`.
 
-    Bytes of the register center may be cut or lack what this release reads. Nothing but reading
-    belongs in here: an error of our own would be reported as damage.
+    Stored bytes may be cut, or lack keys that this release reads. The block must only decode: other
+    errors in it would be reported as damage.
     """
     try:
         yield

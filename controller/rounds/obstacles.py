@@ -306,8 +306,8 @@ class Obstacles:
             zone = zone_of(self._view.hosts[host].labels)
             if zone is not None:
                 held[zone] = held.get(zone, 0) + count
-        most = request.spread.most
-        full = {zone for zone, count in held.items() if count >= most}
+        max_per_zone = request.spread.most
+        full = {zone for zone, count in held.items() if count >= max_per_zone}
         return self._hosts_where(lambda labels: zone_of(labels) in full)
 
 

@@ -1,9 +1,9 @@
-"""Runs policies in a child process that is killed when it overruns its time.
+"""Runs policies in a child process that is killed when it exceeds its time.
 
-The child is a new interpreter, or a fork of one that has imported everything
-(`controller.fork_server`). This is the parent's side; `controller.control_center.policy_child` is
-the child's. Messages are frames: 8 bytes of length, then a pickle made at the other end of the
-pipe.
+The child is a new interpreter, or a fork of a server that has imported all modules
+(`controller.fork_server`). This module is the parent's side, and
+`controller.control_center.policy_child` the child's. Messages are frames: 8 bytes of length, then a
+pickle.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from controller.fork_server.children import Child, StartChild, make_nice, start_
 from placement.catalog.zone_policies import NamedPolicy
 
 HEADER = struct.Struct("!Q")
-#: For the child to import what it needs: who gives up on a starved machine begins anew for ever.
+#: Time limit of the child's imports. A shorter one would restart it for ever on a slow machine.
 _START_TIME_S = 600.0
 _CHUNK = 1 << 20
 _CHILD = "controller.control_center.policy_child"
-#: What a fork server imports for children that run policies.
+#: Modules that a fork server imports for children that run policies.
 PRELOADED = (_CHILD, "scipy.optimize")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """What the child answered: an allocation as a document, and how long it took."""
+    """A decision of the child: the allocation as a JSON document, and the time it took."""
 
     document: dict[str, Any]
     seconds: float
@@ -40,11 +40,11 @@ class PolicyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """What a decision is measured by."""
+    """Measures for a decision: the bound and the fair shares."""
 
-    bound: float  #: most that could have been placed of one resource
-    target_shares: tuple[float, ...]  #: dominant share of each tenant that would be fair
-    node_targets: tuple[float, ...] = ()  #: that of each node of the tree, if there is one
+    bound: float  #: maximum of one resource that could be placed
+    target_shares: tuple[float, ...]  #: fair dominant share of each tenant
+    node_targets: tuple[float, ...] = ()  #: fair share of each node of the tenant tree, if any
     prices: Mapping[str, Any] | None = None  #: as `controller.rounds.price_documents` returns them
 
 
@@ -67,13 +67,13 @@ class PolicyFailure:
 
 
 def frame(message: object) -> bytes:
-    """One message, ready for the pipe."""
+    """Encode a message for the pipe."""
     data = pickle.dumps(message)
     return HEADER.pack(len(data)) + data
 
 
 class PolicyProcess:
-    """One child process that decides; killed and replaced when it overruns."""
+    """The parent's handle of one child process; it is killed and replaced when it overruns."""
 
     def __init__(self, *, niceness: int = 0, start: StartChild = start_interpreter) -> None:
         self._child: Child | None = None
@@ -81,7 +81,7 @@ class PolicyProcess:
         self._start = start
 
     def warm_up(self) -> None:
-        """Start the child and let it import everything before a round needs it."""
+        """Start the child, so that its imports are done before a round needs it."""
         self._call("ready", None, _START_TIME_S, policy="process")
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
@@ -90,7 +90,7 @@ class PolicyProcess:
         Raises
         ------
         PolicyFailedError
-            If it overran its time, and was killed, or failed.
+            If the policy exceeded its time and was killed, or failed.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -117,7 +117,7 @@ class PolicyProcess:
     def decide_in_steps(
         self, data: bytes, max_steps: int, *, policy: str, deadline_s: float
     ) -> dict[str, Any]:
-        """Return a decision move by move, so many of them at most.
+        """Return a decision step by step, with up to ``max_steps`` steps.
 
         See `controller.rounds.game.decide_in_steps`; `PolicyFailedError` as for `decide`.
         """
@@ -127,7 +127,7 @@ class PolicyProcess:
         return answer
 
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
-        """Return the plan of moves that encoded inputs ask for, as a document.
+        """Return the plan of moves for encoded inputs, as a JSON document.
 
         See `controller.plans.plan_inputs.decide_plan`; `PolicyFailedError` as for `decide`.
         """
@@ -137,7 +137,7 @@ class PolicyProcess:
         return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
-        """Return how long what waits may wait; see `controller.queries.ahead.estimate_waits`.
+        """Return estimated waiting times; see `controller.queries.ahead.estimate_waits`.
 
         `PolicyFailedError` as for `decide`.
         """
@@ -146,23 +146,23 @@ class PolicyProcess:
         return self._call("estimates", question, deadline_s, policy="estimates")
 
     def survival(self, inputs: object, *, deadline_s: float) -> Any:
-        """Return which failure domains may fail: `controller.queries.failure_survival`.
+        """Return which failure domains may fail; see `controller.queries.failure_survival`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
         return self._call("survival", inputs, deadline_s, policy="survival")
 
     def capacity_in_turn(self, question: object, *, deadline_s: float) -> Any:
-        """Return what fits after those that wait: `controller.queries.capacity_after_queue`.
+        """Return the capacity after the queue; see `controller.queries.capacity_after_queue`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
         return self._call("capacity_in_turn", question, deadline_s, policy="capacity")
 
     def dry_run(self, preview: object, *, deadline_s: float) -> Any:
-        """Return whether the turns of a roll have a plan; see `controller.plans.dry_run`.
+        """Return the result of a dry run of a roll; see `controller.plans.dry_run`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` is for its start besides.
+        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
         return self._call("rehearse", preview, deadline_s, policy="rehearsal")
 
@@ -176,7 +176,7 @@ class PolicyProcess:
         return self._call("reserve", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
-        """End the child at once, from another thread than the one that calls it."""
+        """Kill the child at once, from any thread."""
         child = self._child
         if child is not None:
             child.kill()

@@ -1,4 +1,4 @@
-"""The prices of a round as its record stores them, without the labels of its hosts."""
+"""The prices of a round as JSON values, as its record stores them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 from placement import Snapshot
 from placement.metrics.prices import HostClassPrices, Prices
 
-#: Classes whose prices a round keeps: the dearest. Requests that name hosts may make thousands.
+#: Number of host classes with stored prices, the highest first; there may be thousands.
 MAX_CLASSES: Final = 20
 
 
 def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> dict[str, Any]:
-    """Return the prices, or why there are none, as JSON values.
+    """Return the prices, or the reason why there are none, as JSON values.
 
     A class is identified by the index of its first host, ``host``.
     """
@@ -41,7 +41,7 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
 
 
 def _price_of_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
-    """All that one host offers, at its prices: what classes are compared by."""
+    """Return the value of one host's capacity at the prices of its class."""
     capacity = snapshot.capacity[of_class.host, : snapshot.resource_count]
     return float(capacity @ of_class.price)
 
@@ -49,13 +49,13 @@ def _price_of_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
 def _class_document(snapshot: Snapshot, of_class: HostClassPrices) -> dict[str, Any]:
     counted = snapshot.resource_count
 
-    def named(values: list[Any]) -> dict[str, Any]:
+    def by_resource(values: list[Any]) -> dict[str, Any]:
         return dict(zip(snapshot.resources[:counted], values, strict=True))
 
     return {
         "host": of_class.host,
         "hosts": of_class.hosts,
-        "capacity": named(snapshot.capacity[of_class.host, :counted].tolist()),
-        "room": named(of_class.room.tolist()),
-        "price": named(of_class.price.tolist()),
+        "capacity": by_resource(snapshot.capacity[of_class.host, :counted].tolist()),
+        "room": by_resource(of_class.room.tolist()),
+        "price": by_resource(of_class.price.tolist()),
     }

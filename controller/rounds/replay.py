@@ -15,18 +15,18 @@ from registry.rounds import RoundRecord
 from service.version import engine_version
 
 REPLAY_TIME_S = 600.0
-_SHOWN = 5  #: differences of one kind that a result names
+_SHOWN = 5  #: number of differing rows shown per key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """Did the same inputs give the same outcome, to the bit?"""
+    """Whether a replay gave the same outcome, bit for bit."""
 
     round: int
     identical: bool
-    policy: str  #: that decided: the round's own, or the fallback
+    policy: str  #: the policy that decided: the round's own, or the fallback
     decided_by: str
-    cut: bool  #: was the round cut by its budget?
+    cut: bool  #: whether the budget cut the round
     seconds: float
     differences: tuple[str, ...]
 
@@ -36,18 +36,17 @@ def replay_round(
 ) -> ReplayResult:
     """Run the policy that decided round ``number`` again, in a new process.
 
-    The process (``process``, if its caller may have to kill it) is given the stored bytes and
-    nothing else. The budget is
-    counted in units of work, so a round that was cut is cut again.
+    The process gets only the stored bytes. A caller that may have to kill it passes ``process``.
+    The budget is counted in units of work, so a round that was cut is cut again.
 
     Raises
     ------
     NotFoundError
         If there is no such round.
     RoundPurgedError
-        If what it was decided on is no longer kept.
+        If its inputs are no longer kept.
     RoundDamagedError
-        If that, or the outcome, cannot be read.
+        If its inputs or its outcome cannot be read.
     PolicyFailedError
         If the policy does not decide within ten minutes.
     """
@@ -75,13 +74,13 @@ def replay_round(
 def game_of_round(
     registry: Registry, number: int, max_steps: int, process: PolicyProcess | None = None
 ) -> dict[str, Any]:
-    """Compute round ``number`` again as `replay_round` does, and return ``most`` of its moves.
+    """Recompute round ``number`` as `replay_round` does; return up to ``max_steps`` steps.
 
     Returns
     -------
     dict
-        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` say whether
-        what is shown is what was decided.
+        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` compare the
+        recomputed outcome with the stored one.
     """
     record = registry.rounds.get(number)
     stored = record.decision()
@@ -111,7 +110,7 @@ def decide_again_by(
     parameters: Mapping[str, Any],
     process: PolicyProcess | None = None,
 ) -> dict[str, Any]:
-    """Let another policy decide round ``number`` in a new process, without effect.
+    """Have another policy decide round ``number`` in a new process, without effect.
 
     Returns
     -------
@@ -146,7 +145,7 @@ def decide_again_by(
 
 
 def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
-    """Name what differs between two outcomes; empty when they are the same."""
+    """Return descriptions of the differences between two outcomes; empty if they are equal."""
     differences = []
     for key in sorted(stored.keys() | recomputed.keys()):
         before, after = stored.get(key), recomputed.get(key)

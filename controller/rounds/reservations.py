@@ -1,4 +1,4 @@
-"""Reservations in a round: rows into arrays, room before the policy decides, and back into rows."""
+"""Reservations in a round: gives them room before the policy decides, and builds their commit."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from registry.rounds import ClusterView, KeptForReservation, ReservedCommit
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SettledReservations:
-    """What a round decided of reservations before its policy ran."""
+    """The room that a round gave to reservations before its policy ran."""
 
-    rest: Snapshot  #: what is left to decide
+    rest: Snapshot  #: the snapshot that the policy decides on
     inputs: ReservedInputs
     names: tuple[tuple[str, str], ...]  #: (id, name) of each
     commit: ReservedCommit
     kept: tuple[int, ...]  #: VMs of each reservation for which room is kept
-    drawn_or_kept: IntArray  #: (A,) of each allowance, what is drawn, and kept of what has begun
+    drawn_or_kept: IntArray  #: (A,) amount of each allowance drawn, or kept for begun ones
 
     def kept_amounts(self) -> IntArray:
-        """Return what is kept on each host, (H, R)."""
+        """Return the amounts kept on each host, (H, R)."""
         found = np.zeros_like(self.rest.free)
         for number, host, count in self.inputs.kept:
             found[host] += count * self.inputs.reserved.demand[number]
@@ -41,7 +41,7 @@ class SettledReservations:
 
     @property
     def changes(self) -> bool:
-        """Return whether room is kept otherwise than before, so that a round has to say so."""
+        """Whether the kept room differs from before, so that the round must be recorded."""
         return any(each.changes for each in self.commit.reservations)
 
 
@@ -54,10 +54,10 @@ def quota_in_use(
     need: int,
     resource: int | None,
 ) -> int:
-    """Return what of a quota is in the way of a request that needs so much more of it.
+    """Return the part of a quota in use that limits a request.
 
-    What is kept for the reservation on which it draws is not, if it is too much without that:
-    it would take of that.
+    Room kept for the reservation on which the request draws does not limit it, unless the quota
+    is exceeded only with that room.
     """
     number = -1 if reserved is None else int(reserved.inputs.reserved.draws[request])
     if reserved is None or number < 0 or not reserved.inputs.reserved.in_force[number]:
@@ -70,7 +70,7 @@ def quota_in_use(
 def settle_reservations(
     view: ClusterView, reservations: ReservedView, snapshot: Snapshot
 ) -> SettledReservations:
-    """Let requests draw on reservations, and find room for what is reserved besides."""
+    """Place requests that draw on reservations, and find room for the rest of the reservations."""
     reserved = _reserved_arrays(view, reservations, snapshot)
     settled = place_reservations(snapshot, reserved)
     requests = [each.asks for each in reservations.reservations]
@@ -99,7 +99,7 @@ def _kept_counts(reserved: Reservations, settled: ReservationPlacement) -> tuple
 def _drawn_or_kept(
     snapshot: Snapshot, reserved: Reservations, settled: ReservationPlacement
 ) -> IntArray:
-    """Return how much of each allowance is drawn, or kept of what has begun, (A,)."""
+    """Return the amount of each allowance that is drawn, or kept for begun reservations, (A,)."""
     if not snapshot.allowances:
         return np.zeros(0, dtype=np.int64)
     of_each = [(int(reserved.draws[request]), count) for request, _, count in settled.drawn]
@@ -121,7 +121,7 @@ def _drawn_or_kept(
 def _reserved_arrays(
     view: ClusterView, reservations: ReservedView, snapshot: Snapshot
 ) -> Reservations:
-    """Return what is reserved on the axes of a snapshot."""
+    """Return the reservations as arrays on the axes of a snapshot."""
     requests = [each.asks for each in reservations.reservations]
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     host_index = {host.id: index for index, host in enumerate(view.hosts)}
@@ -152,9 +152,9 @@ def _reserved_arrays(
 def _missing_vms(
     reservations: ReservedView, reserved: Reservations, settled: ReservationPlacement
 ) -> list[int]:
-    """Return for how many VMs of each reservation there is no room, (V,), nor will be in time.
+    """Return the number of VMs of each reservation without room, (V,), now and at its beginning.
 
-    What has not begun may go where room is kept for what ends by then.
+    A reservation that has not begun may use room of reservations that end before it begins.
     """
     short: list[int] = settled.missing_vms(reserved).tolist()
     views = reservations.reservations
@@ -171,7 +171,7 @@ def _missing_vms(
         allowed = reserved.eligible[number][settled.rest.host_class].copy()
         allowed[list(reserved.closed)] = False
         given = best_fit(then, reserved.demand[number], allowed, short[number])
-        # The same room is promised once: what is not free yet goes below zero.
+        # Room is promised once: room that is not free yet makes `free` negative.
         free -= given[:, None] * reserved.demand[number]
         short[number] -= int(given.sum())
     return short

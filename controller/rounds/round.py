@@ -1,4 +1,4 @@
-"""One round: `run_round` lists its stages, which follow in the same order."""
+"""One round: `run_round` calls its stages, which are defined below in the same order."""
 
 from __future__ import annotations
 
@@ -57,11 +57,10 @@ log = structlog.get_logger()
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Search for no cycles of objects in this block, in any thread.
+    """Switch Python's cyclic garbage collector off in this block, for all threads.
 
-    A round makes hundreds of thousands of objects that live until it is over. Python
-    takes that for a reason to look through all of them again and again, which costs a
-    round of a large cluster more than its read; what it would find waits a few seconds.
+    A round creates hundreds of thousands of objects that live until its end. The collector would
+    traverse them again and again, which costs a round of a large cluster more than its read.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -83,13 +82,13 @@ def run_round(
     running: RunningStore | None = None,
     kept: RoundCache | None = None,
 ) -> RoundReport | None:
-    """Decide everything that waits, once, and commit it.
+    """Decide all waiting requests once, and commit the decision.
 
-    ``running`` is needed if the choice keeps spare. What is ``kept`` of the round before saves
-    time, and changes nothing else.
+    ``running`` is needed if the choice keeps spare capacity. ``kept`` holds caches from the
+    previous round, which save time and do not change the outcome.
 
-    Returns None when nothing waits, or when nothing has changed since a round
-    that placed nothing: such slots leave no round.
+    Returns None if nothing waits, or if nothing has changed since a round that placed nothing:
+    such slots leave no round.
 
     Raises
     ------
@@ -103,28 +102,28 @@ def run_round(
     _read_rows(draft, store, running)
     if not draft.view.requests and draft.view.reserved is None:
         return None
-    # 2. Turn them into arrays.
+    # 2. Convert them to arrays.
     _make_arrays(draft)
-    # 3. Give reservations their room.
+    # 3. Place reservations.
     _settle_reservations(draft)
-    # 4. Have new spot VMs leave a margin free.
+    # 4. Set the margin that new spot VMs leave free.
     _leave_spot_margin(draft)
     draft.phases_s["read"] = draft.elapsed_s
     if not draft.view.requests and not (draft.reserved and draft.reserved.changes):
         return None
-    # 5. Name the policies that decide; end here if they would repeat the last round.
+    # 5. Choose the policies; end here if they would repeat the last round.
     _name_policies(draft)
     if _would_repeat(draft):
         return None
-    # 6. Have them decide.
+    # 6. Run the policies.
     _decide(draft, decider)
-    # 7. Compute what could be placed at most, and what would be fair.
+    # 7. Compute the bound and the fair shares.
     _find_ideal(draft, decider)
-    # 8. Compare everyone's share with the fair one.
+    # 8. Record the shares.
     record_shares(draft)
     # 9. End spot VMs.
     _end_spot_vms(draft)
-    # 10. Explain why the rest waits.
+    # 10. Explain the waiting requests.
     draft.waiting = waiting_requests(draft)
     # 11. Write decision and record in one transaction.
     return _commit(draft, store)
@@ -152,11 +151,11 @@ def _make_arrays(draft: RoundDraft) -> None:
 
 
 def _settle_reservations(draft: RoundDraft) -> None:
-    """Fill ``reserved``, and take its room and its VMs out of ``snapshot``; quotas count both."""
+    """Fill ``reserved``; remove its room and VMs from ``snapshot``, and count both in quotas."""
     if draft.view.reserved is None:
         return
     settled = settle_reservations(draft.view, draft.view.reserved, draft.snapshot)
-    # What is drawn and kept is held: what quotas leave is less by that.
+    # Drawn and kept amounts count as held, so quotas leave less.
     quotas = tuple(
         (owner, resource, limit, held + further)
         for (owner, resource, limit, held), further in zip(
@@ -168,7 +167,7 @@ def _settle_reservations(draft: RoundDraft) -> None:
 
 
 def _leave_spot_margin(draft: RoundDraft) -> None:
-    """Note in ``snapshot`` the part of each resource that new spot VMs leave free."""
+    """Set in ``snapshot`` the part of each resource that new spot VMs leave free."""
     if draft.snapshot.spot is not None:
         spot = replace(draft.snapshot.spot, margin=round(draft.choice.spot_margin * 1000))
         draft.snapshot = replace(draft.snapshot, spot=spot)
@@ -199,9 +198,9 @@ def _would_repeat(draft: RoundDraft) -> bool:
 
 
 def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
-    """Fill ``inputs``, ``data``, ``outcome`` and ``allocation``: the first that is feasible.
+    """Fill ``inputs``, ``data``, ``outcome`` and ``allocation`` with the first feasible decision.
 
-    The fallback decides when the policy fails, and ``fallback_reason`` says why it did.
+    If the policy fails, the fallback decides and ``fallback_reason`` is set.
     """
     reasons: list[str] = []
 
@@ -226,7 +225,7 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
 
 
 def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
-    """Fill ``ideal``, of the first resource that ranks; a round is committed without it, too."""
+    """Fill ``ideal`` for the first ranking resource; a round can be committed without it."""
     started = time.perf_counter()
     resources, ranking = draft.snapshot.resources, draft.choice.parameters.get("ranking")
     resource = resources.index(ranking[0]) if ranking and ranking[0] in resources else 0
@@ -240,7 +239,7 @@ def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
 
 
 def _end_spot_vms(draft: RoundDraft) -> None:
-    """Fill ``spot`` with the VMs that the allocation ends, and who gets their room."""
+    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets the room."""
     names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
     preempted = draft.allocation.details.get("spot")
     ends: tuple[SpotEnd, ...] = ()
@@ -275,7 +274,7 @@ def _end_spot_vms(draft: RoundDraft) -> None:
 
 
 def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
-    """Write the draft, and return what of it came to be."""
+    """Write the draft, and return the report of the committed round."""
     started = time.perf_counter()
     committed = store.commit_round(_round_commit(draft))
     return RoundReport(
@@ -293,7 +292,7 @@ def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
 
 
 def _round_commit(draft: RoundDraft) -> RoundCommit:
-    """Return the draft in the terms of the register center."""
+    """Convert the draft to the register center's record of a commit."""
     hosts, requests = draft.view.hosts, draft.view.requests
     placements = tuple(
         Placement(
@@ -343,7 +342,7 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
 
 
 def _labelled_prices(draft: RoundDraft) -> Mapping[str, Any] | None:
-    """Return the prices, with the labels of each class of hosts in place of its first host."""
+    """Return the prices, with each class identified by its labels instead of its first host."""
     prices = None if draft.ideal is None else draft.ideal.prices
     if prices is None:
         return None
@@ -356,7 +355,7 @@ def _labelled_prices(draft: RoundDraft) -> Mapping[str, Any] | None:
 
 
 def _inputs_of(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
-    """Return all that a decision by some policies depends on."""
+    """Return the inputs of a decision by the given policies."""
     choice = draft.choice
     return RoundInputs(
         snapshot=draft.snapshot,
@@ -373,9 +372,9 @@ def _inputs_of(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
 
 
 def _fallback_inputs(inputs: RoundInputs) -> RoundInputs:
-    """Return the inputs without what may have taken too long, so that no slot is skipped for it.
+    """Return simpler inputs for the fallback, so that it takes little time and no slot is skipped.
 
-    The fallback keeps no spare and ends no spot VM, and no budget cuts it.
+    The fallback keeps no spare capacity, ends no spot VM and has no budget.
     """
     snapshot = inputs.snapshot
     if snapshot.spot is not None:

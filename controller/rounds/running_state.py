@@ -1,4 +1,4 @@
-"""What runs where into arrays: what plans of moves are decided on."""
+"""Converts rows of running VMs to arrays, the state on which plans of moves are decided."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MEMORY = "memory_mib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningNames:
-    """What the indices of running VMs stand for."""
+    """The names of the indices in a running state."""
 
     snapshot: SnapshotNames
     vms: tuple[str, ...]  #: ids on the axis V
@@ -44,10 +44,10 @@ class RunningNames:
 def to_running(
     view: RunningView, *, to_move: bool = True, known: KnownArrays | None = None
 ) -> tuple[RunningState, RunningNames]:
-    """Turn one read of the register center into what a plan is decided on.
+    """Convert one read of the register center to the state on which a plan is decided.
 
-    Without ``to_move`` into what a round keeps spare for: who moved lately does not matter,
-    and hosts that moves, or spot VMs, free for a request could take VMs of those that fail.
+    Without ``to_move``, to the state for which a round keeps spare capacity: recent moves do not
+    matter, and hosts with room kept for a request may take VMs of failed hosts.
     """
     freed: set[UUID] = set()
     if to_move:
@@ -60,7 +60,7 @@ def to_running(
     requests = {request.id: request for request in view.requests}
     vms = [vm for vm in view.vms if vm.host_id in host_index]
     eligible = _eligible_classes(view, snapshot.host_class, vms)
-    # Thousands of requests are a few kinds: what a plan weighs is each kind on each host.
+    # Thousands of requests form a few kinds; a plan weighs each kind on each host.
     kinds: dict[tuple[tuple[int, ...], bytes], int] = {}
     kind = _ints(kinds.setdefault((vm.amounts, eligible[vm.request_id]), len(kinds)) for vm in vms)
     capacity, committed = (
@@ -105,7 +105,7 @@ def to_running(
 
 
 def _hosts_with_kept_room(cluster: ClusterView) -> set[UUID]:
-    """Return the hosts where room is made, or kept, for requests that wait."""
+    """Return the hosts with room that is made or kept for waiting requests."""
     rooms = () if cluster.spot is None else cluster.spot.kept
     waits = {request.id for request in cluster.requests}
     hosts = {host for plan in cluster.freed for host in plan.hosts}
@@ -125,10 +125,10 @@ def _mobility(vm: RunningVm) -> Mobility:
 def _eligible_classes(
     view: RunningView, host_class: IntArray, vms: Sequence[RunningVm]
 ) -> dict[UUID, bytes]:
-    """Return which classes the VMs of each request may be on, as the bytes of a row of booleans.
+    """Return the host classes allowed for each request's VMs, as the bytes of a boolean row.
 
-    Hosts where builds of a request failed are left out for a while, but not for those of its
-    VMs that are there: they break no rule.
+    Hosts where builds of a request failed are excluded for a while, except for its VMs that are
+    already there: they break no rule.
     """
     hosts = view.cluster.hosts
     classes = int(host_class.max(initial=-1)) + 1
@@ -202,7 +202,7 @@ def _spreads(
                 most=request.spread.most,
                 vms=tuple(own),
                 request=row_of.get(request.id),
-                # What moves already counts at both ends.
+                # A VM that is moving counts on both hosts.
                 others=tuple(
                     max(0, placed.get(name, 0) - counted[index])
                     for index, name in enumerate(zone_names)

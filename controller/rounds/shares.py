@@ -1,4 +1,4 @@
-"""What a round records about shares: of tenants and groups, before and after, and the fair ones."""
+"""The shares that a round records: of tenants and groups, before and after it, and fair ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _group_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
 
 
 def _fair_distance(shares: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return how far the shares are from the fair ones; None if those are not known."""
+    """Return the distance of the shares from the fair ones; None if those are not known."""
     targets = [each["target"] for each in shares]
     if None in targets:
         return None

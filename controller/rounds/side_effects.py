@@ -1,4 +1,4 @@
-"""What a stored round did besides placing VMs, by name: spot VMs that end, and reservations."""
+"""Effects of a stored round besides placements: spot VMs that it ended, and reservations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SpotPreemption:
     vm: str
     request_id: UUID
     request: str
-    tenant: str  #: whose request it is
+    tenant: str  #: the tenant of the request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +29,14 @@ class RoundReservation:
     reservation_id: UUID
     reservation: str
     tenant: str
-    wanted: int  #: neither used yet as the round began, nor given back
+    wanted: int  #: VMs not used when the round began
     drawn: int  #: placed by the round for requests that draw on it
     kept: int
-    missing: int  #: without room
+    missing: int  #: VMs without room
 
 
 def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
-    """Return what a stored round kept for reservations; its inputs have the names."""
+    """Return the reservations of a stored round, with names from its inputs."""
     details = stored.outcome["details"].get("reserved")
     if not details:
         return ()

@@ -1,7 +1,7 @@
-"""Rows of the register center into arrays, and indices back into rows.
+"""Converts rows of the register center to a snapshot of arrays, and names its indices.
 
-The register center returns the same view of a host as long as nothing about it changed
-(`registry.rounds.known_hosts`), so arrays are kept, and what did not change is not made again.
+The register center returns the same object for a host until the host changes
+(`registry.rounds.known_hosts`), so arrays are cached and only changed hosts are converted again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from placement.model.snapshot import Spot
 from registry.requests import NO_RULES, rules_allow, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
 
-#: If more than this part of the hosts changed, all are made anew: it is no more work.
+#: If a larger part of the hosts changed, all are converted again: it is no more work.
 _MAX_CHANGED_PART: Final = 0.5
-#: What distinguishes hosts where no request names or avoids single ones, numbered.
+#: Numbers of host kinds (accepts, labels), for rounds in which no request names or avoids hosts.
 _Kinds: TypeAlias = Mapping[tuple[bool, tuple[str, ...]], int]
 
 
@@ -34,18 +34,18 @@ def _int_rows(rows: Sequence[Sequence[int]], width: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArrays:
-    """Some hosts as arrays; copy one before changing it."""
+    """Hosts as arrays. Copy an array before changing it."""
 
     hosts: tuple[HostView, ...]
     capacity: IntArray  #: (H, R)
     committed: IntArray  #: (H, R)
-    kind: IntArray  #: (H,) hosts of one kind take VMs or do not, and carry the same labels
+    kind: IntArray  #: (H,) kind of each host: whether it accepts VMs, and its labels
     kinds: _Kinds
     names: tuple[tuple[str, str], ...]  #: (id, name) of each
 
     @classmethod
     def of(cls, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
-        """Make the arrays of some hosts."""
+        """Convert hosts to arrays."""
         kinds: dict[tuple[bool, tuple[str, ...]], int] = {}
         kind = [kinds.setdefault((host.accepts, host.labels), len(kinds)) for host in hosts]
         return cls(
@@ -58,7 +58,7 @@ class HostArrays:
         )
 
     def for_hosts(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
-        """Return the arrays of hosts most of which are these."""
+        """Return the arrays of other hosts; reuse these if most hosts are unchanged."""
         if self.capacity.shape != (len(hosts), resources):
             return HostArrays.of(hosts, resources)
         changed = [place for place, host in enumerate(hosts) if host is not self.hosts[place]]
@@ -87,9 +87,9 @@ class HostArrays:
         return HostArrays(hosts, capacity, committed, kind, kinds, names)
 
     def classes(self) -> HostClasses:
-        """Return the classes of hosts where no request names or avoids single hosts.
+        """Return the host classes for requests that name or avoid no single hosts.
 
-        As `placement.model.host_classes.host_classes` does, in order of first appearance.
+        Equal to those of `placement.model.host_classes.host_classes`, in order of appearance.
         """
         _, first, kind = np.unique(self.kind, return_index=True, return_inverse=True)
         in_order = np.argsort(first)
@@ -99,20 +99,20 @@ class HostArrays:
 
 
 class KnownArrays:
-    """The arrays of the latest hosts, for any thread."""
+    """Caches the arrays of the latest hosts. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._latest = HostArrays.of((), 0)
 
     def arrays_of(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
-        """Return the arrays of some hosts."""
+        """Return the arrays of hosts, from the cache as far as they are unchanged."""
         found = self._latest = self._latest.for_hosts(hosts, resources)
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotNames:
-    """What the indices of a snapshot stand for; stored with it, for people and replays."""
+    """The names of a snapshot's indices; stored with it, for people and replays."""
 
     hosts: tuple[tuple[str, str], ...]  #: (id, name) on the axis H
     tenants: tuple[tuple[str, str], ...]  #: (id, name) on the axis N
@@ -126,7 +126,7 @@ class SnapshotNames:
 
 
 def without_spot_requests(view: ClusterView) -> ClusterView:
-    """Return the cluster without requests for spot VMs: those that run are in the way of all."""
+    """Return the cluster without requests for spot VMs; running spot VMs keep their room."""
     if view.spot is None:
         return view
     requests = tuple(request for request in view.requests if not request.spot)
@@ -138,10 +138,10 @@ def to_snapshot(
     further_requests: Sequence[RequestView] = (),
     known: KnownArrays | None = None,
 ) -> tuple[Snapshot, SnapshotNames]:
-    """Turn one read of the register center into what a policy decides on.
+    """Convert one read of the register center to the snapshot that a policy decides on.
 
-    ``further_requests`` are further requests for which hosts of one class have to be alike. What is
-    ``known`` of the hosts of the read before need not be made again.
+    ``further_requests`` also distinguish host classes. ``known`` caches the arrays of hosts from
+    earlier reads.
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
@@ -205,7 +205,7 @@ def to_snapshot(
 
 
 def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
-    """Return which hosts moves free for which requests, as indices of Q and H."""
+    """Return (request, host) indices of the hosts that moves free for requests."""
     if not view.freed:
         return ()
     rows_of = rows_by_request(view.requests)
@@ -231,11 +231,11 @@ def may_use(request: RequestView, host: HostView) -> bool:
 def _spot_arrays(
     view: ClusterView, seen: SpotView, *, room: IntArray, open_to: Callable[[int, int], bool]
 ) -> Spot:
-    """Return what a round knows of spot VMs.
+    """Convert the rows of spot VMs to arrays.
 
-    None ends on a host that is overfull, where its ``room``, (H, R), would not be free. Room is
-    kept for a request only where hosts are ``open_to`` it now: one that was drained or failed
-    delays no other.
+    No spot VM ends on a host whose ``room``, (H, R), is negative, because its room would not be
+    free. Room is kept for a request only on hosts that are ``open_to`` it now, so a drained or
+    failed host delays no other request.
     """
     rows_of = rows_by_request(view.requests)
     index_of = {host.id: index for index, host in enumerate(view.hosts)}
@@ -300,7 +300,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
 
 
 def _incoming_amounts(view: ClusterView) -> IntArray:
-    """Return what plans that make room are about to bring to each host, (H, R)."""
+    """Return the amounts that plans which make room will move to each host, (H, R)."""
     coming = np.zeros((len(view.hosts), len(view.resources)), dtype=np.int64)
     if any(plan.coming for plan in view.freed):
         index_of = {host.id: index for index, host in enumerate(view.hosts)}
@@ -312,7 +312,7 @@ def _incoming_amounts(view: ClusterView) -> IntArray:
 
 
 def rows_by_request(requests: Sequence[RequestView]) -> Mapping[UUID, Sequence[int]]:
-    """Return the rows of each request: several where VMs of it have disks in shared pools."""
+    """Map each request to its rows: several if some of its VMs have disks in shared pools."""
     found: defaultdict[UUID, list[int]] = defaultdict(list)
     for row, request in enumerate(requests):
         found[request.id].append(row)

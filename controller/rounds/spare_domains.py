@@ -1,4 +1,4 @@
-"""Failure domains by name: which hosts fail together."""
+"""Failure domains: sets of hosts that fail together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Domains:
 
 
 def domains_of(kind: str, hosts: Sequence[HostView]) -> Domains:
-    """Return the failure domains of hosts; by ``host``, ``zone`` or ``label:KEY``.
+    """Return the failure domains of hosts by ``host``, ``zone`` or ``label:KEY``.
 
-    Hosts without a zone, or without the label, are in none: they fail in no domain, and
-    take the VMs of those that do.
+    Hosts without a zone, or without the label, belong to no domain. They can take the VMs of a
+    failed domain.
     """
     if kind == "host":
         return Domains(np.arange(len(hosts)), tuple(host.name for host in hosts))

@@ -1,8 +1,7 @@
-"""Standard output for ourselves alone.
+"""Keeps prints of libraries out of standard output.
 
-Libraries in C print where they like: HiGHS writes a line of its own to standard
-output now and then, with all its output switched off. Where a program reads our
-standard output, such a line would spoil an answer.
+C libraries print to standard output: HiGHS sometimes writes a line even with its output switched
+off. Such a line would corrupt an answer that a program reads from there.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import BinaryIO
 
 
 def take_stdout() -> BinaryIO:
-    """Return the standard output of this process; what others print goes to standard error."""
+    """Return the standard output as a private file; redirect later prints to standard error."""
     own = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return own

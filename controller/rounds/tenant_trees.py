@@ -1,4 +1,4 @@
-"""The tree of tenants and its quotas as placement knows them, from the register center."""
+"""Converts rows of tenants, groups and quotas to the tree and the allowances of placement."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from registry.rounds import ClusterView, GroupView, TenantView
 def tree_of(
     tenants: Sequence[TenantView], groups: Sequence[GroupView]
 ) -> tuple[TenantTree | None, tuple[tuple[GroupView, int], ...]]:
-    """Return the tree that parents make, and the node of each group; None if it is flat.
+    """Return the tenant tree and the node of each group; None if no tenant is in a group.
 
-    Groups without a tenant below them are left out: they share nothing. Layer
-    by layer, siblings in order of creation, groups first.
+    Groups without tenants are left out. Nodes are numbered layer by layer, siblings in order of
+    creation with groups first.
     """
     by_id = {group.id: group for group in groups}
     inner: set[UUID] = set()
@@ -54,10 +54,10 @@ def tree_of(
 def allowances_of(
     view: ClusterView,
 ) -> tuple[tuple[QuotaHeadroom, ...], tuple[tuple[str, str, int, int], ...]]:
-    """Return what each quota leaves, and (owner's name, resource, quota, held) of each.
+    """Return the headroom of each quota, and (owner's name, resource, quota, held) of each.
 
-    A group's counts for all tenants below it together; one without tenants
-    is no limit. Where more is held than the quota says, nothing is left.
+    A group's quota counts all tenants below it together; without tenants it limits nothing. If more
+    is held than the quota allows, the headroom is 0.
     """
     parent_of = {group.id: group.parent_id for group in view.groups}
     members: dict[UUID, list[int]] = {}
@@ -82,7 +82,7 @@ def allowances_of(
 
 
 def _held(tenant: TenantView, resource: int | None) -> int:
-    """Return what counts for a quota: spot VMs as all others."""
+    """Return the amount that counts for a quota, including spot VMs."""
     if resource is None:
         return tenant.vms
     return tenant.held[resource] + (tenant.beside[resource] if tenant.beside else 0)

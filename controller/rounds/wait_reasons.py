@@ -1,4 +1,4 @@
-"""Why requests wait, written down at the moment that decided it."""
+"""Reasons why requests wait, recorded by the round that decided."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from registry.requests import WaitingStatus
 
 
 def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
-    """Return for each request that was left out how many VMs wait, and why.
+    """Return the number of waiting VMs of each request, with the reasons.
 
-    Shortages compare one VM with what is free after the round. Requests of equal demand and
-    eligibility share one look at the hosts. The detail has how many VMs of a gang fit and are
-    needed, the hosts held back for a request that starves, and those that moves make free for it.
-    It has the tenant's share if the fair one is known. A missing address or network is the reason
-    where nothing else keeps the request back, and is counted with the others where something does.
-    A request that hosts would take but for failed builds there waits for these builds.
+    Shortages compare one VM with the free amounts after the round; requests of equal demand and
+    eligibility share one computation. The detail has the VMs of a gang that fit and are needed, the
+    hosts held back for a starving request, the hosts that moves free for it, and the tenant's share
+    if the fair share is known. A missing address or network is the reason if there is no other
+    obstacle. If only failed builds keep hosts from the request, they are the reason.
     """
     view, snapshot, names = draft.view, draft.snapshot, draft.names
     allocation, reserved = draft.allocation, draft.reserved
@@ -87,7 +86,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         waiting[key_of] = _merge_status(waiting[key_of], status) if key_of in waiting else status
     for row, each, short_of in shorts:
         if each.shut_out or each.id not in waiting:
-            # The policy saw that no host takes it, or nothing of what was kept from it.
+            # The policy saw no host for these VMs, or did not see them at all.
             detail = {**in_short(row), **short_of.detail}
             waiting[each.id] = replace(short_of, detail=detail)
         else:
@@ -99,7 +98,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
 def _details_of_policy(
     allocation: Allocation, names: SnapshotNames
 ) -> Mapping[int, dict[str, Any]]:
-    """Return the policy's details of each request that waits."""
+    """Return the policy's details of each waiting request."""
     found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
     for request, host in allocation.details.get("holding", ()):
         found[request].setdefault("holding", []).append({"host": names.hosts[host][1]})
@@ -111,7 +110,7 @@ def _details_of_policy(
 
 
 def _merge_status(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
-    """Return why a request waits, two parts of which do: what keeps more VMs back."""
+    """Merge the statuses of two parts of a request; the reason of more VMs counts."""
     more = one if one.count >= other.count else other
     return replace(more, count=one.count + other.count)
 
@@ -134,7 +133,7 @@ def _quota_documents(
     names: SnapshotNames,
     reserved: SettledReservations | None,
 ) -> list[dict[str, Any]]:
-    """Return the quotas in the way of the first of ``counts`` more VMs that is too many."""
+    """Return the quotas exceeded by the first of ``counts`` further VMs that exceeds any."""
     for count in counts:
         over = rooms.exceeded_by(request, count)
         if over:

@@ -1,4 +1,4 @@
-"""Completes names from the API, quickly or not at all: typing never waits for a network."""
+"""Shell completion of names from the API, with a short timeout so that typing never waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NAMES: Final = 500
 
 
 def names_of(*paths: str) -> Callable[[str], list[str]]:
-    """Return a completion: names below these paths that begin with the typed text."""
+    """Return a completion function for the names that the API lists at these paths."""
 
     def complete(incomplete: str) -> list[str]:
         found = {name for path in paths for name in _names(path)}
@@ -23,7 +23,7 @@ def names_of(*paths: str) -> Callable[[str], list[str]]:
 
 
 def _names(path: str) -> list[str]:
-    # Whatever goes wrong here must not land in the line that the user types.
+    # No error may appear in the line that the user types.
     try:
         from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time
         from controller.session.credentials import find_connection  # noqa: PLC0415

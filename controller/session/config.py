@@ -1,4 +1,4 @@
-"""The option --config: the settings file of this run, and of the process that it becomes."""
+"""The option --config: sets FUGA_CONFIG for this process and its children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the commands find the API and their token."""
+"""Finds the API's address and the token for commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.terminal.errors import BadInputError
 DEFAULT_URL = "http://127.0.0.1:8732"
 FILE_NAME = "credentials.json"
 
-UP_NAME_PREFIX: Final = "fuga-up-"  #: how names of the operator's tokens of `fuga up` begin
+UP_NAME_PREFIX: Final = "fuga-up-"  #: prefix of the names of operators' tokens by `fuga up`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Credentials:
 
     @classmethod
     def load(cls, path: Path) -> Credentials | None:
-        """Read the file; None where there is none."""
+        """Read the file; return None if there is none."""
         try:
             with path.open() as file:
                 check_only_owner_writes(file.fileno(), path)
@@ -53,7 +53,7 @@ class Credentials:
             ) from None
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all; only its owner can read it at any moment."""
+        """Write the file atomically, readable only by its owner."""
         content = {"url": self.url, "operator": self.operator, "tenants": dict(self.tenants)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
@@ -61,19 +61,19 @@ class Credentials:
 def find_connection(
     environ: Mapping[str, str], *, url: str | None = None, tenant: str | None = None
 ) -> ApiConnection:
-    """Choose address and token: option, environment, settings file, state folder, then logins.
+    """Return the API's address and token: by option, environment, settings, state folder, logins.
 
-    The address may be several, with commas. A token of the state folder goes to the address that
-    is kept with it, and to no other.
+    The address may be a list with commas. A token of the state folder is sent only to the address
+    stored with it.
 
-    Reads the few settings that it needs by itself: the settings classes cost a
-    quarter of a second that a person at the prompt would feel.
+    The few settings are read here directly, because importing the settings classes takes a quarter
+    of a second.
     """
     file = settings_file(environ)
     path = state_dir(environ) / FILE_NAME
     named = url or environ.get("FUGA_URL") or _setting_text(file, "url")
     token = environ.get("FUGA_TOKEN") or _setting_text(file, "token")
-    # Nothing of a file is read whose words would not be used.
+    # The file is read only if its content is needed.
     wanted = tenant is not None or named is None or token is None
     found = Credentials.load(path) if wanted else None
     own = found is not None and _is_same_address(named or found.url, found.url)
@@ -97,7 +97,7 @@ def find_connection(
     if kept is not None and (address is None or token is None):
         logins = StoredLogins.load(kept)
         address = address or logins.last
-        # Of several addresses all must be those where one logged in.
+        # A login's token is used only if it belongs to all addresses.
         tokens = {logins.tokens.get(each) for each in _addresses(address or "")}
         token = token or (tokens.pop() if len(tokens) == 1 else None)
     first, *others = _addresses(address or DEFAULT_URL)
@@ -109,7 +109,7 @@ def find_connection(
 
 
 def _addresses(text: str) -> list[str]:
-    """Return the addresses of a list with commas, each once; at least one."""
+    """Split a list with commas into addresses, without repeats; at least one."""
     found = [each.strip().rstrip("/") for each in text.split(",")]
     return list(dict.fromkeys(each for each in found if each)) or [text]
 
@@ -125,7 +125,7 @@ def state_dir(environ: Mapping[str, str]) -> Path:
 
 
 def settings_file(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return what the file named by FUGA_CONFIG sets; nothing if none is named."""
+    """Return the settings in the file of FUGA_CONFIG; empty if it is unset."""
     name = environ.get("FUGA_CONFIG")
     if not name:
         return {}

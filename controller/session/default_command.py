@@ -1,4 +1,4 @@
-"""Groups of commands whose most frequent one may be left out: `fuga move VM`, `fuga roll`."""
+"""Groups of commands with a default command: `fuga move VM`, `fuga roll`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class ImpliedCommand(TyperGroup):
-    """A group whose first word is a command of it, or belongs to the one that is implied."""
+    """A group whose default command runs if the first word is no command of the group."""
 
-    implied: ClassVar[str]  #: the command that may be left out
+    implied: ClassVar[str]  #: the default command
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Put the command first, where it was left out or stands behind options."""
+        """Put the command first: a given one, even behind options, or else the default."""
         if args and args[0] not in ctx.help_option_names:
             at = self._first_word(args)
             if at is not None and args[at] in self.commands:
@@ -26,7 +26,7 @@ class ImpliedCommand(TyperGroup):
         return super().parse_args(ctx, args)
 
     def _first_word(self, args: list[str]) -> int | None:
-        """Return where the first word stands that is neither an option nor the value of one."""
+        """Return the index of the first word that is neither an option nor an option's value."""
         takes_value = {
             name
             for each in self.commands[self.implied].params

@@ -11,10 +11,10 @@ LINKS: Final = "login/links"
 
 
 def link_of(url: str, made: dict[str, Any]) -> str:
-    """Return the link; a browser does not send the part behind #."""
+    """Return the link of a code; browsers do not send the fragment to servers."""
     return f"{url}/web/#login={made['code']}"
 
 
 def new_link(api: Client) -> str:
-    """Return a link for the caller."""
+    """Create a login link for the caller and return its URL."""
     return link_of(api.url, api.post(LINKS, {}))

@@ -1,4 +1,4 @@
-"""Where `fuga login` keeps what it got: a file of its user's alone, a token for each address."""
+"""The file in which `fuga login` stores tokens by API address, readable by its user only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from controller.terminal.errors import BadInputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLogins:
-    """Tokens by the address that gave them: none goes to another."""
+    """Tokens by the API address that issued them; each is sent only to its address."""
 
     last: str | None = None  #: the URL of the last login
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the file; none is one without logins."""
+        """Read the file; without a file there are no logins."""
         try:
             with path.open() as file:
                 check_only_owner_writes(file.fileno(), path)
@@ -36,23 +36,23 @@ class StoredLogins:
             raise BadInputError(f"{path} is not a file of logins ({error!r}); remove it") from None
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all; only its owner can read it at any moment."""
+        """Write the file atomically, readable only by its owner."""
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
     def with_login(self, urls: Sequence[str], token: str) -> Self:
-        """Return these with one more, of an API with these addresses."""
+        """Return the logins with a token added for an API's addresses."""
         kept = {**self.tokens, **dict.fromkeys(urls, token)}
         return replace(self, last=",".join(urls), tokens=kept)
 
     def without_login(self, urls: Sequence[str]) -> Self:
-        """Return these without one."""
+        """Return the logins without those of some addresses."""
         left = {address: token for address, token in self.tokens.items() if address not in urls}
         return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)
 
 
 def change_logins(path: Path, change: Callable[[StoredLogins], StoredLogins]) -> None:
-    """Change the file; of two commands at once, the second changes what the first left."""
+    """Change the file under a lock, so that simultaneous commands do not lose changes."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with path.with_suffix(".lock").open("a") as lock:
@@ -63,7 +63,7 @@ def change_logins(path: Path, change: Callable[[StoredLogins], StoredLogins]) ->
 
 
 def logins_file(environ: Mapping[str, str]) -> Path | None:
-    """Return where it is, if this user has a home."""
+    """Return the path of the file of logins; None if the user has no home."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if base.startswith("/"):
         return Path(base, "fuga", "logins.json")

@@ -1,4 +1,4 @@
-"""Finds the request or VM that a typed name or id means."""
+"""Finds requests, VMs and reservations by typed names and ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPEN_RESERVATION = frozenset({"pending", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
 _MAX_SHOWN = 20  #: earlier VMs of one name
-#: As the API's pattern of names, whose module would load its framework at each start of a command.
+#: The API's pattern of names, repeated here because importing its module would load FastAPI.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 
@@ -44,7 +44,7 @@ class LookupTarget:
 
     @property
     def path(self) -> str:
-        """Its path in the API."""
+        """The target's path in the API."""
         return f"{self.kind}s/{self.record['id']}"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class LookupTarget:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is neither deleted nor ended."""
+        """Whether the target is neither deleted nor ended."""
         if self.kind == "request":
             return self.record["state"] in LIVE_REQUEST
         return bool(self.record["desired"] != "deleted")
@@ -61,9 +61,8 @@ class LookupTarget:
 def find_target(api: Client, typed: str) -> LookupTarget:
     """Find a request or VM by id, name, or the beginning or end of an id.
 
-    A name may have been used before: a live one wins, then the newest. Two live
-    ones are ambiguous, and so are a name and the part of another one's id: a tenant may give its
-    request a name that is such a part.
+    Among several matches a live one wins, then the newest. Two live matches are ambiguous, also by
+    a name and by a part of an id: a tenant may choose a name that equals a part of an id.
     """
     if found := _by_id(api, typed):
         return _only_live(typed, found)
@@ -76,9 +75,9 @@ def find_target(api: Client, typed: str) -> LookupTarget:
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
-    """Find a request or VM as `find_target` does, or else a VM that is gone.
+    """Find a request or VM as `find_target` does, or else a deleted VM.
 
-    Of several of one name the newest is meant; ``say`` is given others that are gone, by id.
+    Among several deleted VMs of a name the newest is returned; ``say`` reports the others.
     """
     try:
         found = find_target(api, typed)
@@ -101,7 +100,7 @@ def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> Loo
 
 
 def _deleted_vms(api: Client, name: str) -> list[LookupTarget]:
-    """Return VMs of a name that are gone, oldest first: ids rise with time."""
+    """Return deleted VMs of a name, oldest first: ids rise with time."""
     if not _may_be_name(name):
         return []
     rows = api.items("vms", name=name, include_deleted=True)
@@ -123,7 +122,7 @@ def _only_live(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
 
 
 def _similar_names(api: Client) -> list[str]:
-    """Return similar names, the first of many: enough for advice."""
+    """Return names of live requests and VMs, one page of each, for suggestions."""
     pages = [api.get(kind, limit=_ADVISED)["items"] for kind in ("requests", "vms")]
     live = [each for page in pages for each in page if each.get("state") in {None, *LIVE_REQUEST}]
     return list(dict.fromkeys(str(each["name"]) for each in live))
@@ -165,12 +164,12 @@ def _may_be_part(typed: str) -> bool:
 
 
 def _may_be_name(typed: str) -> bool:
-    """Return whether the API may know it as a name: it refuses to look for anything else."""
+    """Return whether text is a valid name: the API refuses to search for others."""
     return _NAME.fullmatch(typed) is not None
 
 
 def is_part_of_id(typed: str, whole: object) -> bool:
-    """Whether an id begins or ends as typed."""
+    """Return whether an id begins or ends with the typed text."""
     return str(whole).startswith(typed.lower()) or str(whole).endswith(typed.lower())
 
 
@@ -183,9 +182,9 @@ def find_request(api: Client, typed: str) -> Json:
 
 
 def find_reservation(api: Client, typed: str) -> Json:
-    """Find a reservation by name, id, or the beginning or end of an id: one that stands first.
+    """Find a reservation by name, id, or the beginning or end of an id; open ones go first.
 
-    What is over is listed for a year and more, so they are queried by name.
+    Names are searched by the API, because ended reservations are listed for more than a year.
     """
     named = list(api.items("reservations", name=typed)) if _may_be_name(typed) else []
     if _may_be_part(typed):

@@ -1,4 +1,4 @@
-"""`--wait` for plans of moves: decided, and carried out with a bar."""
+"""`--wait` for plans of moves: waits for the decision and for the end, with a progress bar."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from plain_text import plain
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
 
-#: A plan is decided within a minute, or given up; longer, and no control centre is there.
+#: A plan is decided or fails within a minute; after this time, no control centre is working.
 _DECIDED_S = 180.0
-#: What VMs that moved away leave behind is removed within seconds.
+#: Leftovers of VMs that moved away are removed within seconds.
 _EMPTY_S = 300.0
 _NAMED: Final = 5
 _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 
 
 class Bar(Protocol):
-    """Shows how far a plan is."""
+    """A function that shows the progress of a plan."""
 
     def __call__(self, done: int, total: int, line: str) -> None:
-        """Show so many of so many, and what goes on."""
+        """Show the number done, the total, and a line of text."""
         ...
 
 
@@ -81,9 +81,9 @@ def _next_commands(plan: Mapping[str, Any]) -> str:
 
 
 def wait_until_empty(api: Client, host: str) -> None:
-    """Wait until a host whose VMs moved away holds nothing: their disks there are removed last.
+    """Wait until an evacuated host holds nothing: the disks of moved VMs are removed last.
 
-    A VM that was on its way there when its VMs were planned is waited for, and then reported.
+    Raises `CliError` if another VM arrived on the host meanwhile.
     """
     for look in poll_attempts(_EMPTY_S):
         with look:
@@ -105,7 +105,7 @@ def wait_until_empty(api: Client, host: str) -> None:
 
 
 def moves_under_way(api: Client) -> str:
-    """Return what moves now, and how much of it is left; nothing while moves wait for a worker."""
+    """Return the moves under way with their remaining data, as text; empty if none has begun."""
     lines = []
     for each in api.items("moves", state="moving", most=4):
         left = each["remaining_bytes"]

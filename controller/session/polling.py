@@ -1,4 +1,4 @@
-"""`--wait`: polls until the goal is reached, shows progress, explains failures."""
+"""`--wait`: polls the API until a goal is reached, shows progress, and explains failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDED: Final = ("released", "cancelled", "expired")
 
 
 class ProgressLine(Protocol):
-    """Shows one changing line."""
+    """A function that shows one changing line."""
 
     def __call__(self, line: str) -> None:
         """Replace the line."""
@@ -46,31 +46,31 @@ def progress(*, quiet: bool = False) -> Iterator[ProgressLine]:
 
 
 def change_printer() -> Callable[[object, str], None]:
-    """Return a function that prints a line on standard error if its key is another than before."""
+    """Return a function that prints a line on standard error if its key has changed."""
     last: list[object] = []
 
-    def say(key: object, line: str) -> None:
+    def print_if_changed(key: object, line: str) -> None:
         if last != [key]:
             last[:] = [key]
             echo(line, err=True)
 
-    return say
+    return print_if_changed
 
 
 def poll_attempts(
     timeout_s: float, retry: Callable[[], None] | None = None
 ) -> Iterator[AbstractContextManager[None]]:
-    """Yield a context for each look, half a second apart; call ``retry`` if the API is away.
+    """Yield a context for each attempt, half a second apart; call ``retry`` if the API is away.
 
     Raises
     ------
     ApiUnreachableError
-        After ``timeout_s``, if the API did not answer the last look.
+        After ``timeout_s``, if the API did not answer the last attempt.
     """
     trouble: list[ApiUnreachableError] = []
 
     @contextmanager
-    def look() -> Iterator[None]:
+    def attempt() -> Iterator[None]:
         trouble.clear()
         try:
             yield
@@ -81,7 +81,7 @@ def poll_attempts(
 
     end = time.monotonic() + timeout_s
     while True:
-        yield look()
+        yield attempt()
         now = time.monotonic()
         if now >= end:
             if trouble:
@@ -100,7 +100,7 @@ def wait_until_running(
     WaitExpiredError
         After ``timeout_s``, with the reasons.
     CliError
-        When the request ends before: deleted, cancelled, expired.
+        If the request ends before: deleted, cancelled, expired.
     """
     seen = request
     with progress(quiet=quiet) as show:
@@ -170,7 +170,7 @@ def wait_until_switched(
 
 
 def power_text(vm: Mapping[str, Any]) -> str:
-    """Return the power change of a VM under way, and what delays it."""
+    """Return the power change of a VM that is under way, and the reason of a delay, as text."""
     power = vm["power"]
     state = str(power["state"]).replace("_", " ")
     why = power["waits_for"] or power["last_error"]
@@ -205,7 +205,7 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
 
 
 def waiting_reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
-    """Return why VMs of a request do not run, a line each."""
+    """Return the reasons why VMs of a request do not run, a line each."""
     lines = []
     waiting = request.get("waiting")
     if waiting:

@@ -1,4 +1,4 @@
-"""Files with tokens: written for their owner alone, read only if no other user could write them."""
+"""Files with tokens: readable by their owner only, and ignored if other users can write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.terminal.errors import BadInputError
 
 
 def check_only_owner_writes(file: int, path: Path) -> None:
-    """Refuse an open file that others may have written: it decides where tokens are sent."""
+    """Refuse a file that other users can write, because it decides where tokens are sent."""
     found = os.fstat(file)
     if found.st_uid not in {0, os.geteuid()}:
         why = f"belongs to another user ({found.st_uid})"
@@ -26,7 +26,7 @@ def check_only_owner_writes(file: int, path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file by one with mode 0600."""
+    """Replace a file atomically by one with mode 0600."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
-"""Check a tenant's rows of rounds against their chain, with nothing but the tenant's own data.
+"""Verifies a tenant's rows of rounds against their hash chain, with the tenant's own data only.
 
-`registry/rounds/hash_chain.py` makes the chain; this shares no code with it, and calls no server.
+`registry/rounds/hash_chain.py` makes the chain. This module shares no code with it, and calls no
+server.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-#: Of the file, so that later ones can be distinguished from it.
+#: Version of the file's format.
 FORMAT: Final = 1
-#: What the first link of all follows.
+#: The predecessor of the first link.
 BEGINNING: Final = "0" * 64
 MAX_BYTES: Final = 1 << 30
-#: Of 2**40 tenants.
+#: Length of a Merkle path with 2**40 tenants.
 _LONGEST_PATH: Final = 40
 _LARGEST: Final = 2**63
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -37,7 +38,7 @@ class ProofError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedChain:
-    """What holds of rounds that are one chain."""
+    """The result of verifying a chain of rounds."""
 
     tenant: str
     rounds: int
@@ -45,24 +46,24 @@ class VerifiedChain:
     last: int
     rows: int  #: rounds with a row of the tenant, as committed
     without_row: tuple[int, ...]  #: rounds without a row of the tenant
-    purged: tuple[int, ...]  #: rounds of which only the link is kept
-    anchor: str  #: what the oldest link follows
+    purged: tuple[int, ...]  #: rounds whose content is purged
+    anchor: str  #: the predecessor of the oldest link
     head: str  #: the newest link
-    known_at: int | None  #: the round of the link that was noted; 0: the anchor
+    known_at: int | None  #: the round of the known link; 0: the anchor
 
 
 def document_of(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is saved: all that `verify_chain` needs."""
+    """Return the document to save, with all that `verify_chain` needs."""
     return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
 
 
 def parse_document(data: bytes) -> dict[str, Any]:
-    """Read a file that was saved, and refuse anything that is not plainly one.
+    """Parse a saved file strictly.
 
     Raises
     ------
     ProofError
-        With what was found.
+        If the file is not a valid document; the message says why.
     """
     if len(data) > MAX_BYTES:
         raise ProofError(f"the file has {len(data)} bytes, at most {MAX_BYTES} are read")
@@ -88,22 +89,22 @@ def parse_document(data: bytes) -> dict[str, Any]:
 def verify_chain(
     document: Mapping[str, Any], tenant: str, known: str | None = None
 ) -> VerifiedChain:
-    """Return what holds of the rounds of a document, newest first.
+    """Verify the rounds of a document, which are listed newest first.
 
     Parameters
     ----------
     document : mapping
-        Of `document_of`, or `parse_document`.
+        From `document_of` or `parse_document`.
     tenant : str
-        Whose rows they have to be.
+        The tenant to whom the rows must belong.
     known : str or None
-        A link that was noted before; it has to be on the chain.
+        A link noted earlier, which must be on the chain.
 
     Raises
     ------
     ProofError
-        If a row is not as it was committed, the links are no chain, the rows are another
-        tenant's, or the known link is not there.
+        If a row differs from what was committed, the links form no chain, the rows belong to
+        another tenant, or the known link is missing.
     """
     if document["tenant"] != tenant:
         raise ProofError(
@@ -152,7 +153,7 @@ def _check_follows(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
 
 
 def _known_at(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
-    """Return the round of a link that was noted; 0: it is the anchor."""
+    """Return the round of a known link; 0 if it is the anchor."""
     for proof in proofs:
         if proof["link"] == known:
             number: int = proof["round"]
@@ -166,7 +167,7 @@ def _known_at(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
 
 
 def _check_round(proof: Any, where: str) -> None:
-    """Recompute a round's digests from its row up, and compare."""
+    """Recompute a round's digests from its row to its link, and compare them."""
     _object(proof, _KEYS, where)
     number = _int(proof["round"], f"{where}.round")
     for name in ("previous", "content", "link"):
@@ -260,7 +261,7 @@ def _int(value: Any, where: str) -> int:
 
 
 def _float_hex(value: Any, where: str) -> str:
-    """A number as it is digested; JSON of other programs writes 1.0 as 1."""
+    """Return a number as digested, in hexadecimal: other programs may write 1.0 as 1 in JSON."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ProofError(f"{where}: a number is expected, found {_short_text(value)}")
     try:

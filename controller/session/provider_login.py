@@ -1,7 +1,7 @@
-"""Logging in at the site's provider from a terminal: OpenID Connect with PKCE, and a browser.
+"""Login at the site's OpenID Connect provider from a terminal, with PKCE and a browser.
 
-The provider brings the browser back to a port of this machine that is listened at for that
-alone (RFC 8252), or a person brings the address that it ended at.
+The provider redirects the browser to a temporary port of this machine (RFC 8252), or the user
+pastes the address at which the browser ended.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from controller.terminal.errors import BadInputError, CliError
 from plain_text import plain
 
-#: How long the user may take at the provider.
+#: Time for the user to log in at the provider.
 PATIENCE_S: Final = 300.0
 _HOST: Final = "127.0.0.1"
 _PATH: Final = "/fuga"
-_TOO_LATE_S: Final = 10.0  #: for a browser to send its request
+_TOO_LATE_S: Final = 10.0  #: time for a browser to send its request
 _PAGE: Final = b"""<!doctype html><title>fuga</title>
 <p>You can close this page: <code>fuga</code> goes on in its terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginAttempt:
-    """One login: what the browser is sent with, and what its answer is judged by."""
+    """A login under way: its provider, redirect address, state and PKCE verifier."""
 
     way: Mapping[str, Any]
     redirect_uri: str
@@ -41,7 +41,7 @@ class LoginAttempt:
 
     @classmethod
     def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> LoginAttempt:
-        """Return a new one; an API whose provider is no web page opens nothing here."""
+        """Begin a login; refuse a provider whose endpoint is no web address."""
         endpoint = urlsplit(str(way["authorization_endpoint"]))
         if endpoint.scheme not in ("https", "http") or not endpoint.netloc:
             raise CliError("the API names no web address to log in at")
@@ -54,7 +54,7 @@ class LoginAttempt:
 
     @property
     def address(self) -> str:
-        """Where the browser goes."""
+        """The address at which the browser logs in."""
         endpoint = str(self.way["authorization_endpoint"])
         query = {
             "response_type": "code",
@@ -69,7 +69,7 @@ class LoginAttempt:
         return endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
 
     def exchange_body(self, answer: str, tenant: str | None) -> dict[str, Any]:
-        """Return what the API exchanges, by the address that the browser came back to."""
+        """Return the body of POST /v1/login for the address to which the browser was redirected."""
         given = parse_qs(urlsplit(answer.strip()).query)
         state, code, error = ((given.get(name) or [""])[0] for name in ("state", "code", "error"))
         if not hmac.compare_digest(state.encode(), self.state.encode()):
@@ -81,7 +81,7 @@ class LoginAttempt:
 
 
 class CallbackListener:
-    """Listens on this machine for a browser that comes back with this state; once."""
+    """Listens on this machine for the redirected browser, once."""
 
     def __init__(self) -> None:
         self._answer: str | None = None
@@ -92,12 +92,12 @@ class CallbackListener:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser is to come back to."""
+        """The redirect address of this listener."""
         return f"http://{_HOST}:{self._server.server_port}{_PATH}"
 
     @contextmanager
     def listening(self, state: str) -> Iterator[None]:
-        """Listen until the block ends."""
+        """Accept a browser with this state until the block ends."""
         self._state = state
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         thread.start()
@@ -108,7 +108,7 @@ class CallbackListener:
             self._server.server_close()
 
     def wait_for_answer(self, patience_s: float = PATIENCE_S) -> str:
-        """Wait for it, and return the address."""
+        """Wait for the browser, and return the address that it requested."""
         if not self._came.wait(patience_s) or self._answer is None:
             raise CliError(f"no browser came back within {patience_s:g} s; begin again")
         return self._answer
@@ -121,7 +121,7 @@ class CallbackListener:
             server_version, sys_version = "fuga", ""
 
             def do_GET(self) -> None:
-                """Take an answer with the state of this login; whatever else comes is not it."""
+                """Accept a request with the state of this login; answer others with 404."""
                 ours = listener._take(self.path)
                 self.send_response(200 if ours else 404)
                 for name, value in (
@@ -137,7 +137,7 @@ class CallbackListener:
                     self.wfile.write(_PAGE)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing: the address has the code."""
+                """Log nothing, because the address contains the code."""
 
         return Handler
 
@@ -153,7 +153,7 @@ class CallbackListener:
 
 
 def unheard_redirect_uri() -> str:
-    """Return where a browser on another machine ends: usually nothing listens there."""
+    """Return a redirect address for a browser on another machine; usually nothing listens there."""
     return f"http://{_HOST}:{49152 + secrets.randbelow(16384)}{_PATH}"
 
 

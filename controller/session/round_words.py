@@ -1,4 +1,4 @@
-"""Rounds in a few words, for tables and for the stream of `fuga up`."""
+"""Texts about rounds for tables and for the status lines of `fuga up`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def shares_text(round_: Mapping[str, Any]) -> str:
-    """Return every tenant's dominant share after the round."""
+    """Return the dominant share of every tenant after a round, as text."""
     parts = []
     for each in round_.get("shares") or ():
         share = each.get("dominant_share", each.get("share", each.get("after")))
@@ -18,10 +18,10 @@ def shares_text(round_: Mapping[str, Any]) -> str:
 def duration_s(round_: Mapping[str, Any]) -> float | None:
     """Return how long a round took, in seconds."""
     timings = round_.get("timings") or {}
-    return max(timings.values()) if timings else None  # the whole is among its parts
+    return max(timings.values()) if timings else None  # the whole duration is one of the timings
 
 
 def decided_by_text(round_: Mapping[str, Any]) -> str:
-    """Return who decided, and whether its search was cut."""
+    """Return the policy that decided, and whether the budget cut it."""
     who = str(round_["decided_by"])
     return f"{who}, cut" if round_.get("cut") else who

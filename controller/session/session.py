@@ -1,4 +1,4 @@
-"""Shared by every command over REST: address, token and output format."""
+"""The session of a command: its API client, its common options and its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from controller.client.http import Client
 
 
-#: Parameters of commands that set a field, where they are not called like it.
+#: Parameters of commands by the field of the API that they set, if the names differ.
 _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "default": ("source",),
@@ -68,13 +68,13 @@ _PARAMETERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "url": ("origin",),
     }
 )
-#: Objects of names: which of them it is belongs to the place.
+#: Fields whose members have names chosen by callers; errors name the member.
 _OF_NAMES: Final = frozenset({"labels", "limits", "overrides", "ratios", "reserved", "resources"})
 _LAST: Final = re.compile(r"(\.[^.\[]+|\[\d+\])$")
 
 
 def option_of_field(command: Any, field: str) -> str:
-    """Return the option or argument of a command that a field comes from; else the field."""
+    """Return the option or argument of a command that sets a field; the field if none does."""
     given = {each.name: each for each in command.params}
     place = field
     while place:
@@ -119,28 +119,28 @@ WatchOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The options that stand before the command or after it."""
+    """The options that may stand before or after the command."""
 
     output: OutputFormat | None = None
     tenant: str | None = None
     url: str | None = None
 
     def with_defaults(self, other: Common) -> Common:
-        """Return these options, and the other's where these are unset."""
+        """Return these options, with those of ``other`` where these are unset."""
         return Common(
             self.output or other.output, self.tenant or other.tenant, self.url or other.url
         )
 
 
 class Session:
-    """One run of a command: the API, opened when it is first needed, and the output."""
+    """One run of a command: the API client, created when first needed, and the output."""
 
     def __init__(
         self, common: Common, environ: Mapping[str, str], *, before_another: bool = False
     ) -> None:
-        self.before_another = before_another  #: a group's own command, and one of the group follows
+        self.before_another = before_another  #: whether a subcommand follows this command
         output = common.output or OutputFormat.TABLE
-        self.json = output.for_programs  #: a program reads: records and no sentences
+        self.json = output.for_programs  #: print records instead of sentences
         print_records_as(output)
         self._common = common
         self._environ = environ
@@ -148,9 +148,9 @@ class Session:
 
     @property
     def api(self) -> Client:
-        """The API with the token in force."""
+        """The API's client."""
         if self._api is None:
-            # httpx takes its time, a third of it for a command of its own, which it does without.
+            # A third of httpx's import time is its command line, which is not needed.
             sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # no such module
             from controller.client.http import Client  # noqa: PLC0415
 
@@ -159,25 +159,25 @@ class Session:
 
     @property
     def connection(self) -> ApiConnection:
-        """The address and the token in force."""
+        """The API's address and token."""
         return find_connection(self._environ, url=self._common.url, tenant=self._common.tenant)
 
     def show(
         self, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, empty: str
     ) -> None:
-        """Print a list."""
+        """Print a list as a table, or as records for programs."""
         if self.json:
             print_json(list(rows))
         else:
             print_table(columns, rows, empty=empty)
 
     def print_message(self, message: str) -> None:
-        """Print a message for people; programs read the JSON instead."""
+        """Print a message for people; nothing for programs."""
         if not self.json:
             echo(message)
 
     def print_note(self, message: str) -> None:
-        """Print lines that programs need not read, on standard error."""
+        """Print lines on standard error."""
         for line in message.splitlines():
             echo(line, err=True)
 
@@ -190,18 +190,18 @@ class Session:
             echo(line)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the API's client."""
         if self._api is not None:
             self._api.close()
 
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Give a command its `Session`, and the options -o, --as and --url."""
+    """Decorate a command: pass a `Session`, and add the options -o, --as and --url."""
     return _with_options(command, watchable=False)
 
 
 def list_command(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Give a command that lists its `Session`, the same options, and --watch."""
+    """Decorate a command that lists: as `with_session`, with the option --watch."""
     return _with_options(command, watchable=True)
 
 

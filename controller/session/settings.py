@@ -1,4 +1,4 @@
-"""The settings of this run, as commands read them."""
+"""Reads the settings for commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ S = TypeVar("S", bound="BaseSettings")
 
 
 def load_settings() -> ControllerSettings:
-    """Read the settings; report invalid ones."""
+    """Read the controller's settings; raise `BadInputError` if they are invalid."""
     from controller.settings import ControllerSettings  # noqa: PLC0415 - slow; `--help` needs none
 
     return load_as(ControllerSettings)
 
 
 def load_as(settings: type[S]) -> S:
-    """Read the settings of one kind of process; report invalid ones."""
+    """Read the settings of one kind of process; raise `BadInputError` if they are invalid."""
     from registry import SettingsError  # noqa: PLC0415
     from service.settings_names import load  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What a second policy would have decided on a round's inputs, and how that compares.
+"""Decides a round's inputs by a second policy, and compares the decision with the round's.
 
 Runs in a child process of its own (`controller.control_center.policy_child`), on the bytes that the
 round was decided on.
@@ -27,17 +27,17 @@ from placement import (
 from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs, zones_of
 from placement.model.spot import without_spot
 
-#: Of requests that differ.
+#: Maximum number of differing requests in the answer.
 MAX_REQUESTS: Final = 200
 
 
 def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
-    """Return a decision as `NewShadowRound` stores it, in plain values.
+    """Decide by the second policy; return decision and comparison, as `NewShadowRound` stores them.
 
     Raises
     ------
     PlacementError
-        If the policy fails, or decides what cannot be.
+        If the policy fails, or its allocation is not feasible.
     """
     inputs = decode_inputs(shadow.inputs)
     snapshot = inputs.snapshot
@@ -62,12 +62,12 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
 
 
 def count_agreements(one: Allocation, other: Allocation) -> int:
-    """Return how many VMs two allocations place on the same host."""
+    """Return the number of VMs that two allocations place on the same host."""
     return sum(_on_same_hosts(one, other).values())
 
 
 def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
-    """Return how many VMs of each request two allocations place on the same host."""
+    """Return the number of VMs of each request that two allocations place on the same host."""
     counts: Counter[tuple[int, int]] = Counter()
     for request, host, count in one.placed.tolist():
         counts[request, host] += count
@@ -80,7 +80,7 @@ def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
 
 
 def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
-    """Return who decides where: what the round's zones do not decide, the second policy does."""
+    """Return the policies by zone: the round's, with the second policy in place of the first."""
     second = shadow.policy
     if shadow.zones is not None:
         zone_of_host = [shadow.zone_of.get(key) for key, _ in inputs.names.hosts]
@@ -112,7 +112,7 @@ def _measure(
 
 
 def _share_rows(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
-    """Return shares of the tenants for whom one of both placed something."""
+    """Return the shares of tenants for whom either policy placed something."""
     snapshot = inputs.snapshot
     before, first, second = (
         dominant_shares(held, snapshot.pool)
@@ -147,7 +147,7 @@ def _share_rows(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> li
 def _request_rows(
     inputs: RoundInputs, ours: Allocation, theirs: Allocation
 ) -> list[dict[str, Any]]:
-    """Return requests that differ in how many VMs they got, or where; those that do most first."""
+    """Return the requests that the policies served differently, the largest difference first."""
     first, second = (_vms_by_request(each) for each in (ours, theirs))
     agreed = _on_same_hosts(ours, theirs)
     differ = {
@@ -155,7 +155,7 @@ def _request_rows(
         for request in sorted(first.keys() | second.keys())
         if not first[request] == second[request] == agreed[request]
     }
-    most = sorted(differ, key=lambda request: (-differ[request], request))[:MAX_REQUESTS]
+    largest = sorted(differ, key=lambda request: (-differ[request], request))[:MAX_REQUESTS]
     named = inputs.names.requests
     return [
         {
@@ -168,7 +168,7 @@ def _request_rows(
             "placed_second": second[request],
             "agreed": agreed[request],
         }
-        for request in most
+        for request in largest
     ]
 
 
@@ -180,7 +180,7 @@ def _vms_by_request(allocation: Allocation) -> Counter[int]:
 
 
 def _sums_by_tenant(snapshot: Snapshot, requests: Iterable[tuple[int, int]]) -> Counter[int]:
-    """Return counts of requests by their tenants."""
+    """Sum counts of requests by tenant."""
     found: Counter[int] = Counter()
     for request, count in requests:
         found[int(snapshot.tenant[request])] += count

@@ -1,4 +1,4 @@
-"""What a control centre counts of its second policy."""
+"""Metrics of the second policy in a control centre."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ShadowMetrics:
         )
 
     def count(self, shadow: NewShadowRound) -> None:
-        """Count a round."""
+        """Count a round that the second policy decided, failed or skipped."""
         self._rounds.labels("skipped").inc(shadow.skipped)
         if shadow.decided is None or shadow.first is None:
             self._rounds.labels("failed").inc()

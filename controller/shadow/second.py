@@ -1,8 +1,7 @@
 """A second policy in shadow: it decides the same rounds, without effect.
 
-It works on rounds that are committed and recorded, in a thread and a process of its own,
-so that nothing it does or fails to do reaches a round. Where it is slower than rounds
-follow each other, it passes some over.
+It decides committed rounds again, in a separate thread and process, so that its failures affect no
+round. If it is slower than the rounds, it skips some.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from registry.rounds import Lease, MeasuredDecision, NewShadowRound
 
 log = structlog.get_logger()
 
-#: Of more rounds that wait for it, only the newest are decided.
+#: Maximum backlog: of more waiting rounds, only the newest are decided.
 MAX_BEHIND: Final = 20
-#: Below rounds, API and monitor, where these want the processor.
+#: Rounds, API and monitor get the processor first.
 NICENESS: Final = 5
 _JOIN_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPolicy:
-    """Which policy decides in shadow, and for how long it may."""
+    """The policy that decides in shadow, and its time limit."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -40,7 +39,7 @@ class SecondPolicy:
 
 
 class ShadowCounters(Protocol):
-    """Counts what the second policy did; see `ShadowMetrics`."""
+    """Counts rounds of the second policy; see `ShadowMetrics`."""
 
     def count(self, shadow: NewShadowRound) -> None:
         """Count a round."""
@@ -50,7 +49,7 @@ class ShadowCounters(Protocol):
 class ShadowDecider:
     """Decides recorded rounds a second time while its control centre leads.
 
-    ``process`` belongs to it: no other code uses it, and it ends with this.
+    It owns ``process``: no other code uses it, and `stop` ends it.
     """
 
     def __init__(
@@ -74,16 +73,16 @@ class ShadowDecider:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
         self._thread.start()
 
     def nudge(self) -> None:
-        """Note that a round was committed; return at once."""
+        """Wake the thread after a round was committed."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End, also in the middle of a decision."""
+        """Stop the thread, and kill a decision under way."""
         self._stop.set()
         self._woken.set()
         while self._thread is not None and self._thread.is_alive():
@@ -92,14 +91,14 @@ class ShadowDecider:
         self._process.close()
 
     def decide_next(self) -> NewShadowRound | None:
-        """Decide the next recorded round; None: there is none, or others lead."""
+        """Decide the next recorded round; None if there is none, or if another process leads."""
         lease = self._lease()
         due = None if lease is None else self._registry.shadows.due(MAX_BEHIND)
         if lease is None or due is None:
             return None
         shadow = self._decide_round(due.number, due.skipped)
         if self._stop.is_set():
-            return None  # it may have been killed for that
+            return None  # the decision may have been killed by `stop`
         try:
             self._registry.shadows.add(shadow, lease)
         except StaleEpochError:
@@ -128,12 +127,12 @@ class ShadowDecider:
         except (PolicyFailedError, RoundPurgedError, RoundDamagedError) as error:
             log.warning("shadow_round_failed", round=number, policy=second.name, error=str(error))
             return NewShadowRound(**document, error=str(error))
-        del found["requests"]  # those of tenants are kept
+        del found["requests"]  # only the shares are stored
         document |= found | {name: MeasuredDecision(**found[name]) for name in ("decided", "first")}
         return NewShadowRound(**document)
 
     def _zones(self) -> Mapping[str, str]:
-        """Return the zone of each host, by its id as inputs have it."""
+        """Return the zone of each host, by the host's id as text."""
         return {str(key): zone for key, zone in self._registry.shadows.zones().items()}
 
     def _run(self) -> None:
@@ -143,5 +142,5 @@ class ShadowDecider:
             try:
                 while not self._stop.is_set() and self.decide_next() is not None:
                     pass
-            except Exception:  # whatever it is, rounds go on, and so does this with the next
+            except Exception:  # the next round is tried in any case
                 log.exception("shadow_failed")

@@ -1,7 +1,7 @@
-"""Simulations on a Celery fleet: a queue of their own, whose messages name jobs in files.
+"""The Celery queue of simulations, whose messages name job files in a shared folder.
 
-It is here, not in `workers`, because `workers` knows neither policies nor simulations: a
-machine that simulates needs no libvirt, no register center and no way to any host.
+It is separate from `workers`: a machine that simulates needs no libvirt, no register center and no
+connection to hosts, and `workers` knows neither policies nor simulations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TASK: Final = "simulations.run"
 
 
 class NoFleetError(ControllerError):
-    """There is no broker that a fleet could share, or it does not answer."""
+    """There is no shared broker, or it does not answer."""
 
 
 def build_app(settings: SharedSettings) -> Celery:
@@ -30,7 +30,7 @@ def build_app(settings: SharedSettings) -> Celery:
     Raises
     ------
     NoFleetError
-        If the settings name no broker: that of folders is of one machine.
+        If the settings name no broker: the filesystem broker serves one machine only.
     """
     if settings.broker_url is None:
         raise NoFleetError(
@@ -65,7 +65,7 @@ class SimulationQueue:
             ) from error
 
     def send(self, folder: Path, name: str) -> bool:
-        """Send one; return whether the broker took it."""
+        """Send a job; return whether the broker took it."""
         try:
             self._app.send_task(TASK, args=[str(folder), name], ignore_result=True, retry=False)
         except (OperationalError, OSError):

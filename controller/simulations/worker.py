@@ -1,4 +1,4 @@
-"""`fuga simulation-worker`: runs simulations that others submit, and nothing else."""
+"""`fuga simulation-worker`: runs simulation jobs from the queue."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _BUCKETS_S: Final = (1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 6 * 3600.0, 24 * 36
 
 
 class RunMessageOutcome(StrEnum):
-    """What became of a message that names a run."""
+    """The outcome of a message that names a run."""
 
     FINISHED = "finished"
-    STOPPED = "stopped"  #: it has written what it had
+    STOPPED = "stopped"  #: it was stopped and has written a checkpoint
     FAILED = "failed"
-    NOT_OURS = "not_ours"  #: another worker has it, or it need not be done any more
-    REFUSED = "refused"  #: it is outside our folder, or there we may not do what we must
+    NOT_OURS = "not_ours"  #: another worker runs it, or it is no longer needed
+    REFUSED = "refused"  #: its folder is not allowed or not usable
     ERROR = "error"  #: an unexpected error
 
 
 class RunMetrics:
-    """Counts messages by what became of them, and how many runs are under way."""
+    """Counts messages by outcome, and runs under way."""
 
     def __init__(self, metrics: ProcessMetrics, *, jobs: int) -> None:
         self._messages = Counter(
@@ -74,7 +74,7 @@ class RunMetrics:
         )
 
     def run(self, work: Callable[[], RunMessageOutcome]) -> None:
-        """Run a message's job, and count it."""
+        """Run a job and count its outcome."""
         started = time.perf_counter()
         became = RunMessageOutcome.ERROR
         try:
@@ -89,15 +89,15 @@ class RunMetrics:
 log: Final = structlog.get_logger(__name__)
 
 PROCESS: Final = "simulation-worker"
-#: Characters; Linux takes so many bytes.
+#: Maximum characters of a path, as many as bytes in Linux.
 _LONGEST_PATH: Final = 4096
 
 
 class SimulationWorker(Worker):  # type: ignore[misc]  # celery is untyped
-    """Celery's worker with our signal handling in place of its own.
+    """Celery's worker with other signal handling.
 
-    Both signals mean: take nothing new, let every run write what it has, go. A
-    second one changes nothing.
+    SIGTERM and SIGINT both stop it: it takes no new messages, all runs write a checkpoint, and it
+    exits. A second signal changes nothing.
     """
 
     def __init__(self, stopping: threading.Event, **options: Any) -> None:
@@ -160,10 +160,10 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
 def run_message(
     root: Path, folder: str, name: str, stopping: threading.Event, *, worker: str
 ) -> RunMessageOutcome:
-    """Run the job that a message names, if it is one of ours.
+    """Run the job that a message names, if its file is below ``root``.
 
-    A job brings a checkpoint along, which can do whatever this process may: so
-    messages choose among the files of one folder, and who may write there is trusted.
+    Loading a job's checkpoint can execute code. So messages can only name files below one folder,
+    and whoever may write there is trusted.
     """
     there = Path(folder).resolve()
     if not there.is_relative_to(root) or name in ("", "..") or Path(name).name != name:
@@ -208,12 +208,12 @@ def _folder_check(root: Path) -> Check:
 
 
 def _quiet_libraries() -> None:
-    # One line per message received and acknowledged says nothing of ours.
+    # Their lines about each received message are of no use here.
     for name in ("celery", "amqp"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # Celery fears root for the sake of pickle, which is not accepted here.
+    # Celery warns of running as root because of pickle, which is not accepted here.
     warnings.simplefilter("ignore", SecurityWarning)
 
 
 def _keep_our_logging(**_: Any) -> None:
-    """Answer Celery's question who configures logging: not Celery."""
+    """Do nothing: a receiver of this signal keeps Celery from configuring logging."""

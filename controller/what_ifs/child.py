@@ -1,8 +1,8 @@
-"""The processes of a what-if: one reads the register center, the other simulates.
+"""The child processes of a what-if: one reads the register center, the other simulates.
 
-The first is given the database and runs no policy; the second runs policies, which may be
-others' code, and is given files alone. What to do is a line of JSON on standard input, which
-then stays open: its end is that of the parent, and of the process. Answers are lines of JSON.
+The first gets the database's URL and runs no policy. The second runs policies, which may be
+plugins, and gets files only. The job is a line of JSON on standard input. The input then stays
+open, and its end ends the process. Answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Report], Mapping[st
 
 
 def main() -> None:
-    """Do what the line says."""
+    """Run the job and report its result or its error."""
     answers = take_stdout()
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, args=(job["folder"],), daemon=True).start()
@@ -52,7 +52,7 @@ def main() -> None:
 def _end_with_parent(folder: str) -> None:
     while os.read(0, 4096):
         time.sleep(0)
-    # A parent that was killed left its files, too.
+    # A parent that was killed could not remove its files.
     with contextlib.suppress(OSError):
         shutil.rmtree(Path(folder), ignore_errors=True)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""How rounds of the live system are decided, for simulations of it."""
+"""The policies of the live system, as settings of a simulation of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from registry.admin import PastDecision
 
 
 def decision_from_settings(settings: ControllerSettings) -> dict[str, Any]:
-    """Return the words of `simulation.Decided` where there is no round."""
+    """Return the fields of `DecidedRounds` from the settings, for a site without rounds."""
     return {
         "source": "the settings, because there is no round",
         "policy": settings.policy,
@@ -28,7 +28,7 @@ def decision_from_settings(settings: ControllerSettings) -> dict[str, Any]:
 def decision_from_round(
     newest: PastDecision | None, otherwise: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the same of the newest round of a time; what it does not say, as ``otherwise``."""
+    """Return the same fields from the newest round; those that it lacks, from ``otherwise``."""
     if newest is None:
         return dict(otherwise)
     source = f"round {newest.round}"

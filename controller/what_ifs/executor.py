@@ -1,4 +1,4 @@
-"""What-ifs in the API process that accepted them: a thread for each, and its children."""
+"""Runs what-ifs in the API process that accepted them: a thread with children for each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from registry.admin import WhatIfEvent, WhatIfState
 
 NICENESS: Final = 10
 CHILD: Final = "controller.what_ifs.child"
-#: The part of the progress that reading takes.
+#: The part of the progress that belongs to reading.
 _READING: Final = 0.05
-#: By the clock, than it may take of a processor.
+#: Time limit by the clock, as a multiple of the limit of processor time.
 _TIMES_LONGER: Final = 4
 _POLL_EVERY_S: Final = 0.25
 _REPORT_EVERY_S: Final = 1.0
-#: For one attempt to start a child: less than `WhatIfExecutor.close` waits, and than a what-if may
-#: be silent; more than a starved machine takes to fork.
+#: Time limit of one attempt to start a child: less than `WhatIfExecutor.close` waits and than a
+#: what-if may be silent, more than a slow machine takes to fork.
 _START_S: Final = 4.0
-#: How long the register center may be away before the simulation counts as abandoned.
+#: Time for which the register center may be away before the what-if fails.
 _SILENT_S: Final = 15.0
 _MAX_ANSWER_BYTES: Final = 8 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfBounds:
-    """What one what-if may take."""
+    """Limits of one what-if."""
 
     time_s: float = 300.0  #: processor time of both simulations
     memory_mib: int = 2048
@@ -60,7 +60,7 @@ class _StoppedError(ControllerError):
 
 
 class WhatIfExecutor:
-    """Carries what-ifs of one process. Safe to share between threads."""
+    """Runs the what-ifs of one process. Safe to share between threads."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class WhatIfExecutor:
         self._starting = threading.Lock()
 
     def start(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
-        """Carry one that is new; twice is once, and what another process carries is left to it."""
+        """Start a what-if, unless it was started before or another process runs it."""
         thread = threading.Thread(
             target=self._carry, args=(id, changes), name=f"what-if {id}", daemon=True
         )
@@ -88,7 +88,7 @@ class WhatIfExecutor:
             thread.start()
 
     def close(self) -> None:
-        """End all children; what they were at is interrupted."""
+        """End all children; their what-ifs become `interrupted`."""
         self._closing.set()
         for thread in list(self._threads):
             thread.join(timeout=5.0)
@@ -105,7 +105,7 @@ class WhatIfExecutor:
             event, error = WhatIfEvent.INTERRUPTED, "the API process that carried it was stopped"
         except WhatIfFailedError as failed:
             event, error = WhatIfEvent.FAILED, str(failed)
-        except Exception as unknown:  # whatever it is, the row must not wait for ever
+        except Exception as unknown:  # the row must get an end in any case
             log.exception("what_if_failed", what_if=str(id))
             event, error = WhatIfEvent.FAILED, f"{type(unknown).__name__}: {unknown}"
         finally:
@@ -151,7 +151,7 @@ class WhatIfExecutor:
     def _run_child(
         self, job: Mapping[str, Any], heard: _Heartbeat, progress: Callable[[float], float]
     ) -> dict[str, Any]:
-        # A child of low priority on a busy machine gets a part of the time; one that hangs, none.
+        # A low-priority child on a busy machine gets little processor time, a hanging one none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
         with self._child_process(job, deadline, lambda: heard.report(progress(0.0))) as child:
@@ -162,7 +162,7 @@ class WhatIfExecutor:
                     read = os.read(child.stdout.fileno(), 1 << 16)
                     if not read:
                         status = child.close()
-                        # The API may be ending, and its children with it.
+                        # The API may be stopping, which ends its children.
                         heard.report(progress(part))
                         raise WhatIfFailedError(
                             f"its process ended with status {status} and without an answer"
@@ -184,7 +184,7 @@ class WhatIfExecutor:
     def _child_process(
         self, job: Mapping[str, Any], deadline: float, report: Callable[[], object]
     ) -> Iterator[Child]:
-        """Start a child with its job; it is gone, with all that it started, at the end."""
+        """Start a child with its job; end it and its process group with the block."""
         child = self._start_when_possible(deadline, report)
         try:
             make_nice(child.pid, NICENESS)
@@ -219,7 +219,7 @@ class WhatIfExecutor:
 
 
 class _Heartbeat:
-    """Says again and again that a what-if is carried, and hears whether anybody wants it."""
+    """Sends heartbeats of a running what-if, and detects its cancellation."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class _Heartbeat:
         self._state = WhatIfState.WAITING
 
     def report(self, progress: float) -> WhatIfState:
-        """Return its state; `_StoppedError` if it is neither to wait nor to run."""
+        """Send a heartbeat if due; return the state, or raise `_StoppedError` if cancelled."""
         if self._closing.is_set():
             raise _StoppedError
         now = time.monotonic()
@@ -256,12 +256,12 @@ class _Heartbeat:
         return self._state
 
     def pause(self, seconds: float) -> None:
-        """Wait, but not when the process is to end."""
+        """Wait, unless the process is closing."""
         self._closing.wait(seconds)
 
 
 def _memory_mib(pid: int) -> int:
-    """Return the memory that a process has in use; 0 when it is gone."""
+    """Return the resident memory of a process; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 - four a second
             return int(file.read().split()[1]) * _PAGE >> 20

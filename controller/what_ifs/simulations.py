@@ -1,4 +1,4 @@
-"""The second process of a what-if: the recording as it is, and with what is changed."""
+"""The second process of a what-if: simulates the recording unchanged and with the changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording
 from simulation.experiments.run import ObservedRun, RunProgress, simulate_in_memory
 from simulation.experiments.run_report import run_document
 
-#: Of the time, how much the site as it is may take.
+#: Part of the time limit for the unchanged site.
 _FIRST_PART: Final = 0.45
-#: Slots from one look at what would be fair to the next: most of the time of a run without a round.
+#: Number of slots at which fair shares are computed: they take most time of slots without a round.
 _IDEAL_SAMPLES: Final = 60
 _LABEL: Final = "label="
 
@@ -25,13 +25,13 @@ _LABEL: Final = "label="
 def simulate_both(
     job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Return both runs' documents, and what was cut for the time."""
+    """Simulate the unchanged and the changed site; return both documents, and what was cut."""
     folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
     first = _spec(recording, "as-it-is")
     second = _what_if_spec(
         first, recording, folder, changes
-    )  # before the first, which takes a while
+    )  # before the first run, which takes long
 
     def run(spec: RunSpec, before: float, until_s: float) -> ObservedRun:
         def report_progress(progress: RunProgress) -> None:
@@ -83,7 +83,7 @@ def _spec(recording: Recording, name: str) -> RunSpec:
 
 
 def _spec_until(spec: RunSpec, until_s: float) -> RunSpec:
-    # Its last slot is the one that the other decided last.
+    # Its last slot is the last one that the other run decided.
     return RunSpec(**{**_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
 
 
@@ -94,7 +94,7 @@ def _fields(spec: RunSpec) -> dict[str, Any]:
 def _what_if_spec(
     spec: RunSpec, recording: Recording, folder: Path, changes: Mapping[str, Any]
 ) -> RunSpec:
-    """Return the run with other hosts, weights and policy; files of its own contain these."""
+    """Return the run with changed hosts, weights and policy; write its files."""
     fields = {**_fields(spec), "name": "what-if"}
     inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
     fields["hosts"] = str(folder / "hosts.json")
@@ -110,12 +110,12 @@ def _what_if_spec(
 
 
 def changed_hosts(inventory: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an inventory without the hosts that are taken away, and with those that are added.
+    """Return an inventory without the removed hosts and with the added ones.
 
     Raises
     ------
     InputError
-        If no host would be left, or the one that added hosts are like is not there.
+        If no host would be left, or the model of the added hosts does not exist.
     """
     hosts = list(inventory["hosts"])
     added = _added_hosts(hosts, changes["add_hosts"]) if changes["add_hosts"] is not None else []

@@ -1,4 +1,4 @@
-"""The first process of a what-if: the site as it is, and what came lately, as files."""
+"""The first process of a what-if: records the site and its recent requests to files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from simulation.errors import InputError
 from simulation.recordings.repeated_requests import Life, repeat_requests
 
 RECORDING: Final = "recording"
-_SEED: Final = 0  #: of the lives that are drawn: one question has one answer
+_SEED: Final = 0  #: of drawn lifetimes, so that equal questions get equal answers
 
 
 def record_site(
     job: Mapping[str, Any], _tell: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Write the recording of what comes next to a folder; return what is in it."""
+    """Write a recording of the site with repeated recent requests; return its summary."""
     registry = Registry.connect(job["database_url"])
     try:
         now = registry.now()
@@ -67,7 +67,7 @@ def record_site(
 
 
 def _lives(view: ForecastInputs) -> Iterator[Life]:
-    """Return how long VMs lived, by names: those of tenants who are gone speak for their size."""
+    """Yield observed lifetimes by tenant and demand, including those of deleted tenants."""
     names = {tenant.id: tenant.name for tenant in view.cluster.tenants}
     axis = view.cluster.resources
     for each in view.lives:

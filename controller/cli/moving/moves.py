@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from controller.cli.moving.move_progress import fraction_done, progress_text, route, wait_for_move
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host, complete_vm
 from controller.session.default_command import ImpliedCommand
-from controller.session.move_progress import fraction_done, progress_text, route, wait_for_move
 from controller.session.name_lookup import find_target, is_part_of_id
 from controller.session.session import Session, list_command, with_session
 from controller.terminal.columns import Column, field

@@ -38,9 +38,9 @@ class CallBatcher(Generic[M, R]):
     run_batch : callable
         Returns the results of the members, in their order. It runs in a thread and in an
         empty context. If it raises, all members get the error.
-    most : int
+    max_members : int
         Maximum number of members in a batch.
-    rests : float
+    pause_factor : float
         Pause between batches, as a multiple of the time that the batch took. It bounds the
         share of the processor, however many calls come.
     """

@@ -95,7 +95,7 @@ class Provider:
 
     async def metadata(self) -> ProviderMetadata:
         """Return the provider's metadata, cached; raises `ProviderError`."""
-        found: ProviderMetadata = await self._cached(self._described, self._fetch_metadata)
+        found: ProviderMetadata = await self._fetch_cached(self._described, self._fetch_metadata)
         return found
 
     async def metadata_at_once(self) -> ProviderMetadata:
@@ -177,7 +177,7 @@ class Provider:
         """Verify an ID token; fetch the keys again if no cached key signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
-        known = await self._cached(self._keys, self._read_keys)
+        known = await self._fetch_cached(self._keys, self._read_keys)
         try:
             return claims_of(id_token, known, **names)
         except UnknownKeyError:
@@ -185,9 +185,9 @@ class Provider:
             if self._clock() - fetched_at < REFETCH_AFTER_S:
                 raise
         self._keys.until = 0.0
-        return claims_of(id_token, await self._cached(self._keys, self._read_keys), **names)
+        return claims_of(id_token, await self._fetch_cached(self._keys, self._read_keys), **names)
 
-    async def _cached(self, kept: _CachedDocument, fetch: Callable[[], Any]) -> Any:
+    async def _fetch_cached(self, kept: _CachedDocument, fetch: Callable[[], Any]) -> Any:
         async with kept.lock:
             if self._clock() >= kept.until:
                 try:

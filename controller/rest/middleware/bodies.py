@@ -51,7 +51,7 @@ class BoundedRoute(APIRoute):
         for_operators = _depends_on(self.dependant, requires_operator)
         has_body = self.body_field is not None
 
-        async def guarded(request: HttpRequest) -> Response:
+        async def check_and_serve(request: HttpRequest) -> Response:
             given = request.headers.getlist("if-match")  # several lines are one list
             if given and request.method not in SAFE_METHODS:
                 note_condition(request, ",".join(given))
@@ -61,7 +61,7 @@ class BoundedRoute(APIRoute):
                 request = await _with_checked_body(request.scope, request.receive)
             return await serve(request)
 
-        return guarded
+        return check_and_serve
 
 
 class _CheckedRequest(HttpRequest):

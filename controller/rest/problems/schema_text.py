@@ -190,7 +190,7 @@ def _text_description(schema: Schema) -> str:
         return PATTERNS_SAID.get(pattern, "text of another form (see /docs)")
     if schema.get("format") in _FORMATS:
         return _FORMATS[schema["format"]]
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    if most is None:
+    min_length, max_length = schema.get("minLength"), schema.get("maxLength")
+    if max_length is None:
         return "text"
-    return f"{least or 0} to {most} characters"
+    return f"{min_length or 0} to {max_length} characters"

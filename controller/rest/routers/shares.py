@@ -41,7 +41,7 @@ def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
     It reads all assignments, and every open web page calls it after each change.
     """
 
-    def summed(callers: Sequence[str | None]) -> Sequence[bytes]:
+    def render_shares(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = tenant_shares(registry.views.accounts())
         sums = {
             whose: _ADAPTER.dump_json(
@@ -51,4 +51,4 @@ def shares_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
         }
         return [sums[whose] for whose in callers]
 
-    return CallBatcher(summed, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)
+    return CallBatcher(render_shares, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)

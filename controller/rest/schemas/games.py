@@ -57,7 +57,7 @@ class CombinationVms(BaseModel):
 
 
 class Combination(BaseModel):
-    """What a host could take: one of its strategies in the game."""
+    """A combination of VMs that a host could take: one of its strategies in the game."""
 
     vms: list[CombinationVms] = Field(
         description="In large rounds all VMs of one size are listed as of the first such request."
@@ -161,7 +161,7 @@ class SecondPolicyInput(Input):
 
 
 class PolicyResult(BaseModel):
-    """What a policy came to."""
+    """The result of a policy."""
 
     placed: int
     left_out: int
@@ -196,7 +196,7 @@ class SecondRequest(BaseModel):
 
 
 class SecondDecision(BaseModel):
-    """A stored round as another policy would have decided it; nothing is kept of it."""
+    """A stored round as another policy would have decided it. The result is not stored."""
 
     round: int
     first_policy: str

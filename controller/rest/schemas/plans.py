@@ -1,4 +1,4 @@
-"""Plans of moves, as the API takes and shows them."""
+"""Schemas of plans of moves."""
 
 from __future__ import annotations
 

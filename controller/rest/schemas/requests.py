@@ -198,7 +198,7 @@ class CapacityQuery(BaseModel):
 
 
 class SurvivalQuery(BaseModel):
-    """What may fail."""
+    """Selects the kind of failure domain."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

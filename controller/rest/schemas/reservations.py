@@ -1,4 +1,4 @@
-"""Reservations, as the API takes and lists them."""
+"""Schemas of reservations."""
 
 from __future__ import annotations
 

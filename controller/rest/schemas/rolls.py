@@ -17,7 +17,7 @@ Within = Annotated[int, Field(ge=1, le=604_800)]
 
 
 class RollDriver(Input):
-    """Who runs the command, and which."""
+    """The driver of a roll, and the command that it runs."""
 
     command: OneLine = Field(description="As it was typed: it is shown, and runs at its driver's.")
     driver: OneLine = Field(description="The process that runs it, for people.")
@@ -39,14 +39,14 @@ class RollInput(RollDriver):
 
 
 class CommandEndInput(Input):
-    """How the command ended on a host."""
+    """The end of the command on a host."""
 
     host: Name
     error: OneLine | None = Field(None, description="None: it succeeded.")
 
 
 class RollStepInput(Input):
-    """What the driver of a roll did since its last step."""
+    """The report of a roll's driver since its last step."""
 
     begun: Annotated[list[Name], Field(max_length=500)] = Field(
         default_factory=list, description="Hosts for which it begins the command right after."

@@ -1,4 +1,4 @@
-"""Tenants with their quotas, keys and tokens."""
+"""Schemas of tenants, quotas, SSH keys and tokens."""
 
 from __future__ import annotations
 
@@ -130,5 +130,5 @@ class TokenCreated(BaseModel):
 
     @classmethod
     def of(cls, token: Token, secret: str) -> TokenCreated:
-        """Join a token and its secret."""
+        """Return the answer for a token and its secret."""
         return cls(**asdict(token), secret=secret)

@@ -1,4 +1,4 @@
-"""What-ifs, as the API takes and shows them."""
+"""Schemas of what-ifs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_HOSTS: Final = 10_000
 
 
 class AddedHosts(Input):
-    """Hosts that are not there yet, alike."""
+    """Equal hosts to add."""
 
     count: Annotated[int, Field(ge=1, le=MAX_HOSTS)]
     like: Name | None = Field(
@@ -35,7 +35,7 @@ class AddedHosts(Input):
 
 
 class WhatIfInput(Input):
-    """What to change, and for how long."""
+    """The changes to simulate, and the length of the simulation."""
 
     hours: Annotated[int, Field(ge=1, le=MAX_HOURS)] = Field(
         24, description="The requests of the last hours come again; as many hours are simulated."
@@ -61,7 +61,7 @@ class WhatIfCancelInput(Input):
 
 
 class WhatIfsQuery(PageQuery):
-    """Which what-ifs to list."""
+    """Selects what-ifs."""
 
     state: WhatIfState | None = None
 
@@ -82,7 +82,7 @@ class WhatIfSummary(BaseModel):
 
 
 class WhatIfVms(BaseModel):
-    """What became of VMs. Those that ran at the beginning are not counted as requested."""
+    """Numbers of VMs by outcome. VMs that ran at the beginning do not count as requested."""
 
     asked: int
     placed: int
@@ -95,7 +95,7 @@ class WhatIfVms(BaseModel):
 
 
 class WhatIfWaits(BaseModel):
-    """How long VMs that were placed waited, in seconds; null: none was."""
+    """Waiting times of placed VMs in seconds; null if none was placed."""
 
     mean: float | None
     mean_so_far: float | None = Field(
@@ -130,7 +130,7 @@ class WhatIfWaiting(BaseModel):
 
 
 class WhatIfLines(BaseModel):
-    """Means over equal stretches of time; null: not known there."""
+    """Means over equal intervals of time; null where not known."""
 
     at_s: Sequence[float | None]
     running: Sequence[float | None]
@@ -140,7 +140,7 @@ class WhatIfLines(BaseModel):
 
 
 class WhatIfRun(BaseModel):
-    """What one of the two simulations came to."""
+    """The result of one of the two simulations."""
 
     policy: str
     hosts: int = Field(description="At the end.")
@@ -158,7 +158,7 @@ class WhatIfRun(BaseModel):
 
 
 class WhatIfInputs(BaseModel):
-    """What both simulations began with."""
+    """The common inputs of both simulations."""
 
     at: datetime = Field(description="The site is as it was then.")
     since: datetime = Field(description="Requests from then on come again.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.queries.fleet_metrics import FleetCollector
+from controller.fleet_metrics import FleetCollector
 from controller.rest import create_app
 from registry import Registry
 from service import ProcessMetrics

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from controller.queries.fleet_metrics import FleetCollector
+from controller.fleet_metrics import FleetCollector
 from controller.queries.lateness import overdue_work
 from controller.rest.health import FULL
 from registry import Registry

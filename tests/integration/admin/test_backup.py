@@ -16,7 +16,7 @@ from prometheus_client.exposition import generate_latest
 from typer.testing import CliRunner
 
 from controller.cli.operating.database import db
-from controller.queries.fleet_metrics import FleetCollector
+from controller.fleet_metrics import FleetCollector
 from registry import Registry
 from registry.admin.backup import BackupError, backup, restore, unfinished_backups
 from registry.db.schema import metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from controller.queries.fleet_metrics import FleetCollector
+from controller.fleet_metrics import FleetCollector
 from registry import AssignmentState, Registry
 from registry.requests import WaitingStatus
 from tests.e2e.moving import a_host_of_guests, a_running_vm, arrive, begin

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from controller.cli.operating.doctor_register import CheckResult, register_findings
-from controller.queries.fleet_metrics import FleetCollector
+from controller.fleet_metrics import FleetCollector
 from controller.settings import ControllerSettings
 from registry import Registry
 from tests.raw_sql import RawSql, raw_sql

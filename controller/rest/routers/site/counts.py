@@ -50,10 +50,10 @@ async def show_counts(
 def counts_batches(registry: Registry) -> CallBatcher[str | None, bytes]:
     """Return the batcher of counts, computed once for simultaneous calls."""
 
-    def counted(callers: Sequence[str | None]) -> Sequence[bytes]:
+    def render_counts(callers: Sequence[str | None]) -> Sequence[bytes]:
         found = {
             each: _ADAPTER.dump_json(registry.views.counts(each)) for each in dict.fromkeys(callers)
         }
         return [found[each] for each in callers]
 
-    return CallBatcher(counted, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)
+    return CallBatcher(render_counts, max_members=MAX_CALLERS, pause_factor=PAUSE_FACTOR)

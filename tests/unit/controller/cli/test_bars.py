@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.cli.moving import roll_runner
-from controller.session import move_progress, plan_progress
+from controller.cli.moving import move_progress, roll_runner
+from controller.session import plan_progress
 
 #: The longest name of a VM is about so long.
 LONG = "x" * 60

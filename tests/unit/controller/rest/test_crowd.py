@@ -10,8 +10,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.authentication import Authentication
+from controller.rest.middleware.concurrent_calls import ConcurrentCalls
 from controller.rest.middleware.rate_limits import RateLimits
-from controller.rest.middleware.stack import Authentication, ConcurrentCalls
 from controller.rest.middleware.streams import RELEASE_PLACE
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
 from tests.unit.controller.rest.test_auth import knowing

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from controller.rest.app import create_app
 from controller.rest.metrics import HttpMetrics
-from controller.rest.middleware.stack import MAX_STRANGERS_LOGGED, AccessLog
+from controller.rest.middleware.access_log import MAX_STRANGERS_LOGGED, AccessLog
 from registry import Registry, RegistryUnavailableError
 from service import ProcessMetrics
 from tests.servers.asgi import call

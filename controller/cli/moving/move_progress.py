@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _MIB: Final = 1 << 20
 _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 
-#: Shows a move as it is.
+#: Shows the present state of a move.
 Show = Callable[[Mapping[str, Any]], None]
 
 
 def route(move: Mapping[str, Any]) -> str:
-    """Return where a VM moves: ``host-1 → host-2``."""
+    """Return the hosts of a move as text: ``host-1 → host-2``."""
     return f"{move['from_host']} → {move['to_host']}"
 
 
 def fraction_done(move: Mapping[str, Any]) -> float | None:
-    """Return how much of a move is done, from 0 to 1; None if not known yet."""
+    """Return the transferred fraction of a move, from 0 to 1; None if not known yet."""
     total, left = move["total_bytes"], move["remaining_bytes"]
     if not total or left is None:
         return None
@@ -40,7 +40,7 @@ def fraction_done(move: Mapping[str, Any]) -> float | None:
 
 
 def progress_text(move: Mapping[str, Any]) -> str:
-    """Return what is left of a move, its rate, and when it should be over at this rate."""
+    """Return the remaining data, the rate and the remaining time of a move, as text."""
     if move["state"] == "pending":
         return "waits for a worker"
     if move["cancelled_by"] is not None:
@@ -57,7 +57,7 @@ def progress_text(move: Mapping[str, Any]) -> str:
 def wait_for_move(
     api: Client, move: Mapping[str, Any], *, timeout_s: float, quiet: bool = False
 ) -> Json:
-    """Poll a move until it is over; return it, however it ended.
+    """Poll a move until it ends, successfully or not, and return it.
 
     Ctrl-C ends the command, not the move.
 
