@@ -210,7 +210,7 @@ class Registry:
             return read_fleet(connection)
 
     def connections(self) -> ConnectionsKept | None:
-        """Return the server's connection limit and the connections in use; None for SQLite."""
+        """Return the server's connection limit and what fuga's processes keep; None for SQLite."""
         with self._database.read() as connection:
             return connections_kept(connection)
 

@@ -1,7 +1,7 @@
 """The Celery tasks, each a thin wrapper around a function.
 
 A message carries only an id. It may arrive late, twice or never: the row with that id says what to
-do, and the control center's sweep sends unclaimed work again. So tasks do not retry.
+do, and the control centre's sweep sends unclaimed work again. So tasks do not retry.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
 def allowed_messages(queue: WorkQueue, threads: int) -> AllowedMessages:
     """Return the allowed messages of a queue.
 
-    The build queue allows all tasks, for older control centers.
+    The build queue allows all tasks, for older control centres.
     """
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}

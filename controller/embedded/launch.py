@@ -2,8 +2,8 @@
 
 Usage: launch.py PARENT_PID PROGRAM ARGUMENT...
 
-The kernel is set to send a SIGTERM at the parent's death (the wish survives the
-exec), so that a killed `fuga up` leaves nothing running. `subprocess` could do
+The kernel is set to send a SIGTERM at the parent's death (the setting survives
+the exec), so that a killed `fuga up` leaves nothing running. `subprocess` could do
 it by ``preexec_fn``, which is not safe in a process with threads.
 """
 

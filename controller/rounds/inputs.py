@@ -305,7 +305,7 @@ class RoundInputs:
 
     def _waiting_levels(self) -> list[list[int]]:
         """Return the waiting levels of requests, as far as any patience distinguishes them."""
-        if not self.snapshot.age.any():  # a tenant's first request starts without a level
+        if not self.snapshot.age.any():  # no request has waited a round: all are at the first level
             return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
         patiences = {StarvationPatience.of(parameters).patience for parameters in parameters}

@@ -28,7 +28,7 @@ _GIVEN: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionsKept:
-    """The connections that a server allows, and those it reserves."""
+    """The connections that a server allows, and those that fuga's processes keep."""
 
     given: int  #: connections for ordinary users
     processes: int  #: control centres, monitors and workers with a recent heartbeat

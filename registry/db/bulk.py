@@ -2,7 +2,7 @@
 
 On PostgreSQL many rows travel as one array for each column: a single statement, for
 which triggers of statements run once, and which neither SQLAlchemy nor the server
-has to read value by value. SQLite, which is in our process, gets row by row.
+has to read value by value. SQLite, which is in our process, gets them row by row.
 
 A large commit costs this process as much work (rows, arrays, JSON) as the server. So statements
 can be compiled first and executed in the background with `run_behind`.

@@ -117,7 +117,7 @@ def write_waiting(
 
     What waits is what the round left out, and dropped parts: for the reason under which they
     are ``refused``, else since their host moved. Of VMs that were deleted since the read no
-    more are listed than are waiting. To count them would cost each commit what the whole
+    more are counted than the request has. To count them would cost each commit what the whole
     backlog amounts to.
     """
     reasons = {

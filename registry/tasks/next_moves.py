@@ -30,8 +30,8 @@ _MOST_LOOKED_AT: Final = 64
 def waiting_moves() -> Select[Any]:
     """Return the query for moves that may begin, or that a worker has to end.
 
-    One begins when both hosts are within reach, its image is there, and nothing is pending of
-    the VM's power; none while the slot loop is paused. One that has no sense any more awaits none
+    One begins when both hosts are within reach, its image is there, and no power change of
+    the VM is pending; none while the slot loop is paused. One without sense any more awaits none
     of this: its worker died, its plan was cancelled, its VM was deleted, one of its hosts was
     fenced, or the one where it was to arrive takes no VMs any more.
     """

@@ -116,7 +116,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     ------
     InputError
         For files that are not what they should be, or a resource that requests
-        request and no host has.
+        need and no host has.
     """
     inventory = read_inventory(spec.hosts)
     named = list(inventory.hosts)

@@ -57,7 +57,7 @@ def options_on_recording(
     """Return the wanted simulation on a recording of the register center, which DIR keeps.
 
     A study that goes on does so on the recording that it began with. What is not given
-    for is as rounds of the live system were: slots, parameters, budget, and the policies of
+    is as rounds of the live system were: slots, parameters, budget, and the policies of
     zones, if their hosts are those of the live system.
     """
     stray = [word for word in options.sweep if "=" not in word]

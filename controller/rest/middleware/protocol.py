@@ -37,7 +37,7 @@ class Deadlines:
     """Time limits of the phases of a call."""
 
     head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
-    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: a client
+    #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: the side
     #: that closes first must be the caller, or a call meets a connection that is just being closed.
     idle_s: float = 75.0
     crowded_idle_s: float = 10.0  #: the same while half of all connections are taken

@@ -161,7 +161,7 @@ def release_image(reference: ImageReference, caller: Operator, registry: Registr
     """Release a held image, so that hosts receive it again.
 
     One is held when several hosts stopped answering while they were brought it, or had just
-    got it: no other host gets it until then, and VMs of it wait with the reason `image_held`.
+    got it: until it is released no host gets it, and VMs of it wait with the reason `image_held`.
     """
     return registry.images.release(reference, actor=caller.actor)
 

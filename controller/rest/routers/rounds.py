@@ -100,7 +100,8 @@ async def show_game(
     """Show a round step by step: hosts in the order in which they play, and what each weighed.
 
     It is computed again from what is stored, in a new process, which takes about as long as the
-    round did and a few seconds more. Of a large round the first steps are listed, the rest in one.
+    round did and a few seconds more. Of a large round the first steps are listed one by one, the
+    rest as one.
     """
     work = partial(game_of_round, services.registry, number, query.steps)
     game = await run_until_disconnect(http, services.games, work, start=services.start_child)
