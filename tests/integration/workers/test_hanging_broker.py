@@ -19,7 +19,7 @@ from tests.raw_sql import RawSql
 from tests.register import a_cluster, add_request, place, take_lease
 from tests.servers.redis_server import NEEDS_REDIS, PATIENCE_S, RedisServer, redis_server
 
-pytestmark = [NEEDS_REDIS]
+pytestmark = [NEEDS_REDIS, pytest.mark.long]
 
 T = TypeVar("T")
 

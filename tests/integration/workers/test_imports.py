@@ -32,6 +32,8 @@ from workers import imports
 from workers.context import TaskOutcome, WorkerContext
 from workers.host_limits import HostLimits
 
+pytestmark = pytest.mark.long
+
 CONTENT = os.urandom(5 << 19)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MAX_BYTES = 4 << 20

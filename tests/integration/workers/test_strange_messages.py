@@ -33,7 +33,7 @@ from tests.servers.redis_server import NEEDS_REDIS, PATIENCE_S, redis_server
 from tests.servers.running import eventually
 from tests.strange_messages import a_message, strange_messages, with_header
 
-pytestmark = pytest.mark.sqlite
+pytestmark = [pytest.mark.sqlite, pytest.mark.long]
 
 MESSAGES = 10_000
 #: What a worker may need more than before, whatever it is sent.
@@ -262,7 +262,6 @@ def test_a_flood_of_well_formed_messages_is_bounded(on_redis: OnRedis, tmp_path:
         found.works()
 
 
-@pytest.mark.long
 def test_10_000_strange_files_in_the_broker_s_folder(in_folder: Attacked) -> None:
     in_folder.works()
     before = in_folder.most_memory_kib()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 #: What the extra brings, itself and below it; None in `sys.modules` is what is not installed.
 GONE = (
     "matplotlib",
