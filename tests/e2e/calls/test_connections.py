@@ -99,7 +99,7 @@ class Calling(LimitedListener):
 
     addresses: Iterator[str]
 
-    def _next(self) -> tuple[socket.socket, tuple[str, int]]:
+    def _accept_next(self) -> tuple[socket.socket, tuple[str, int]]:
         here, there = socket.socketpair()
         there.close()
         return here, (next(self.addresses), 1)
@@ -114,9 +114,9 @@ class Flooded(Calling):
     def _clock(self) -> float:
         return self.now
 
-    def _next(self) -> tuple[socket.socket, tuple[str, int]]:
+    def _accept_next(self) -> tuple[socket.socket, tuple[str, int]]:
         self.now += 0.0001
-        return super()._next()
+        return super()._accept_next()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ class Full(LimitedListener):
                 assert isinstance(accepted, CountedConnection)
                 return accepted
 
-    def _next(self) -> tuple[socket.socket, tuple[str, int]]:
+    def _accept_next(self) -> tuple[socket.socket, tuple[str, int]]:
         here, there = socket.socketpair()
         there.close()
         return here, (self.address, 1)

@@ -174,7 +174,7 @@ def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -
         cast(Any, None),
         slot_length_s=60,
         on_committed=lambda: None,
-        metrics=cast(Any, type("M", (), {"slot": lambda *_: None})()),
+        metrics=cast(Any, type("M", (), {"count_slot": lambda *_: None})()),
         now=lambda: next(clock),
     )
     monitor = object.__new__(Monitor)

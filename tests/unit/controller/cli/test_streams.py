@@ -99,7 +99,7 @@ def test_what_is_no_number_is_refused(
 
 @pytest.mark.parametrize("target", ["a pipe without a reader", "/dev/full"])
 def test_a_supervisor_goes_on_where_nobody_reads_what_it_says(target: str, tmp_path: Path) -> None:
-    says = "from controller.embedded import up\nfor _ in range(3): up.say('well')\n"
+    says = "from controller.embedded import up\nfor _ in range(3): up.print_line('well')\n"
     script = f"{says}open({str(tmp_path / 'on')!r}, 'x')"
     reader, writer = os.pipe()
     os.close(reader)
