@@ -44,6 +44,19 @@ def on_sqlite(constraint: sa.Constraint) -> Sequence[sa.Constraint]:
     return [constraint] if op.get_bind().dialect.name == "sqlite" else []
 
 
+def create_table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> None:
+    """Create a table and its indexes in the order in which they are written.
+
+    SQLAlchemy creates the indexes of a table in the order of a set, which differs from process
+    to process, and SQLite takes the younger of two indexes that look equally good.
+    """
+    columns = [item for item in items if not isinstance(item, sa.Index)]
+    table = op.create_table(name, *columns, **options)
+    for index in (item for item in items if isinstance(item, sa.Index)):
+        table.append_constraint(index)
+        op.execute(sa.schema.CreateIndex(index))
+
+
 def only(condition: str) -> dict[str, Any]:
     """Return the options of an index of the rows that meet a condition."""
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
@@ -71,7 +84,7 @@ def _add_rows() -> None:
 
 
 def _create_tables() -> None:
-    op.create_table(
+    create_table(
         "audit",
         sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
         sa.Column("at", TIME, nullable=False),
@@ -94,7 +107,7 @@ def _create_tables() -> None:
         sa.Index("ix_audit_token_id", "token", "id"),
         sqlite_autoincrement=True,
     )
-    op.create_table(
+    create_table(
         "events",
         sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
         sa.Column("at", TIME, nullable=False),
@@ -113,7 +126,7 @@ def _create_tables() -> None:
         sa.Index("ix_events_tenant_id", "tenant", "id"),
         sqlite_autoincrement=True,
     )
-    op.create_table(
+    create_table(
         "hosts",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -160,7 +173,7 @@ def _create_tables() -> None:
         sa.Index("uq_hosts_name", "name", unique=True, **only("admin NOT IN ('retired')")),
         sa.Index("uq_hosts_uri", "uri", unique=True, **only("admin NOT IN ('retired')")),
     )
-    op.create_table(
+    create_table(
         "images",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -198,13 +211,13 @@ def _create_tables() -> None:
         sa.UniqueConstraint("name", "revision"),
         sa.Index("ix_images_state", "state"),
     )
-    op.create_table(
+    create_table(
         "installation_secrets",
         sa.Column("name", sa.String(63), primary_key=True),
         sa.Column("value", sa.String(64), nullable=False),
         sa.Column("made_at", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "leases",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("holder", sa.Text, nullable=False),
@@ -212,7 +225,7 @@ def _create_tables() -> None:
         sa.Column("expires_at", TIME, nullable=False),
         sa.Column("held_since", TIME),
     )
-    op.create_table(
+    create_table(
         "monitors",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", sa.Text, nullable=False),
@@ -222,7 +235,7 @@ def _create_tables() -> None:
         sa.Column("watched", sa.Integer, nullable=False),
         sa.Column("late", sa.Integer, nullable=False),
     )
-    op.create_table(
+    create_table(
         "networks",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False, unique=True),
@@ -238,7 +251,7 @@ def _create_tables() -> None:
         sa.Column("filtered", sa.Boolean, nullable=False, server_default=sa.true()),
         sa.CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
     )
-    op.create_table(
+    create_table(
         "plans",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("kind", sa.String(16), nullable=False),
@@ -269,7 +282,7 @@ def _create_tables() -> None:
         sa.Index("ix_plans_requested_by_id", "requested_by", "id"),
         sa.Index("ix_plans_state_open", "state", **only("state IN ('pending', 'approved')")),
     )
-    op.create_table(
+    create_table(
         "processes",
         sa.Column("kind", NAME, primary_key=True),
         sa.Column("name", sa.Text, primary_key=True),
@@ -282,21 +295,21 @@ def _create_tables() -> None:
         sa.Column("settings", JSON),
         sa.Column("release", sa.Text),
     )
-    op.create_table(
+    create_table(
         "reservation_holds",
         sa.Column("reservation_id", sa.Uuid, primary_key=True),
         sa.Column("host_id", sa.Uuid, primary_key=True),
         sa.Column("count", sa.Integer, nullable=False),
         sa.CheckConstraint("count >= 1", name="count_positive"),
     )
-    op.create_table(
+    create_table(
         "resources",
         sa.Column("name", NAME, primary_key=True),
         sa.Column("unit", sa.String(32), nullable=False),
         sa.Column("position", sa.Integer, nullable=False, unique=True),
         sa.Column("overhead_per_vm", sa.BigInteger, nullable=False, server_default="0"),
     )
-    op.create_table(
+    create_table(
         "rolls",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
@@ -319,7 +332,7 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("at_once >= 1", name="at_once_positive"),
     )
-    op.create_table(
+    create_table(
         "round_hash_chain",
         sa.Column("round", SERIAL, primary_key=True, autoincrement=False),
         sa.Column("previous", sa.String(64), nullable=False),
@@ -329,7 +342,7 @@ def _create_tables() -> None:
         sa.Column("salt", sa.LargeBinary, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "rounds",
         sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
         sa.Column("holder", sa.Text, nullable=False),
@@ -359,8 +372,8 @@ def _create_tables() -> None:
         sa.CheckConstraint("decided_by IN ('policy', 'fallback')", name="decided_by_known"),
         sqlite_autoincrement=True,
     )
-    op.create_table("schema_serves", sa.Column("code_since", sa.String(32), primary_key=True))
-    op.create_table(
+    create_table("schema_serves", sa.Column("code_since", sa.String(32), primary_key=True))
+    create_table(
         "slot_loop",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("state", sa.String(20), nullable=False),
@@ -373,7 +386,7 @@ def _create_tables() -> None:
         sa.CheckConstraint("state IN ('running', 'paused')", name="state_known"),
         sa.CheckConstraint("id = 1", name="one_row"),
     )
-    op.create_table(
+    create_table(
         "spot_preemptions",
         sa.Column("vm_id", sa.Uuid, primary_key=True),
         sa.Column("host_id", sa.Uuid, nullable=False),
@@ -383,7 +396,7 @@ def _create_tables() -> None:
         sa.Column("round", sa.BigInteger, nullable=False),
         sa.Column("ends_at", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "spot_room_holds",
         sa.Column("request_id", sa.Uuid, primary_key=True),
         sa.Column("host_id", sa.Uuid, primary_key=True),
@@ -391,7 +404,7 @@ def _create_tables() -> None:
         sa.Column("until", TIME, nullable=False),
         sa.CheckConstraint("count >= 1", name="count_positive"),
     )
-    op.create_table(
+    create_table(
         "tenants",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False, unique=True),
@@ -403,7 +416,7 @@ def _create_tables() -> None:
         sa.Column("over_quota", sa.String(16)),
         sa.CheckConstraint("weight > 0", name="weight_positive"),
     )
-    op.create_table(
+    create_table(
         "vm_types",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -412,7 +425,7 @@ def _create_tables() -> None:
         sa.Column("limits", JSON, nullable=False, server_default="{}"),
         sa.UniqueConstraint("name", "revision"),
     )
-    op.create_table(
+    create_table(
         "what_ifs",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
@@ -432,7 +445,7 @@ def _create_tables() -> None:
             name="state_known",
         ),
     )
-    op.create_table(
+    create_table(
         "host_fences",
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
@@ -451,13 +464,13 @@ def _create_tables() -> None:
             "state IN ('idle', 'pending', 'running', 'failed', 'fenced')", name="state_known"
         ),
     )
-    op.create_table(
+    create_table(
         "host_reports",
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
         sa.Column("report", JSON, nullable=False),
         sa.Column("polled_at", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "image_copies",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), nullable=False),
@@ -484,7 +497,7 @@ def _create_tables() -> None:
         sa.Index("ix_image_copies_image_id", "image_id"),
         sa.Index("ix_image_copies_state", "state"),
     )
-    op.create_table(
+    create_table(
         "inventories",
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
         sa.Column("resource", NAME, sa.ForeignKey("resources.name"), primary_key=True),
@@ -510,14 +523,14 @@ def _create_tables() -> None:
             name="amounts_not_negative",
         ),
     )
-    op.create_table(
+    create_table(
         "label_ratios",
         sa.Column("label", sa.String(128), primary_key=True),
         sa.Column("resource", NAME, sa.ForeignKey("resources.name"), primary_key=True),
         sa.Column("ratio_thousandths", sa.BigInteger, nullable=False),
         sa.CheckConstraint("ratio_thousandths >= 1", name="ratio_positive"),
     )
-    op.create_table(
+    create_table(
         "leftovers",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), nullable=False),
@@ -533,7 +546,7 @@ def _create_tables() -> None:
         sa.UniqueConstraint("host_id", "kind", "name"),
         sa.CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
     )
-    op.create_table(
+    create_table(
         "network_former_sources",
         sa.Column(
             "network_id",
@@ -547,7 +560,7 @@ def _create_tables() -> None:
         sa.Column("placed_until", TIME, nullable=False),
         sa.CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
     )
-    op.create_table(
+    create_table(
         "network_hosts",
         sa.Column("network_id", sa.Uuid, sa.ForeignKey("networks.id"), primary_key=True),
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
@@ -555,14 +568,14 @@ def _create_tables() -> None:
         sa.Column("source", sa.Text, nullable=False),
         sa.CheckConstraint("kind IN ('network', 'bridge')", name="kind_known"),
     )
-    op.create_table(
+    create_table(
         "network_offers",
         sa.Column("network_id", sa.Uuid, sa.ForeignKey("networks.id"), primary_key=True),
         sa.Column("tenant_id", sa.Uuid, sa.ForeignKey("tenants.id"), primary_key=True),
         sa.Column("owns", sa.Boolean, nullable=False),
         sa.Index("ix_network_offers_tenant_id", "tenant_id"),
     )
-    op.create_table(
+    create_table(
         "quotas",
         sa.Column("tenant_id", sa.Uuid, sa.ForeignKey("tenants.id"), primary_key=True),
         sa.Column("resource", NAME, primary_key=True),
@@ -570,7 +583,7 @@ def _create_tables() -> None:
         sa.Column("by_default", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.CheckConstraint("amount >= 0", name="amount_not_negative"),
     )
-    op.create_table(
+    create_table(
         "requests",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -617,7 +630,7 @@ def _create_tables() -> None:
             **only("state NOT IN ('released', 'cancelled', 'expired')"),
         ),
     )
-    op.create_table(
+    create_table(
         "reservations",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -653,7 +666,7 @@ def _create_tables() -> None:
             **only("state IN ('pending', 'accepted', 'in_force')"),
         ),
     )
-    op.create_table(
+    create_table(
         "roll_hosts",
         sa.Column("roll_id", sa.Uuid, sa.ForeignKey("rolls.id"), primary_key=True),
         sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
@@ -671,7 +684,7 @@ def _create_tables() -> None:
         ),
         sa.Index("ix_roll_hosts_host_id", "host_id"),
     )
-    op.create_table(
+    create_table(
         "round_inputs",
         sa.Column(
             "round", SERIAL, sa.ForeignKey("rounds.number"), primary_key=True, autoincrement=False
@@ -681,7 +694,7 @@ def _create_tables() -> None:
         sa.Column("packed_outcome", sa.LargeBinary),
         sa.CheckConstraint("(outcome IS NULL) <> (packed_outcome IS NULL)", name="outcome_once"),
     )
-    op.create_table(
+    create_table(
         "shadow_rounds",
         sa.Column(
             "round", SERIAL, sa.ForeignKey("rounds.number"), primary_key=True, autoincrement=False
@@ -699,7 +712,7 @@ def _create_tables() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.CheckConstraint("(error IS NULL) = (decided IS NOT NULL)", name="decided_or_failed"),
     )
-    op.create_table(
+    create_table(
         "ssh_keys",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("tenant_id", sa.Uuid, sa.ForeignKey("tenants.id"), nullable=False),
@@ -708,14 +721,14 @@ def _create_tables() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.UniqueConstraint("tenant_id", "name"),
     )
-    op.create_table(
+    create_table(
         "strangers",
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
         sa.Column("domain_uuid", sa.Uuid, primary_key=True),
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("first_seen_at", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "tokens",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", NAME, nullable=False),
@@ -737,7 +750,7 @@ def _create_tables() -> None:
         sa.Index("ix_tokens_parent_id", "parent_id"),
         sa.Index("uq_tokens_name", "name", unique=True, **only("revoked_at IS NULL")),
     )
-    op.create_table(
+    create_table(
         "vm_groups",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("tenant_id", sa.Uuid, sa.ForeignKey("tenants.id"), nullable=False),
@@ -747,20 +760,20 @@ def _create_tables() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.UniqueConstraint("tenant_id", "name"),
     )
-    op.create_table(
+    create_table(
         "vm_type_resources",
         sa.Column("vm_type_id", sa.Uuid, sa.ForeignKey("vm_types.id"), primary_key=True),
         sa.Column("resource", NAME, sa.ForeignKey("resources.name"), primary_key=True),
         sa.Column("amount", sa.BigInteger, nullable=False),
         sa.CheckConstraint("amount >= 1", name="amount_positive"),
     )
-    op.create_table(
+    create_table(
         "build_failures",
         sa.Column("request_id", sa.Uuid, sa.ForeignKey("requests.id"), primary_key=True),
         sa.Column("host_id", sa.Uuid, sa.ForeignKey("hosts.id"), primary_key=True),
         sa.Column("avoid_until", TIME, nullable=False),
     )
-    op.create_table(
+    create_table(
         "idempotency_keys",
         sa.Column("scope", sa.String(128), primary_key=True),
         sa.Column("key", sa.String(255), primary_key=True),
@@ -772,7 +785,7 @@ def _create_tables() -> None:
         sa.Column("first_used_at", TIME, nullable=False),
         sa.Index("ix_idempotency_keys_first_used_at", "first_used_at"),
     )
-    op.create_table(
+    create_table(
         "login_codes",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("digest", sa.String(64), nullable=False, unique=True),
@@ -784,7 +797,7 @@ def _create_tables() -> None:
         sa.Index("ix_login_codes_expires_at", "expires_at"),
         sa.Index("ix_login_codes_token_id", "token_id"),
     )
-    op.create_table(
+    create_table(
         "request_access",
         sa.Column("request_id", sa.Uuid, sa.ForeignKey("requests.id"), primary_key=True),
         sa.Column("ssh_keys", JSON, nullable=False),
@@ -792,25 +805,25 @@ def _create_tables() -> None:
         sa.Column("user_data_bytes", sa.Integer, nullable=False),
         sa.Column("user_data_sha256", sa.String(64), nullable=False),
     )
-    op.create_table(
+    create_table(
         "request_groups",
         sa.Column("request_id", sa.Uuid, sa.ForeignKey("requests.id"), primary_key=True),
         sa.Column("group_id", sa.Uuid, sa.ForeignKey("vm_groups.id"), primary_key=True),
         sa.Index("ix_request_groups_group_id", "group_id"),
     )
-    op.create_table(
+    create_table(
         "request_images",
         sa.Column("request_id", sa.Uuid, sa.ForeignKey("requests.id"), primary_key=True),
         sa.Column("image_id", sa.Uuid, sa.ForeignKey("images.id"), nullable=False),
         sa.Index("ix_request_images_image_id", "image_id"),
     )
-    op.create_table(
+    create_table(
         "request_networks",
         sa.Column("request_id", sa.Uuid, sa.ForeignKey("requests.id"), primary_key=True),
         sa.Column("network_id", sa.Uuid, sa.ForeignKey("networks.id"), nullable=False),
         sa.Index("ix_request_networks_network_id", "network_id"),
     )
-    op.create_table(
+    create_table(
         "vms",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("name", sa.String(80), nullable=False),
@@ -853,7 +866,7 @@ def _create_tables() -> None:
         ),
         postgresql_with={"fillfactor": 50},
     )
-    op.create_table(
+    create_table(
         "assignments",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), nullable=False),
@@ -897,7 +910,7 @@ def _create_tables() -> None:
             **only("state NOT IN ('released', 'arriving', 'leaving')"),
         ),
     )
-    op.create_table(
+    create_table(
         "console_reads",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), nullable=False),
@@ -910,7 +923,7 @@ def _create_tables() -> None:
         sa.Column("error", sa.Text),
         sa.Index("ix_console_reads_requested_at", "requested_at"),
     )
-    op.create_table(
+    create_table(
         "console_sessions",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), nullable=False),
@@ -931,14 +944,14 @@ def _create_tables() -> None:
             "uq_console_sessions_vm_id", "vm_id", unique=True, **only("state NOT IN ('ended')")
         ),
     )
-    op.create_table(
+    create_table(
         "interfaces",
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), primary_key=True),
         sa.Column("mac", sa.String(17), nullable=False, unique=True),
         sa.Column("network_id", sa.Uuid, sa.ForeignKey("networks.id")),
         sa.Index("ix_interfaces_network_id", "network_id"),
     )
-    op.create_table(
+    create_table(
         "moves",
         sa.Column("id", sa.Uuid, primary_key=True),
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), nullable=False),
@@ -974,14 +987,14 @@ def _create_tables() -> None:
         sa.Index("ix_moves_to_host_id_id", "to_host_id", "id"),
         sa.Index("ix_moves_vm_id_id", "vm_id", "id"),
     )
-    op.create_table(
+    create_table(
         "network_addresses",
         sa.Column("network_id", sa.Uuid, sa.ForeignKey("networks.id"), primary_key=True),
         sa.Column("address", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id")),
         sa.UniqueConstraint("vm_id"),
     )
-    op.create_table(
+    create_table(
         "power_actions",
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
@@ -1003,7 +1016,7 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("timeout_s >= 0", name="timeout_not_negative"),
     )
-    op.create_table(
+    create_table(
         "preserved_disks",
         sa.Column("vm_id", sa.Uuid, sa.ForeignKey("vms.id"), primary_key=True),
         sa.Column("shared_pool", sa.String(128), nullable=False),
@@ -1012,7 +1025,7 @@ def _create_tables() -> None:
         sa.Column("kept_at", TIME, nullable=False),
         sa.Index("ix_preserved_disks_disk_of", "disk_of"),
     )
-    op.create_table(
+    create_table(
         "assignment_resources",
         sa.Column("assignment_id", sa.Uuid, primary_key=True),
         sa.Column("resource", NAME, primary_key=True),
@@ -1031,19 +1044,19 @@ def _create_tables() -> None:
         ),
         sa.Index("ix_assignment_resources_host_id_resource", "host_id", "resource"),
     )
-    op.create_table(
+    create_table(
         "console_inputs",
         sa.Column("session_id", sa.Uuid, sa.ForeignKey("console_sessions.id"), primary_key=True),
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
-    op.create_table(
+    create_table(
         "console_outputs",
         sa.Column("session_id", sa.Uuid, sa.ForeignKey("console_sessions.id"), primary_key=True),
         sa.Column("start", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
-    op.create_table(
+    create_table(
         "plan_moves",
         sa.Column("plan_id", sa.Uuid, sa.ForeignKey("plans.id"), primary_key=True),
         sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),

@@ -147,6 +147,17 @@ def test_an_upgrade_creates_the_folder_and_may_be_repeated(tmp_path: Path) -> No
 
 
 @pytest.mark.sqlite
+def test_new_databases_have_their_indexes_in_one_order(tmp_path: Path) -> None:
+    names = "SELECT name FROM sqlite_schema WHERE type = 'index' ORDER BY rowid"
+    orders = set()
+    for n in range(3):
+        upgrade(f"sqlite:///{tmp_path}/{n}.db")
+        with closing(sqlite3.connect(tmp_path / f"{n}.db")) as database:
+            orders.add(tuple(database.execute(names)))
+
+    assert len(orders) == 1
+
+
 def test_a_database_that_is_not_there_is_refused_and_not_created(tmp_path: Path) -> None:
     path = tmp_path / "fuga.db"
 
