@@ -134,16 +134,16 @@ class FleetCollector(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Name the metrics without reading the database."""
-        return _families().values()
+        return _new_families().values()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the metrics of the last read, at most one interval old."""
         with self._lock:
             if self._read_at is None or self._now() - self._read_at >= self._interval_s:
-                self._fleet = self._read()
+                self._fleet = self._refresh()
                 self._read_at = self._now()
             read = self._fleet
-        found = _families()
+        found = _new_families()
         found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
         if read is not None:
             fleet, liveness = read
@@ -156,7 +156,7 @@ class FleetCollector(Collector):
             _add_rounds(found, fleet)
         return found.values()
 
-    def _read(self) -> tuple[FleetCounts, Liveness] | None:
+    def _refresh(self) -> tuple[FleetCounts, Liveness] | None:
         try:
             return self._registry.fleet(), self._registry.liveness()
         except Exception as error:  # the database is away: publish that
@@ -164,7 +164,7 @@ class FleetCollector(Collector):
             return None
 
 
-def _families() -> dict[str, GaugeMetricFamily]:
+def _new_families() -> dict[str, GaugeMetricFamily]:
     return {
         name: GaugeMetricFamily(f"fuga_{name}", about, labels=labels)
         for name, (about, labels) in _FAMILIES.items()
@@ -257,10 +257,10 @@ def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_s
     for fence_state in _FENCE_STATES:
         found["fences"].add_metric((fence_state,), fleet.fences.get(fence_state, 0))
     found["hosts_in_backoff"].add_metric((), sum(host.held_back for host in fleet.hosts))
-    found["hosts_over_capacity"].add_metric((), sum(map(_holds_too_much, fleet.hosts)))
+    found["hosts_over_capacity"].add_metric((), sum(map(_is_overcommitted, fleet.hosts)))
 
 
-def _holds_too_much(host: FleetHost) -> bool:
+def _is_overcommitted(host: FleetHost) -> bool:
     return any(committed > capacity for capacity, committed in host.amounts.values())
 
 

@@ -88,7 +88,7 @@ _INSTEAD: Final = (
 )
 
 
-def without_places(text: str) -> str:
+def remove_addresses(text: str) -> str:
     """Return a text without URIs, paths, addresses and users; a long text is cut."""
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT].rpartition(" ")[0] + " …"
@@ -98,7 +98,7 @@ def without_places(text: str) -> str:
     return text
 
 
-def without_machines(text: str, known: Callable[[str], bool]) -> str:
+def remove_machine_names(text: str, known: Callable[[str], bool]) -> str:
     """Return a text without names of machines, found by their form or by the word before them.
 
     The names of hosts that the reader knows stay.
@@ -280,10 +280,10 @@ class Viewer:
         """Return a text without anything that identifies a machine or an operator."""
         if self.tenant is None:
             return text
-        text = without_places(_OPERATOR.sub("an operator", text))
+        text = remove_addresses(_OPERATOR.sub("an operator", text))
         if not self.names.shown:  # words that mean a host become the reader's name of it
             text = _WORD.sub(self._shown_word, text)
-        return without_machines(text, self._is_readers_name)
+        return remove_machine_names(text, self._is_readers_name)
 
     def _is_readers_name(self, name: str) -> bool:
         """Return whether a name is one that the reader may see."""

@@ -26,14 +26,16 @@ class MissingExtraError(CliError):
         self.missing = tuple(missing)
 
 
-def need_simulation(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
+def require_simulation_packages(
+    command: str, find: Callable[[str], ModuleSpec | None] = find_spec
+) -> None:
     """Refuse to simulate without the packages that write results."""
     missing = [name for name in SIMULATION if find(name) is None]
     if missing:
         raise MissingExtraError(command, missing, "simulation", "simulation")
 
 
-def need_hosts(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
+def require_libvirt(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
     """Refuse to run what reaches hosts without libvirt's binding.
 
     It is imported by child processes alone, which would die of that one after another.

@@ -62,20 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drop_output()
         if error.reader_left:
             sys.exit(READER_LEFT)
-        _end(CliError(str(error)))
+        _exit_with_error(CliError(str(error)))
     except ApiError as error:
-        _end(at_the_prompt(error))
+        _exit_with_error(at_the_prompt(error))
     except CliError as error:
-        _end(error)
+        _exit_with_error(error)
     except Exception as error:
         from registry import RegistryError  # noqa: PLC0415 - slow to import, and seldom needed
 
         if not isinstance(error, RegistryError):
             raise
-        _end(CliError(str(error)))
+        _exit_with_error(CliError(str(error)))
 
 
-def _end(error: CliError) -> NoReturn:
+def _exit_with_error(error: CliError) -> NoReturn:
     try:
         echo_lines(f"fuga: {error}", err=True)
     except OSError:

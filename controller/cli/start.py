@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command; Ctrl-C ends it without a traceback, even during imports."""
     # Processes that serve install their own handlers.
-    before = signal.signal(signal.SIGINT, _leave)
+    before = signal.signal(signal.SIGINT, _exit_on_interrupt)
     try:
         from controller.cli.main import main as run  # noqa: PLC0415
         from controller.terminal.streams import guard_output  # noqa: PLC0415
@@ -27,5 +27,5 @@ def main() -> None:
         sys.exit(130)
 
 
-def _leave(*_: object) -> None:
+def _exit_on_interrupt(*_: object) -> None:
     os._exit(130)

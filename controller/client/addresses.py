@@ -12,7 +12,7 @@ import httpx
 _CONNECT_S: Final = 3.0
 
 
-class Addresses(httpx.BaseTransport):
+class FailoverTransport(httpx.BaseTransport):
     """Sends each call to the address that answered last, and to the next if none connects there.
 
     A call goes to another address by itself only while none of it was sent. One that was sent
@@ -38,7 +38,7 @@ class Addresses(httpx.BaseTransport):
         first = self._at
         for left in range(len(self._urls) - 1, -1, -1):
             at = (first - 1 - left) % len(self._urls)
-            self._direct(request, at, left)
+            self._redirect_to_address(request, at, left)
             try:
                 response = self._transport.handle_request(request)
             except httpx.TransportError as error:
@@ -46,7 +46,7 @@ class Addresses(httpx.BaseTransport):
                 with self._moving_on:
                     if self._at == at:  # or another thread has moved on
                         self._at = (at + 1) % len(self._urls)
-                if left == 0 or not was_not_sent(error):
+                if left == 0 or not is_surely_unsent(error):
                     raise
             else:
                 self._faults.pop(at, None)
@@ -66,12 +66,12 @@ class Addresses(httpx.BaseTransport):
         """Let go of the connections."""
         self._transport.close()
 
-    def _direct(self, request: httpx.Request, at: int, left: int) -> None:
+    def _redirect_to_address(self, request: httpx.Request, at: int, left: int) -> None:
         """Give a request the address in turn, which the client made for the first."""
         if len(self._urls) == 1:
             return
         first, to = self._urls[0], self._urls[at]
-        path = request.extensions.setdefault("path_below", _below(first, request.url))
+        path = request.extensions.setdefault("path_below", _path_below(first, request.url))
         request.url = to.copy_with(raw_path=to.raw_path.rstrip(b"/") + path)
         request.headers["Host"] = to.netloc.decode("ascii")
         given = request.extensions.setdefault(
@@ -82,10 +82,10 @@ class Addresses(httpx.BaseTransport):
         request.extensions = {**request.extensions, "timeout": timeout}
 
 
-def was_not_sent(error: httpx.TransportError) -> bool:
+def is_surely_unsent(error: httpx.TransportError) -> bool:
     """Return whether nothing of a call can have arrived."""
     return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 
-def _below(base: httpx.URL, url: httpx.URL) -> bytes:
+def _path_below(base: httpx.URL, url: httpx.URL) -> bytes:
     return url.raw_path.removeprefix(base.raw_path.rstrip(b"/"))

@@ -50,11 +50,11 @@ class Collection(Generic[T]):
 
     def get(self, key: object) -> T:
         """Read one."""
-        return cast(T, self.caller.get(self._of(key)))
+        return cast(T, self.caller.get(self._member_path(key)))
 
     def read(self, key: object) -> tuple[T, str | None]:
         """Read one with its version, for ``if_match``."""
-        found, version = self.caller.versioned(self._of(key))
+        found, version = self.caller.versioned(self._member_path(key))
         return cast(T, found), version
 
     def create(self, body: Mapping[str, Any]) -> T:
@@ -63,11 +63,11 @@ class Collection(Generic[T]):
 
     def change(self, key: object, body: Mapping[str, Any], *, if_match: str | None = None) -> T:
         """Change one; with ``if_match`` only while it is of that version."""
-        return cast(T, self.caller.patch(self._of(key), body, if_match=if_match))
+        return cast(T, self.caller.patch(self._member_path(key), body, if_match=if_match))
 
     def delete(self, key: object, *, if_match: str | None = None) -> T:
         """Remove one; with ``if_match`` only while it is of that version."""
-        return cast(T, self.caller.delete(self._of(key), if_match=if_match))
+        return cast(T, self.caller.delete(self._member_path(key), if_match=if_match))
 
-    def _of(self, key: object) -> str:
+    def _member_path(self, key: object) -> str:
         return f"{self.path}/{quote(str(key), safe='')}"

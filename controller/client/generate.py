@@ -31,20 +31,20 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 '''
 
 
-def models(document: Mapping[str, Any]) -> str:
+def models_module(document: Mapping[str, Any]) -> str:
     """Return the module."""
     schemas = document["components"]["schemas"]
     written = [
-        "\n".join(_class(name, schema))
+        "\n".join(_class_source(name, schema))
         for name, schema in sorted(schemas.items())
         if not _LEFT_OUT.match(name)
     ]
     return _HEAD + "".join(f"\n\n{each}\n" for each in written)
 
 
-def _class(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     if "properties" not in schema:
-        yield f"{_name(name)}: TypeAlias = {type_of(schema)}"
+        yield f"{_name(name)}: TypeAlias = {annotation_of(schema)}"
         return
     yield f"class {_name(name)}(TypedDict):"
     said = str(schema.get("description") or f"{name}.").partition("\n\n")[0]
@@ -52,11 +52,11 @@ def _class(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     required = schema.get("required", ())
     for field, of in schema["properties"].items():
-        written = type_of(of)
+        written = annotation_of(of)
         yield f"    {field}: {written if field in required else f'NotRequired[{written}]'}"
 
 
-def type_of(schema: Mapping[str, Any]) -> str:
+def annotation_of(schema: Mapping[str, Any]) -> str:
     """Return the annotation of a schema."""
     if "$ref" in schema:
         return _name(schema["$ref"].rsplit("/", 1)[1])
@@ -64,13 +64,13 @@ def type_of(schema: Mapping[str, Any]) -> str:
         values = schema.get("enum", [schema.get("const")])
         return f"Literal[{', '.join(repr(each) for each in values)}]"
     if "anyOf" in schema:
-        return " | ".join(dict.fromkeys(type_of(each) for each in schema["anyOf"]))
+        return " | ".join(dict.fromkeys(annotation_of(each) for each in schema["anyOf"]))
     kind = schema.get("type")
     if kind == "array":
-        return f"list[{type_of(schema.get('items', {}))}]"
+        return f"list[{annotation_of(schema.get('items', {}))}]"
     if kind == "object":
         of = schema.get("additionalProperties")
-        return f"dict[str, {type_of(of) if isinstance(of, Mapping) else 'Any'}]"
+        return f"dict[str, {annotation_of(of) if isinstance(of, Mapping) else 'Any'}]"
     return _PLAIN.get(str(kind), "Any")
 
 
@@ -80,5 +80,5 @@ def _name(name: str) -> str:
 
 if __name__ == "__main__":
     Path("controller/client/models.py").write_text(
-        models(json.loads(Path("docs/openapi.json").read_text()))
+        models_module(json.loads(Path("docs/openapi.json").read_text()))
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
-from controller.client.addresses import Addresses, was_not_sent
+from controller.client.addresses import FailoverTransport, is_surely_unsent
 from controller.client.collections import Collection
 from controller.client.connection import ApiConnection
 from controller.client.errors import ApiProblemError, ApiUnreachableError
@@ -66,9 +66,9 @@ class Client:
         self._sleep = sleep
         self._retry_after_s = retry_after_s
         self._at_work_s = at_work_s
-        self._addresses = Addresses(
+        self._addresses = FailoverTransport(
             connection.urls,
-            transport or httpx.HTTPTransport(verify=_trust(connection), trust_env=False),
+            transport or httpx.HTTPTransport(verify=_ssl_context(connection), trust_env=False),
         )
         # The API is addressed directly: a proxy from the environment would get the token.
         self._http = httpx.Client(
@@ -96,14 +96,16 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
         """Create something, once."""
-        answer = self._call("POST", path, query=query, body=body or {}, headers=_new_key())
+        answer = self._call(
+            "POST", path, query=query, body=body or {}, headers=_idempotency_header()
+        )
         return self._content(answer)
 
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
     ) -> Json:
         """Change something; with ``if_match`` only while it is of that version."""
-        condition = _condition(if_match)
+        condition = _if_match_header(if_match)
         return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
 
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
@@ -112,7 +114,7 @@ class Client:
 
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
         """Remove something; with ``if_match`` only while it is of that version."""
-        return self._content(self._call("DELETE", path, headers=_condition(if_match)))
+        return self._content(self._call("DELETE", path, headers=_if_match_header(if_match)))
 
     def upload(
         self,
@@ -137,7 +139,7 @@ class Client:
                 params={name: value for name, value in query.items() if value is not None},
                 content=pieces(),
                 headers={
-                    **_new_key(),
+                    **_idempotency_header(),
                     "Content-Type": "application/octet-stream",
                     "Content-Length": str(size),
                 },
@@ -180,7 +182,13 @@ class Client:
     def begin_roll(self, body: Mapping[str, Any]) -> Json:
         """Begin a roll, once its turns are planned."""
         return self._content(
-            self._call("POST", "rolls", body=body, headers=_new_key(), timeout_s=_REPLAY_TIMEOUT_S)
+            self._call(
+                "POST",
+                "rolls",
+                body=body,
+                headers=_idempotency_header(),
+                timeout_s=_REPLAY_TIMEOUT_S,
+            )
         )
 
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
@@ -268,7 +276,7 @@ class Client:
             try:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as error:
-                repeatable = was_not_sent(error) or _may_be_repeated(method, request)
+                repeatable = is_surely_unsent(error) or _may_be_repeated(method, request)
                 pause = next(pauses, None) if repeatable else None
                 if pause is None:
                     raise self._unreachable(error) from error
@@ -278,7 +286,7 @@ class Client:
                 wait = _retry_after(response, method, request)
                 if wait is not None:
                     pause = None if next(pauses, None) is None else wait
-                elif _in_progress(response):
+                elif _is_in_progress(response):
                     pause = next(at_work, None)
                 else:
                     return response
@@ -302,7 +310,7 @@ class Client:
         return content
 
 
-def _trust(connection: ApiConnection) -> ssl.SSLContext:
+def _ssl_context(connection: ApiConnection) -> ssl.SSLContext:
     """Return who may vouch for the API."""
     if not any(url.startswith("https:") for url in connection.urls):
         # No certificate is checked; reading the system's certificates takes time.
@@ -315,7 +323,7 @@ def _trust(connection: ApiConnection) -> ssl.SSLContext:
         raise ApiUnreachableError(connection.url, message) from None
 
 
-def _condition(if_match: str | None) -> dict[str, str] | None:
+def _if_match_header(if_match: str | None) -> dict[str, str] | None:
     return {"If-Match": if_match} if if_match is not None else None
 
 
@@ -344,7 +352,7 @@ def _retry_after(response: httpx.Response, method: str, request: Mapping[str, An
     return int(said) * random.uniform(1, 1.5)  # noqa: S311
 
 
-def _new_key() -> dict[str, str]:
+def _idempotency_header() -> dict[str, str]:
     """Return the header of one call that creates something, the same in all its attempts."""
     return {"Idempotency-Key": str(uuid.uuid4())}
 
@@ -354,5 +362,5 @@ def _may_be_repeated(method: str, request: Mapping[str, Any]) -> bool:
     return method in _IDEMPOTENT or "Idempotency-Key" in (request.get("headers") or {})
 
 
-def _in_progress(response: httpx.Response) -> bool:
+def _is_in_progress(response: httpx.Response) -> bool:
     return response.status_code == 409 and "in_progress" in str(_problem(response).get("code"))

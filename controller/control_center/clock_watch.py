@@ -53,7 +53,7 @@ class ClockWatch:
         return back_s
 
 
-def lengths_of(settings: ControllerSettings) -> LeaseLengths:
+def lease_lengths(settings: ControllerSettings) -> LeaseLengths:
     """Return how long leases and holds last."""
     return LeaseLengths(
         lease_s=settings.lease_s,

@@ -73,7 +73,7 @@ def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | 
         return str(error)
 
 
-def _ideal_of(argument: tuple[bytes, int]) -> Ideal:
+def _decode_and_find_ideal(argument: tuple[bytes, int]) -> Ideal:
     data, resource = argument
     return ideal(_inputs(data).snapshot, resource)
 
@@ -90,7 +90,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "ready": _import_bound,
         "decide": decide,
         "steps": decide_in_steps,
-        "ideal": _ideal_of,
+        "ideal": _decode_and_find_ideal,
         "plan": decide_plan,
         "shadow": decide_in_shadow,
         "estimates": estimate_waits,
@@ -106,7 +106,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
 _OF_ROUNDS: Final = ("decide", "ideal")
 
 
-def answer(operation: str, argument: Any) -> Any:
+def answer_request(operation: str, argument: Any) -> Any:
     """Return the answer to the parent, a `PolicyFailure` if the operation raised."""
     if operation not in _OPERATIONS:
         return PolicyFailure(f"unknown operation {operation!r}")
@@ -134,7 +134,7 @@ def main() -> None:
         operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
         if operation not in _OF_ROUNDS:
             gc.enable()
-        stdout.write(frame(answer(operation, argument)))
+        stdout.write(frame(answer_request(operation, argument)))
         stdout.flush()
         del argument
         if operation == _OF_ROUNDS[-1]:

@@ -69,7 +69,7 @@ class Purger:
             stop.wait(self._pause_s)
         if taken:
             log.info("history_purged", **dataclasses.asdict(taken))
-            _note_purged(self._registry, taken, actor="control")
+            _log_purged(self._registry, taken, actor="control")
         return taken
 
 
@@ -79,11 +79,11 @@ def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Pu
     while batch := registry.retention.purge_batch(periods):
         taken += batch
     if taken:
-        _note_purged(registry, taken, actor=actor)
+        _log_purged(registry, taken, actor=actor)
     return taken
 
 
-def _note_purged(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
+def _log_purged(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
     counts = dataclasses.asdict(taken)
     registry.events.add(
         actor=actor,

@@ -13,7 +13,7 @@ from types import FrameType
 
 import structlog
 
-from controller.control_center.clock_watch import ClockWatch, lengths_of
+from controller.control_center.clock_watch import ClockWatch, lease_lengths
 from controller.control_center.dispatch import Dispatcher
 from controller.control_center.failures import FailedHosts
 from controller.control_center.leadership import Leadership
@@ -92,7 +92,7 @@ class SlotLoopRunner:
                 elif stop.wait(min(left_s, _TURN_S)):
                     return
             self.turned_at = time.monotonic()
-            lease = self._lease()
+            lease = self._current_lease()
             if lease is None:
                 self._metrics.count_slot("not_leading")
             else:
@@ -173,7 +173,7 @@ class SlotLoopRunner:
         except Exception as error:
             log.warning("slot_not_noted", error=type(error).__name__)
 
-    def _lease(self) -> Lease | None:
+    def _current_lease(self) -> Lease | None:
         try:
             return self._leadership.take()
         except Exception:  # a database that is away for a moment
@@ -214,12 +214,12 @@ def planning_of(settings: ControllerSettings) -> Planning:
         deadline_s=settings.plan_deadline_s,
         room_hold_s=settings.room_hold_s,
         balance=settings.balance,
-        room=_room_rule(settings),
+        room=_room_planner_of(settings),
         spare=settings.spare,
     )
 
 
-def _room_rule(settings: ControllerSettings) -> RoomRule | None:
+def _room_planner_of(settings: ControllerSettings) -> RoomRule | None:
     patience = room_patience(settings.policy_parameters)
     if settings.make_room == "off" or patience == 0:  # then no request is said to starve
         return None
@@ -364,7 +364,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
         threading.Thread(target=plans.run, args=(stop,), name="plans"),
         threading.Thread(
-            target=ClockWatch(registry, lambda: leadership.lease, lengths_of(settings)).run,
+            target=ClockWatch(registry, lambda: leadership.lease, lease_lengths(settings)).run,
             args=(stop,),
             name="clock",
         ),

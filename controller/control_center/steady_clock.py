@@ -49,35 +49,35 @@ class SteadyClock:
         with self._lock:
             now, elapsed_s = self._registry.now(), self._elapsed()
             if self._at is None:
-                self._begin(now, elapsed_s)
+                self._restore(now, elapsed_s)
             assert self._at is not None  # noqa: S101 - it has begun
             expected = self._at + timedelta(seconds=elapsed_s - self._elapsed_s)
             if expected - now > TOLERANCE:
-                self._keep_before_back(expected, elapsed_s)
+                self._note_backward_step(expected, elapsed_s)
             ahead = now - expected
             if ahead > TOLERANCE and not (
-                self._is_back(now, elapsed_s) or self._is_over(ahead, elapsed_s)
+                self._has_returned(now, elapsed_s) or self._is_step_accepted(ahead, elapsed_s)
             ):
                 return expected
             self._at, self._elapsed_s, self._held_since = now, elapsed_s, None
             return now
 
-    def _begin(self, now: datetime, elapsed_s: float) -> None:
+    def _restore(self, now: datetime, elapsed_s: float) -> None:
         """Start, and resume a step that an earlier process held back."""
         step = self._registry.clock_steps.ahead()
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.back()
         if back is not None:
-            self._keep_before_back(now + timedelta(seconds=back.back_s), elapsed_s)
+            self._note_backward_step(now + timedelta(seconds=back.back_s), elapsed_s)
         if step is not None:
             self._at -= timedelta(seconds=step.ahead_s)
             self._held_since = elapsed_s - (now - step.at).total_seconds()
 
-    def _keep_before_back(self, time_before: datetime, elapsed_s: float) -> None:
+    def _note_backward_step(self, time_before: datetime, elapsed_s: float) -> None:
         before = time_before - timedelta(seconds=elapsed_s)
         self._before_back = max(before, self._before_back or before)
 
-    def _is_back(self, now: datetime, elapsed_s: float) -> bool:
+    def _has_returned(self, now: datetime, elapsed_s: float) -> bool:
         """Return whether the clock only returned to its time before a backward step."""
         if self._before_back is None:
             return False
@@ -86,7 +86,7 @@ class SteadyClock:
             self._before_back = None
         return beyond <= TOLERANCE
 
-    def _is_over(self, ahead: timedelta, elapsed_s: float) -> bool:
+    def _is_step_accepted(self, ahead: timedelta, elapsed_s: float) -> bool:
         """Return whether a forward step was held back long enough; record a new step."""
         ahead_s = ahead.total_seconds()
         if self._held_since is None:

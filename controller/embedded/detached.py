@@ -40,11 +40,11 @@ def run_detached(*, arguments: list[str]) -> int:
         with path.open("rb") as follow:
             follow.seek(began_at)
             while not select.select([ours], [], [], 0.1)[0]:
-                _relay(follow)
+                _copy_output(follow)
             ready = os.read(ours, 1) == b"+"  # else the pipe ended, and its holder with it
             if not ready:
                 process.wait()
-            _relay(follow)
+            _copy_output(follow)
     except KeyboardInterrupt:
         process.terminate()
         process.wait()
@@ -57,7 +57,7 @@ def run_detached(*, arguments: list[str]) -> int:
     return process.returncode or 1
 
 
-def signal_ready(descriptor: int) -> None:
+def notify_ready(descriptor: int) -> None:
     """Signal the starter that all processes run."""
     os.write(descriptor, b"+")
     os.close(descriptor)
@@ -69,7 +69,7 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _relay(follow: BinaryIO) -> None:
+def _copy_output(follow: BinaryIO) -> None:
     text = follow.read().decode(errors="replace")
     if text:
         sys.stdout.write(text)

@@ -10,8 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from controller.embedded.lab_hosts import stop_lab
-from controller.embedded.processes import end_all, end_leftovers
-from controller.embedded.state import AlreadyRunningError, Memory, StateDir, lock_holder, locked
+from controller.embedded.processes import terminate_all, terminate_leftovers
+from controller.embedded.state import (
+    AlreadyRunningError,
+    SetupRecord,
+    StateDir,
+    lock_holder,
+    lock_state_dir,
+)
 from controller.session.polling import progress
 from controller.session.settings import load_settings
 from controller.terminal.errors import CliError
@@ -34,13 +40,13 @@ def run(*, purge: bool) -> None:
     if not state.path.is_dir():
         echo(f"nothing to stop: {state.path} does not exist")
         return
-    if end_up(state):
+    if end_running_up(state):
         echo("stopped: `fuga up` and its processes")
-    with locked(state):
-        left = end_leftovers(state.processes)
+    with lock_state_dir(state):
+        left = terminate_leftovers(state.processes)
         if left:
             echo(f"stopped: {', '.join(left)}")
-        memory = _memory(state, purge=purge)
+        memory = _load_setup_record(state, purge=purge)
         if memory.hosts_from == "lab":
             with progress() as show:
                 show("stopping the lab's hosts and guests")
@@ -48,52 +54,52 @@ def run(*, purge: bool) -> None:
                     stop_lab(state.lab)
                     message = "its records are removed with the state"
                 else:
-                    message = finish_ending(settings, state)
+                    message = remove_site(settings, state)
             echo(f"stopped: the lab; {message}")
         elif memory.hosts_from == "file":
             echo("your hosts and their VMs keep running; `fuga up` continues.")
             if purge:
-                _refuse_to_forget_vms(settings)
+                _check_no_vms_left(settings)
         if purge:
-            _purge(state)
+            _remove_files(state)
             echo(f"removed: the state in {state.path}")
         else:
             echo(f"kept: database, tokens and logs in {state.path}")
 
 
-def _memory(state: StateDir, *, purge: bool) -> Memory:
+def _load_setup_record(state: StateDir, *, purge: bool) -> SetupRecord:
     """Read what was set up; who removes everything need not know, and looks for a lab."""
     try:
-        return Memory.load(state)
+        return SetupRecord.load(state)
     except CliError:
         if not purge:
             raise
-        return Memory(hosts_from="lab")
+        return SetupRecord(hosts_from="lab")
 
 
-def end_up(state: StateDir) -> bool:
+def end_running_up(state: StateDir) -> bool:
     """End a `fuga up` that runs for this folder; by force if it does not hear."""
     try:
-        with locked(state):
+        with lock_state_dir(state):
             return False
     except AlreadyRunningError as error:
         holder = error.holder or lock_holder(state)
         if holder is None:
             raise
-    end_all([holder], wait_s=_UP_ENDS_S)
+    terminate_all([holder], wait_s=_UP_ENDS_S)
     if holder.alive:
         raise CliError(f"`fuga up` (pid {holder.pid}) does not stop")
     return True
 
 
-def finish_ending(settings: ControllerSettings, state: StateDir) -> str:
+def remove_site(settings: ControllerSettings, state: StateDir) -> str:
     """End the lab, then write into the register what that means; return a summary.
 
     In this order: a host whose machine is gone for good, with all that ran on it
     and its disks, proves that its domains are absent. Interrupted anywhere, the
     next `fuga down` or `fuga up` finishes it.
     """
-    memory = dataclasses.replace(Memory.load(state), ending=True).save(state)
+    memory = dataclasses.replace(SetupRecord.load(state), ending=True).save(state)
     stop_lab(state.lab)
     message = "nothing was registered"
     if memory.lab_hosts:
@@ -104,7 +110,7 @@ def finish_ending(settings: ControllerSettings, state: StateDir) -> str:
         finally:
             registry.close()
         message = f"{hosts} hosts are retired, {vms} VMs on them are recorded as deleted"
-    Memory(catalogue=memory.catalogue).save(state)
+    SetupRecord(catalogue=memory.catalogue).save(state)
     return message
 
 
@@ -120,12 +126,12 @@ def release_vms(
     Requests go whole, but for VMs that live on other hosts: those stay.
     """
     here = set(hosts)
-    elsewhere = {vm.request_id for vm in _vms(registry) if vm.host and vm.host not in here}
-    for request_id in {vm.request_id for vm in _vms(registry)} - elsewhere:
+    elsewhere = {vm.request_id for vm in _all_vms(registry) if vm.host and vm.host not in here}
+    for request_id in {vm.request_id for vm in _all_vms(registry)} - elsewhere:
         registry.requests.delete(request_id, actor=ACTOR)
     released = 0
     deadline = time.monotonic() + wait_s
-    while held := [vm for vm in _vms(registry, include_deleted=True) if vm.host in here]:
+    while held := [vm for vm in _all_vms(registry, include_deleted=True) if vm.host in here]:
         progressed = False
         for vm in held:
             if vm.desired != "deleted":
@@ -158,7 +164,7 @@ def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
     return len(present)
 
 
-def _vms(registry: Registry, *, include_deleted: bool = False) -> list[Vm]:
+def _all_vms(registry: Registry, *, include_deleted: bool = False) -> list[Vm]:
     found: list[Vm] = []
     cursor: str | None = None
     while True:
@@ -169,10 +175,10 @@ def _vms(registry: Registry, *, include_deleted: bool = False) -> list[Vm]:
             return found
 
 
-def _refuse_to_forget_vms(settings: ControllerSettings) -> None:
+def _check_no_vms_left(settings: ControllerSettings) -> None:
     registry = Registry.connect(settings.resolved_database_url())
     try:
-        held = [vm for vm in _vms(registry, include_deleted=True) if vm.host]
+        held = [vm for vm in _all_vms(registry, include_deleted=True) if vm.host]
     finally:
         registry.close()
     if held:
@@ -183,7 +189,7 @@ def _refuse_to_forget_vms(settings: ControllerSettings) -> None:
         )
 
 
-def _purge(state: StateDir) -> None:
+def _remove_files(state: StateDir) -> None:
     """Remove what `fuga up` makes, by name: the folder may hold other things, too."""
     for folder in (state.lab, state.logs, state.path / "broker"):
         shutil.rmtree(folder, ignore_errors=True)

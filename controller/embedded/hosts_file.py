@@ -38,7 +38,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
     tables = content.get("host")
     if not isinstance(tables, list) or not tables:
         raise BadInputError(f"{path}: holds no [[host]] table; at least one is needed")
-    hosts = [_Table(path, index, table).body() for index, table in enumerate(tables)]
+    hosts = [_HostTable(path, index, table).body() for index, table in enumerate(tables)]
     for key in ("name", "uri"):
         seen: dict[str, int] = {}
         for index, host in enumerate(hosts):
@@ -50,7 +50,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
     return hosts
 
 
-class _Table:
+class _HostTable:
     """One [[host]] table on its way to a body."""
 
     def __init__(self, path: Path, index: int, table: object) -> None:
@@ -80,10 +80,10 @@ class _Table:
                 f'a list of texts, such as ["{example}"]',
             )
         for key in _POSITIVE:
-            self._check(key, lambda it: _whole(it) and it >= 1, "a whole number ≥ 1")
+            self._check(key, lambda it: _is_amount(it) and it >= 1, "a whole number ≥ 1")
         body = dict(self._table)
         for key in _AMOUNTS:
-            self._check_each(key, lambda it: _whole(it) and it >= 0, "a whole number ≥ 0")
+            self._check_each(key, lambda it: _is_amount(it) and it >= 0, "a whole number ≥ 0")
         self._check_each(
             "ratios",
             lambda it: isinstance(it, int | float) and not isinstance(it, bool) and 0 < it <= 1000,
@@ -111,5 +111,5 @@ class _Table:
         )
 
 
-def _whole(value: object) -> bool:
+def _is_amount(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

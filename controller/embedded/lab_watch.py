@@ -52,12 +52,12 @@ class LabWatch:
     def check(self) -> None:
         """Report what ended since the last check; restart what no other process restarts."""
         if self.lab.driver == QEMU:
-            self._report_daemons()
+            self._report_ended_daemons()
         else:
             for name, host in zip(self.names, driver_hosts.known(self.folder), strict=False):
                 self._keep_running(name, host)
 
-    def _report_daemons(self) -> None:
+    def _report_ended_daemons(self) -> None:
         for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
             lines = _last_lines(host.log_dir)
             for line in lines[self._read[index] :]:

@@ -114,7 +114,7 @@ class ChildSupervisor:
         """Raise if a child ended that many times in a row, with the end of its log."""
         for child in self._children:
             if child.failures >= failures:
-                tail = _tail(self.log_file(child.name), lines=12)
+                tail = _last_lines(self.log_file(child.name), lines=12)
                 raise CliError(
                     f"{child.name} does not start. The end of {self.log_file(child.name)}:\n{tail}"
                 )
@@ -124,7 +124,7 @@ class ChildSupervisor:
         try:
             for names in order:
                 group = [each for each in self._children if each.name in names]
-                end_all([each.identity for each in group if each.identity], wait_s=wait_s)
+                terminate_all([each.identity for each in group if each.identity], wait_s=wait_s)
                 for each in group:
                     if each.process is not None:
                         each.process.wait()
@@ -206,7 +206,7 @@ class ChildSupervisor:
                 self.say(f"{self.record} cannot be written ({error.strerror}); it is tried again")
 
 
-def end_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:
+def terminate_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:
     """Ask processes to end, wait for all of them together, then end their groups by force."""
     for each in processes:
         each.signal(signal.SIGTERM)
@@ -221,7 +221,7 @@ def end_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:
         time.sleep(0.02)
 
 
-def end_leftovers(record: Path) -> list[str]:
+def terminate_leftovers(record: Path) -> list[str]:
     """End what an earlier `fuga up` left running; return the names."""
     try:
         noted = json.loads(record.read_text())
@@ -231,7 +231,7 @@ def end_leftovers(record: Path) -> list[str]:
     except (ValueError, KeyError, TypeError, AttributeError):
         found = {}  # cut short by a crash: the children ended with their parent
     left = {name: each for name, each in found.items() if each.alive}
-    end_all(list(left.values()))
+    terminate_all(list(left.values()))
     record.unlink(missing_ok=True)
     return list(left)
 
@@ -245,7 +245,7 @@ def _exit_reason(code: int) -> str:
         return f"signal {-code}"
 
 
-def _tail(path: Path, *, lines: int) -> str:
+def _last_lines(path: Path, *, lines: int) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 16_384))

@@ -58,11 +58,11 @@ def ensure_operator_token(registry: Registry, found: Credentials | None, url: st
 def add_catalogue(api: Client) -> None:
     """Put the paper's VM types and two tenants on offer, those that are missing."""
     for name, amounts in VM_TYPES.items():
-        if _is_missing(api, f"vm-types/{name}"):
+        if _is_not_found(api, f"vm-types/{name}"):
             resources = dict(zip(RESOURCES, amounts, strict=True))
             api.post("vm-types", {"name": name, "resources": resources})
     for name in TENANTS:
-        if _is_missing(api, f"tenants/{name}"):
+        if _is_not_found(api, f"tenants/{name}"):
             api.post("tenants", {"name": name, "weight": 1.0})
 
 
@@ -71,7 +71,7 @@ def add_tenant_tokens(
 ) -> Credentials:
     """Make the tokens that the file lacks, and keep each at once."""
     for name in TENANTS:
-        if name in credentials.tenants or _is_missing(api, f"tenants/{name}"):
+        if name in credentials.tenants or _is_not_found(api, f"tenants/{name}"):
             continue
         made = api.post("tokens", {"role": "tenant", "tenant": name, "name": f"fuga-up-{name}"})
         if made["secret"] is None:  # its answer was lost on the way; the next start makes another
@@ -85,7 +85,7 @@ def add_tenant_tokens(
     return credentials
 
 
-def lab_bodies(lab: LabHosts) -> list[dict[str, Any]]:
+def lab_host_bodies(lab: LabHosts) -> list[dict[str, Any]]:
     """Return the paper's cluster on the lab's hosts, in their order."""
     return [
         {
@@ -105,7 +105,7 @@ def add_lab_image(api: Client, file: Path) -> str:
     """Put the lab's guest on offer, unless the newest revision is that very file."""
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        if _is_missing(api, f"images/{LAB_IMAGE}"):
+        if _is_not_found(api, f"images/{LAB_IMAGE}"):
             newest: Json = {}
         else:
             newest = api.get(f"images/{LAB_IMAGE}")
@@ -143,7 +143,7 @@ def add_hosts(api: Client, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     return added
 
 
-def move_hosts(registry: Registry, names: Sequence[str], uris: tuple[str, ...]) -> int:
+def update_host_uris(registry: Registry, names: Sequence[str], uris: tuple[str, ...]) -> int:
     """Let the lab's hosts, as they are registered, be found where they are now."""
     registered = {host.name: host for host in registry.hosts.all()}
     policy = lab_uri_policy(uris)
@@ -156,7 +156,7 @@ def move_hosts(registry: Registry, names: Sequence[str], uris: tuple[str, ...]) 
     return moved
 
 
-def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
+def split_hosts_by_health(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
     """Return which of the hosts are up, and which are not."""
     wanted = set(names)
     hosts = [host for host in api.items("hosts") if host["name"] in wanted]
@@ -164,7 +164,7 @@ def hosts_up(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]
     return well, [host for host in hosts if host["health"] != "up"]
 
 
-def _is_missing(api: Client, path: str) -> bool:
+def _is_not_found(api: Client, path: str) -> bool:
     try:
         api.get(path)
     except ApiProblemError as problem:

@@ -70,7 +70,7 @@ class StateDir:
 
     @property
     def memory(self) -> Path:
-        """The file of `Memory`, for the next `fuga up`."""
+        """The file of `SetupRecord`, for the next `fuga up`."""
         return self.path / "embedded.json"
 
     def make(self) -> None:
@@ -86,7 +86,7 @@ class StateDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class SetupRecord:
     """The record of what was set up, so that the next start sets up nothing twice."""
 
     hosts_from: str | None = None  #: "lab", or "file" for the operator's own
@@ -103,7 +103,7 @@ class Memory:
         return LAB_IMAGE if self.hosts_from == "lab" and self.driver == "qemu" else None
 
     @classmethod
-    def load(cls, state: StateDir) -> Memory:
+    def load(cls, state: StateDir) -> SetupRecord:
         """Read it; a folder without one is new."""
         try:
             content = json.loads(state.memory.read_text())
@@ -117,7 +117,7 @@ class Memory:
                 f"{state.memory} cannot be read ({error}). Run `fuga down --purge` to start over."
             ) from None
 
-    def save(self, state: StateDir) -> Memory:
+    def save(self, state: StateDir) -> SetupRecord:
         """Write it whole or not at all."""
         write_private(state.memory, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
         return self
@@ -136,7 +136,7 @@ class AlreadyRunningError(CliError):
 
 
 @contextmanager
-def locked(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
+def lock_state_dir(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the state folder for this process.
 
     Raises

@@ -33,15 +33,15 @@ class StatusLines:
             vms = list(self._api.items("vms"))
         except ApiError:
             return
-        self._tell_rounds(rounds)
-        self._tell_hosts(hosts)
+        self._print_rounds(rounds)
+        self._print_hosts(hosts)
         running = sum(vm["observed"] == "running" and vm["unknown_since"] is None for vm in vms)
         if running != self._running:
             if self._running is not None:
                 self._say(f"{running} of {len(vms)} VMs run")
             self._running = running
 
-    def _tell_rounds(self, newest_first: Sequence[Mapping[str, Any]]) -> None:
+    def _print_rounds(self, newest_first: Sequence[Mapping[str, Any]]) -> None:
         if self._round is None:  # the past is in `fuga rounds`
             self._round = max((it["number"] for it in newest_first), default=0)
             return
@@ -60,7 +60,7 @@ class StatusLines:
             shares_by_tenant = shares_text(found)
             self._say(f"{line}; shares {shares_by_tenant}" if shares_by_tenant else line)
 
-    def _tell_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:
+    def _print_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:
         for host in hosts:
             before = self._health.get(host["name"])
             if before is not None and before != host["health"]:

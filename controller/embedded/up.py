@@ -20,15 +20,15 @@ from controller.client.errors import ApiError
 from controller.client.http import Client
 from controller.embedded import setup
 from controller.embedded.address import choose_address
-from controller.embedded.detached import signal_ready
-from controller.embedded.down import finish_ending
+from controller.embedded.detached import notify_ready
+from controller.embedded.down import remove_site
 from controller.embedded.environment import child_environ
 from controller.embedded.hosts_file import read_hosts_file
 from controller.embedded.lab_hosts import AUTO, QEMU, LabHosts, start_lab, start_new_lab
 from controller.embedded.lab_watch import LabWatch
-from controller.embedded.processes import FUGA, ChildSupervisor, end_leftovers
+from controller.embedded.processes import FUGA, ChildSupervisor, terminate_leftovers
 from controller.embedded.reports import NEEDED_FOR, processes_without_report
-from controller.embedded.state import Memory, StateDir, locked
+from controller.embedded.state import SetupRecord, StateDir, lock_state_dir
 from controller.embedded.status_lines import StatusLines
 from controller.policies import check_policies
 from controller.rest.pages.web import is_built
@@ -81,7 +81,7 @@ def run(
     os.umask(0o077)  # files of this process and its children are private
     state = StateDir(settings.state_dir.resolve())
     state.make()
-    with locked(state), _signals_interrupt():
+    with lock_state_dir(state), _interrupt_on_signals():
         up = LocalSite(
             settings=settings, state=state, own_hosts=own_hosts, driver=driver, port=port
         )
@@ -96,7 +96,7 @@ def run(
             raise
         try:
             if ready_fd is not None:
-                signal_ready(ready_fd)
+                notify_ready(ready_fd)
             up.watch()
         except KeyboardInterrupt:
             print_line("")
@@ -115,7 +115,7 @@ class LocalSite:
     own_hosts: list[dict[str, Any]] | None
     driver: str
     port: int | None
-    memory: Memory = field(init=False)
+    memory: SetupRecord = field(init=False)
     credentials: Credentials = field(init=False)
     supervisor: ChildSupervisor | None = None
     api: Client | None = None
@@ -124,27 +124,27 @@ class LocalSite:
     def start(self) -> None:
         """Start everything; keep what exists already."""
         print_line(f"fuga up: state in {self.state.path}")
-        left = end_leftovers(self.state.processes)
+        left = terminate_leftovers(self.state.processes)
         if left:
             print_line(f"  stopped processes of an earlier `fuga up`: {', '.join(left)}")
         listen, url = choose_address(self.settings.listen, self.port)
         if self.settings.tls_cert is not None:
             url = f"https{url.removeprefix('http')}"
-        self.memory = Memory.load(self.state)
-        with self._step("database") as done:
+        self.memory = SetupRecord.load(self.state)
+        with self._timed_step("database") as done:
             if self.settings.database_url is None and not self.state.database.exists():
                 # A database that was removed alone is a request to start over with an empty one.
-                self._remember(registered=False, catalogue=False)
+                self._save_setup(registered=False, catalogue=False)
             revision = upgrade_database(self.settings.resolved_database_url())
             done(f"at revision {revision}")
         if self.memory.ending:
-            with self._step("lab") as done:
-                done(f"finished an earlier `fuga down`: {finish_ending(self.settings, self.state)}")
-            self.memory = Memory.load(self.state)
-        self._sort_out_tokens(url)
-        bodies = self._hosts()
+            with self._timed_step("lab") as done:
+                done(f"finished an earlier `fuga down`: {remove_site(self.settings, self.state)}")
+            self.memory = SetupRecord.load(self.state)
+        self._ensure_tokens(url)
+        bodies = self._prepare_hosts()
         self._start_processes(listen, url)
-        names = self._register(bodies)
+        names = self._fill_register(bodies)
         self._await_hosts(names)
         self._await_reports()
         self._print_next_commands(url)
@@ -152,7 +152,9 @@ class LocalSite:
     def watch(self) -> None:
         """Keep the processes running and print what happens, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
-        looking = Client(self._connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=())
+        looking = Client(
+            self._api_connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=()
+        )
         stream = StatusLines(looking, _print_with_time)
         look_at = 0.0
         while True:
@@ -184,7 +186,7 @@ class LocalSite:
     # --- the steps ---------------------------------------------------------------
 
     @contextmanager
-    def _step(self, name: str) -> Iterator[Callable[[str], None]]:
+    def _timed_step(self, name: str) -> Iterator[Callable[[str], None]]:
         """Show a step under way, then its result and duration."""
         began = time.monotonic()
         outcome: list[str] = []
@@ -194,27 +196,27 @@ class LocalSite:
             yield outcome.append
         print_line(f"  {name:10} {'; '.join(outcome)} ({time.monotonic() - began:.1f} s)")
 
-    def _connection(self, url: str) -> ApiConnection:
+    def _api_connection(self, url: str) -> ApiConnection:
         ca = self.settings.ca
         token = self.credentials.operator
         return ApiConnection(url=url, token=token, ca=None if ca is None else str(ca))
 
-    def _sort_out_tokens(self, url: str) -> None:
+    def _ensure_tokens(self, url: str) -> None:
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
             found = Credentials.load(self.state.credentials)
-            self._keep(setup.ensure_operator_token(registry, found, url))
+            self._save_credentials(setup.ensure_operator_token(registry, found, url))
         finally:
             registry.close()
 
-    def _keep(self, credentials: Credentials) -> None:
+    def _save_credentials(self, credentials: Credentials) -> None:
         credentials.save(self.state.credentials)
         self.credentials = credentials
 
-    def _remember(self, **changes: Any) -> None:
+    def _save_setup(self, **changes: Any) -> None:
         self.memory = dataclasses.replace(self.memory, **changes).save(self.state)
 
-    def _hosts(self) -> list[dict[str, Any]]:
+    def _prepare_hosts(self) -> list[dict[str, Any]]:
         """Return the hosts that the register must hold; starts the lab's."""
         if self.own_hosts is not None:
             if self.memory.hosts_from == "lab":
@@ -222,17 +224,17 @@ class LocalSite:
                     "a lab runs here. Stop it with `fuga down`; then `fuga up --hosts FILE` "
                     "starts with your own hosts."
                 )
-            self._remember(hosts_from="file")
+            self._save_setup(hosts_from="file")
             print_line(f"  hosts      {len(self.own_hosts)} of your own")
             return self.own_hosts
         if self.memory.hosts_from == "file":
             print_line("  hosts      your own, as registered")
             return []
         lab = self._start_lab()
-        bodies = setup.lab_bodies(lab)
+        bodies = setup.lab_host_bodies(lab)
         if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
             self._move_hosts(lab)
-        self._remember(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
+        self._save_setup(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
         self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _print_with_time)
         return [] if self.memory.registered else bodies
 
@@ -240,7 +242,7 @@ class LocalSite:
         """Follow a lab whose hosts came back at other addresses, with all that is on them."""
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
-            moved = setup.move_hosts(registry, self.memory.lab_hosts, lab.uris)
+            moved = setup.update_host_uris(registry, self.memory.lab_hosts, lab.uris)
         finally:
             registry.close()
         scheme = lab.uris[0].partition(":")[0]
@@ -248,12 +250,12 @@ class LocalSite:
 
     def _start_lab(self) -> LabHosts:
         before = self.memory.driver
-        with self._step("hosts") as done:
+        with self._timed_step("hosts") as done:
             count = len(setup.CAPACITIES)
             if before is None:
-                self._remember(hosts_from="lab")
+                self._save_setup(hosts_from="lab")
                 lab = start_new_lab(self.state.lab, self.driver, count)
-                self._remember(driver=lab.driver)
+                self._save_setup(driver=lab.driver)
             elif self.driver in (AUTO, before):
                 lab = start_lab(self.state.lab, before, count)
             else:
@@ -275,14 +277,14 @@ class LocalSite:
         self.supervisor = ChildSupervisor(
             self.state.logs, self.state.processes, environ, print_line
         )
-        self.api = Client(self._connection(url), timeout_s=10.0)
-        with self._step("processes") as done:
+        self.api = Client(self._api_connection(url), timeout_s=10.0)
+        with self._timed_step("processes") as done:
             for name, command in PROCESSES.items():
                 self.supervisor.start(name, command)
-            self._until(self.api.ready, _READY_S, "the API is not ready")
-            done(f"{', '.join(PROCESSES)}; logs in {_short(self.state.logs)}")
+            self._wait_until(self.api.ready, _READY_S, "the API is not ready")
+            done(f"{', '.join(PROCESSES)}; logs in {_short_path(self.state.logs)}")
 
-    def _until(self, condition: Callable[[], bool], length_s: float, otherwise: str) -> None:
+    def _wait_until(self, condition: Callable[[], bool], length_s: float, otherwise: str) -> None:
         assert self.supervisor is not None  # noqa: S101
         deadline = time.monotonic() + length_s
         while not condition():
@@ -293,30 +295,32 @@ class LocalSite:
                 raise CliError(f"{otherwise} within {length_s:g} s; its log: {log}")
             time.sleep(0.1)
 
-    def _register(self, bodies: list[dict[str, Any]]) -> list[str]:
+    def _fill_register(self, bodies: list[dict[str, Any]]) -> list[str]:
         """Fill the register with what it lacks; return the names of the hosts to wait for."""
         assert self.api is not None  # noqa: S101
-        with self._step("register") as done:
+        with self._timed_step("register") as done:
             if not self.memory.catalogue:
                 setup.add_catalogue(self.api)
-                self._remember(catalogue=True)
+                self._save_setup(catalogue=True)
                 done(f"VM types {', '.join(setup.VM_TYPES)}; tenants {', '.join(setup.TENANTS)}")
-            credentials = setup.add_tenant_tokens(self.api, self.credentials, self._keep)
+            credentials = setup.add_tenant_tokens(
+                self.api, self.credentials, self._save_credentials
+            )
             self.credentials = credentials
             if self.memory.default_image is not None:
                 done(f"image {setup.add_lab_image(self.api, self.state.lab_image)}")
             added = setup.add_hosts(self.api, bodies)
             if self.memory.hosts_from == "lab":
-                self._remember(registered=True)
+                self._save_setup(registered=True)
             done(f"{len(added)} hosts added" if added else "unchanged")
         return [str(host["name"]) for host in self.api.items("hosts") if host["admin"] == "active"]
 
     def _await_hosts(self, names: list[str]) -> None:
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + (_LAB_UP_S if self.memory.hosts_from == "lab" else _OWN_UP_S)
-        with self._step("hosts up") as done:
+        with self._timed_step("hosts up") as done:
             while True:
-                well, ill = setup.hosts_up(self.api, names)
+                well, ill = setup.split_hosts_by_health(self.api, names)
                 if not ill or time.monotonic() > deadline:
                     break
                 self.supervisor.check()
@@ -332,7 +336,7 @@ class LocalSite:
         """Wait until each process has reported that it is at work; say which has not."""
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + _REPORT_S
-        with self._step("reports") as done:
+        with self._timed_step("reports") as done:
             while missing := self._processes_without_report():
                 if time.monotonic() > deadline:
                     break
@@ -357,9 +361,9 @@ class LocalSite:
             elsewhere = f"\n  export FUGA_STATE_DIR={self.state.path}"
         print_line(
             f"\nThe API is at {url} (its pages: {url}/docs); all tokens are in "
-            f"{_short(self.state.credentials)}.\n"
-            f"{self._link(fuga)}"
-            f"A slot lasts {self._slot_length()} s. Try in another terminal:\n{elsewhere}\n"
+            f"{_short_path(self.state.credentials)}.\n"
+            f"{self._browser_address(fuga)}"
+            f"A slot lasts {self._slot_length_text()} s. Try in another terminal:\n{elsewhere}\n"
             f"  {fuga} request large -n 2 --tenant b --name db --wait\n"
             f"  {fuga} request small -n 4 --tenant a --name web --wait\n"
             f"  {fuga} vms\n"
@@ -370,7 +374,7 @@ class LocalSite:
             f"`{fuga} down` ends everything.\n"
         )
 
-    def _link(self, fuga: str) -> str:
+    def _browser_address(self, fuga: str) -> str:
         """Return what to open in a browser; nothing where the web console was not built.
 
         What is no terminal may be a log that others read: there it names a file instead.
@@ -388,14 +392,14 @@ class LocalSite:
                 write_private(self.state.login_link, link + "\n")
             except OSError as error:
                 return f"No link for a browser: {self.state.login_link}: {error.strerror}\n"
-            whose, link = "the link in this file", _short(self.state.login_link)
+            whose, link = "the link in this file", _short_path(self.state.login_link)
         return (
             f"The web console, in a browser ({whose} logs in once, within"
             f" {LINK_TTL_S // 60} minutes;\n`{fuga} login --link` prints another):\n\n"
             f"  {link}\n\n"
         )
 
-    def _slot_length(self) -> str:
+    def _slot_length_text(self) -> str:
         assert self.supervisor is not None  # noqa: S101
         length = self.supervisor.environ.get("FUGA_SLOT_LENGTH_S")
         return length or f"{self.settings.slot_length_s:g}"
@@ -407,10 +411,10 @@ def command_name() -> str:
     found = shutil.which("fuga")
     if found is not None and Path(found).absolute() == own:
         return "fuga"
-    return _short(own) if own.exists() else "fuga"
+    return _short_path(own) if own.exists() else "fuga"
 
 
-def _short(path: Path) -> str:
+def _short_path(path: Path) -> str:
     """Return a path as seen from here, where that is shorter."""
     try:
         return str(path.relative_to(Path.cwd()))
@@ -419,7 +423,7 @@ def _short(path: Path) -> str:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def _interrupt_on_signals() -> Iterator[None]:
     """Make SIGTERM and SIGHUP mean what Ctrl-C means."""
 
     def interrupt(number: int, frame: object) -> None:

@@ -158,7 +158,7 @@ class ForkServer:
         """Start the server, so that its imports are done before the first call, unless closed."""
         with self._lock:
             if not self._closed:
-                self._running_server()
+                self._ensure_server()
 
     def fork(self, module: str, deadline: float) -> ForkedChild:
         """Return a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
@@ -172,10 +172,10 @@ class ForkServer:
         """
         for _ in range(2):
             with self._lock:
-                server = self._running_server()
+                server = self._ensure_server()
                 hangs_at = server.hangs_at(time.monotonic())
             try:
-                child = _child_forked_by(server.control, module, min(deadline, hangs_at))
+                child = _receive_child(server.control, module, min(deadline, hangs_at))
             except TimeoutError:
                 with self._lock:
                     server.silent_at = now = time.monotonic()
@@ -209,7 +209,7 @@ class ForkServer:
                     process.wait()
             self._old.clear()
 
-    def _running_server(self) -> _ForkServerProcess:
+    def _ensure_server(self) -> _ForkServerProcess:
         """Return the current server; start one if there is none or it has died."""
         if self._closed:
             raise ForkServerError("its fork server was closed")
@@ -244,7 +244,7 @@ def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
     return _ForkServerProcess(process, ours, time.monotonic())
 
 
-def _child_forked_by(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
+def _receive_child(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
     """Return a child, or None if the server died or is stale; `TimeoutError` if it is silent."""
     with ExitStack() as kept:
         with ExitStack() as given:

@@ -82,14 +82,14 @@ class ForkSession:
         """Serve until the client has gone and no child is left, or until SIGTERM."""
         signal.signal(signal.SIGTERM, partial(_end_server, os.getpid()))
         try:
-            self._serve_all()
+            self._handle_messages()
         finally:
             for child in self._children:
                 self._kill(child)
             for child in self._children:
                 os.waitpid(child.pid, 0)
 
-    def _serve_all(self) -> None:
+    def _handle_messages(self) -> None:
         while self._client is not None or self._children:
             ready = dict(self._poll.poll(self._poll_timeout_ms()))
             for child in [*self._children]:
@@ -103,14 +103,14 @@ class ForkSession:
                 if child.over and not child.wanted:
                     self._reap(child)
             if self._client is not None and self._client.fileno() in ready:
-                self._serve(self._client)
+                self._handle_message(self._client)
 
     def _poll_timeout_ms(self) -> float | None:
         """Return the time until the next child is due to be killed; None if none is."""
         first = min((child.killed_at for child in self._children), default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
-    def _serve(self, client: socket.socket) -> None:
+    def _handle_message(self, client: socket.socket) -> None:
         name, descriptors, _, _ = socket.recv_fds(client, MAX_NAME_BYTES, DESCRIPTORS)
         if not name:
             self._poll.unregister(client)
@@ -121,7 +121,7 @@ class ForkSession:
             return
         line = socket.socket(fileno=descriptors[0])
         failed = errno.EMFILE if len(descriptors) < DESCRIPTORS else 0
-        if _is_hung_up(line):  # the client gave up waiting
+        if _has_hung_up(line):  # the client gave up waiting
             line.close()
         elif not failed:
             try:
@@ -236,7 +236,7 @@ def _end_server(server: int, _number: int, _frame: FrameType | None) -> None:
     sys.exit()
 
 
-def _is_hung_up(line: socket.socket) -> bool:
+def _has_hung_up(line: socket.socket) -> bool:
     poll = select.poll()
     poll.register(line, 0)
     return bool(poll.poll(0))

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cli.problems.solving import answer_to
+from controller.cli.problems.solving import solve_problem
 from placement import MECHANISMS
 from tests.properties.strategies import POLICY_SETTINGS
 
@@ -50,7 +50,7 @@ def lines(numbers: range) -> Iterator[str]:
                 if name == "collapsed":
                     problem["parameters"]["resource"] = "memory_mib"
                 file.write_text(json.dumps(problem))
-                answer = without_times(answer_to(str(file), name, None, details=True))
+                answer = without_times(solve_problem(str(file), name, None, details=True))
                 yield f"{name} {json.dumps(parameters)} {number} {json.dumps(answer)}"
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.control_center.policy_child import answer, decide
+from controller.control_center.policy_child import answer_request, decide
 from controller.rounds.inputs import RoundInputs
 from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.snapshots import SnapshotNames
@@ -88,7 +88,7 @@ def inputs_of(snapshot: Snapshot, alpha: float, seed: int) -> RoundInputs:
 
 
 def decided(inputs: RoundInputs) -> StoredRound:
-    decision = answer("decide", inputs.encode())
+    decision = answer_request("decide", inputs.encode())
     assert isinstance(decision, PolicyAnswer), decision
     return StoredRound(json.loads(zlib.decompress(inputs.encode())), decision.document)
 
@@ -114,7 +114,7 @@ def test_every_utility_that_is_told_is_right(inputs):
 @settings(max_examples=50, deadline=None)
 @given(inputs=rounds())
 def test_a_replay_gives_the_same_bytes(inputs):
-    first, second = (answer("decide", inputs.encode()).document for _ in range(2))
+    first, second = (answer_request("decide", inputs.encode()).document for _ in range(2))
 
     assert first == second
 

@@ -80,7 +80,10 @@ class CommandsOnHosts:
             return
         last: list[str] = []
         reader = threading.Thread(
-            target=self._read, args=(host, process.stdout, last), daemon=True, name=f"of-{host}"
+            target=self._read_output,
+            args=(host, process.stdout, last),
+            daemon=True,
+            name=f"of-{host}",
         )
         reader.start()
         self._running[host] = _HostCommand(process, reader, self._now() + self._within_s, last)
@@ -91,11 +94,11 @@ class CommandsOnHosts:
         self._not_begun.clear()
         for host, each in list(self._running.items()):
             if each.process.poll() is None:
-                self._end_in_time(each)
+                self._terminate_then_kill(each)
                 continue
             del self._running[host]
             each.reader.join(_OUTPUT_S)
-            ended[host] = _error(each)
+            ended[host] = _error_text(each)
         return ended
 
     def end(self, why: str) -> None:
@@ -103,7 +106,7 @@ class CommandsOnHosts:
         for each in self._running.values():
             self._signal(each, why)
 
-    def _end_in_time(self, each: _HostCommand) -> None:
+    def _terminate_then_kill(self, each: _HostCommand) -> None:
         now = self._now()
         if each.killed_at is None:
             if now > each.until:
@@ -116,7 +119,7 @@ class CommandsOnHosts:
             each.killed_at, each.why = self._now(), why
             _kill(each.process, signal.SIGTERM)
 
-    def _read(self, host: str, stream: IO[bytes], last: list[str]) -> None:
+    def _read_output(self, host: str, stream: IO[bytes], last: list[str]) -> None:
         while piece := stream.readline(_LINE_BYTES):
             line = piece.decode(errors="replace").rstrip()
             if line:
@@ -129,7 +132,7 @@ def _kill(process: subprocess.Popen[bytes], signum: int) -> None:
         os.killpg(process.pid, signum)
 
 
-def _error(each: _HostCommand) -> str | None:
+def _error_text(each: _HostCommand) -> str | None:
     status = each.process.returncode
     if status == 0 and each.why is None:
         return None

@@ -51,7 +51,7 @@ MoveArgument = Annotated[
 _TIMEOUT_S: Final = 86_400.0
 
 
-def _state(move: Mapping[str, Any]) -> str:
+def _state_text(move: Mapping[str, Any]) -> str:
     done = fraction_done(move) if move["state"] == "moving" else None
     return str(move["state"]) if done is None else f"moving {done:.0%}"
 
@@ -71,7 +71,7 @@ COLUMNS = (
     field("tenant", spare=2),
     field("kind", spare=1),
     Column("from → to", route, prose=True, spare=-1),
-    Column("state", _state, spare=-2),
+    Column("state", _state_text, spare=-2),
     Column("progress", _progress_text, prose=True, spare=-1),
     Column("guest paused", _downtime_text, right=True, spare=2),
     Column("age", lambda row: age(row["requested_at"]), right=True),
@@ -122,8 +122,8 @@ def move_vm(
     if ended["state"] != "moved":
         if session.json:
             print_json(ended)
-        raise CliError(_not_moved_sentence(ended))
-    session.answer(ended, _moved_sentence(ended))
+        raise CliError(_failure_sentence(ended))
+    session.answer(ended, _success_sentence(ended))
 
 
 @app.command("list")
@@ -181,7 +181,7 @@ def show(session: Session, move: MoveArgument) -> None:
         ("move", found["id"]),
         ("vm", f"{found['vm_name']} of tenant {found['tenant']}"),
         ("way", f"{route(found)}, {found['kind']}"),
-        ("state", _state(found)),
+        ("state", _state_text(found)),
         ("progress", None if found["ended_at"] else progress_text(found)),
         ("reason", found["reason"]),
         ("requested", f"{clock(found['requested_at'])} by {found['requested_by']}"),
@@ -210,14 +210,14 @@ def cancel(session: Session, move: MoveArgument) -> None:
     session.answer(cancelled, message)
 
 
-def _moved_sentence(move: Mapping[str, Any]) -> str:
+def _success_sentence(move: Mapping[str, Any]) -> str:
     sentence = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
     if move["downtime_ms"] is None:
         return sentence
     return f"{sentence}; its guest was paused for {_downtime_text(move)}"
 
 
-def _not_moved_sentence(move: Mapping[str, Any]) -> str:
+def _failure_sentence(move: Mapping[str, Any]) -> str:
     became = {"failed": "failed", "cancelled": "was cancelled"}[move["state"]]
     why = f": {move['last_error']}" if move["last_error"] else ""
     return (
@@ -241,7 +241,7 @@ def _find_move(api: Client, typed: str) -> Json:
     try:
         whole = uuid.UUID(typed)
     except ValueError:
-        found = _by_part(api, typed)
+        found = _find_by_part_of_id(api, typed)
         if found is not None:
             return found
     else:
@@ -257,7 +257,7 @@ def _find_move(api: Client, typed: str) -> Json:
     return last
 
 
-def _by_part(api: Client, typed: str) -> Json | None:
+def _find_by_part_of_id(api: Client, typed: str) -> Json | None:
     if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
         return None
     newest = api.items("moves", most=_SEARCHED)

@@ -150,7 +150,7 @@ def list_(
 @with_session
 def show(session: Session, plan: IdArgument) -> None:
     """Show a plan: what it gains, each move, and what stays."""
-    print_plan(session, find(session, plan))
+    print_plan(session, find_plan(session, plan))
 
 
 @app.command()
@@ -159,7 +159,7 @@ def approve(
     session: Session, plan: IdArgument, wait: WaitOption = False, timeout: TimeoutOption = TIMEOUT_S
 ) -> None:
     """Carry out a proposed plan."""
-    found = session.api.post(f"plans/{find(session, plan)['id']}/approve", {})
+    found = session.api.post(f"plans/{find_plan(session, plan)['id']}/approve", {})
     if wait:
         wait_until_carried_out(session, found, timeout_s=timeout)
     else:
@@ -170,7 +170,7 @@ def approve(
 @with_session
 def cancel(session: Session, plan: IdArgument) -> None:
     """End a plan. Moves under way go on."""
-    found = session.api.post(f"plans/{find(session, plan)['id']}/cancel", {})
+    found = session.api.post(f"plans/{find_plan(session, plan)['id']}/cancel", {})
     left = found["moves"] - found["ended"]
     session.answer(found, f"plan {found['id']} is cancelled; {left} of its moves were not over")
 
@@ -179,7 +179,7 @@ def cancel(session: Session, plan: IdArgument) -> None:
 @with_session
 def replay(session: Session, plan: IdArgument) -> None:
     """Decide a stored plan again and compare bit for bit."""
-    found = session.api.replay_plan(find(session, plan)["id"])
+    found = session.api.replay_plan(find_plan(session, plan)["id"])
     if not found["identical"]:
         if session.json:
             print_json(found)
@@ -240,7 +240,7 @@ def _failure_lines(session: Session, plan: Mapping[str, Any]) -> list[str]:
                 continue
             why = each["refused"] or session.api.get(f"moves/{each['move_id']}")["last_error"]
             lines.append(f"  {each['vm_name']} stays on {each['from_host']}: {why}")
-    lines += [f"  {_stay_text(session, each)}" for each in plan["not_moved"]]
+    lines += [f"  {_staying_vm_text(session, each)}" for each in plan["not_moved"]]
     several = (
         "1 VM stays where it is" if len(lines) == 1 else f"{len(lines)} VMs stay where they are"
     )
@@ -260,7 +260,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo(str(plan["last_error"]))
     admitted = plan["admitted"]
     if admitted is not None:
-        echo(_admitted_text(admitted))
+        echo(_admitted_hosts_text(admitted))
     if not moves and not plan["not_moved"]:
         if admitted is None:
             echo(_no_moves_text(plan["before"]))
@@ -274,7 +274,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo("")
         echo("These VMs have no place:")
         for each in plan["not_moved"]:
-            echo(f"  {_stay_text(session, each)}")
+            echo(f"  {_staying_vm_text(session, each)}")
     if plan["state"] == "proposed" and moves:
         echo("")
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
@@ -333,7 +333,7 @@ def _no_moves_text(before: Mapping[str, Any] | None) -> str:
     return f"no useful move; {vms} moved within FUGA_PLAN_REST_S, or could not, and were left alone"
 
 
-def _admitted_text(admitted: Mapping[str, Any]) -> str:
+def _admitted_hosts_text(admitted: Mapping[str, Any]) -> str:
     """Return on which hosts VMs of a request find room, and how many find none."""
     hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
@@ -355,8 +355,8 @@ def _measure_text(measures: Mapping[str, Any], key: str, form: Callable[[Any], s
     return "-" if value is None else form(value)
 
 
-def _stay_text(session: Session, stays: Mapping[str, Any]) -> str:
-    name = stays.get("name") or _name_of(session, stays["vm"])
+def _staying_vm_text(session: Session, stays: Mapping[str, Any]) -> str:
+    name = stays.get("name") or _vm_name(session, stays["vm"])
     why = str(stays["obstacle"] or stays["why"]).replace("_", " ")
     missing = stays["missing"]
     if not missing:
@@ -365,7 +365,7 @@ def _stay_text(session: Session, stays: Mapping[str, Any]) -> str:
     return f"{name}: {why}; on {missing['host']}, which lacks least, {amounts} more"
 
 
-def _name_of(session: Session, vm: str) -> str:
+def _vm_name(session: Session, vm: str) -> str:
     """Return the name of a VM that a plan of an earlier version has by its id alone."""
     try:
         return str(session.api.get(f"vms/{vm}")["name"])
@@ -375,7 +375,7 @@ def _name_of(session: Session, vm: str) -> str:
         return vm  # it was deleted long ago
 
 
-def find(session: Session, typed: str) -> Mapping[str, Any]:
+def find_plan(session: Session, typed: str) -> Mapping[str, Any]:
     """Return the plan with an id, or the one whose id begins or ends so."""
     if len(typed) == _WHOLE:
         return dict(session.api.get(f"plans/{typed}"))

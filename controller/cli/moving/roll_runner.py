@@ -74,23 +74,25 @@ class RollRunner:
         """Drive; return the roll as it is then."""
         begun: list[str] = []
         ended: dict[str, str | None] = {}
-        with self._signals_kept():
+        with self._handling_signals():
             while True:
-                self._handle_signals()
+                self._process_signals()
                 ended |= self._commands.take_results()
-                turn = self._step(begun, ended)
+                turn = self._report_progress(begun, ended)
                 if turn is not None:
-                    self._show(turn)
+                    self._show_turn(turn)
                     if turn["roll"]["state"] != "running":
                         return dict(turn["roll"])
-                    ended = self._run_where_begun(turn)
+                    ended = self._start_commands(turn)
                     begun = [each["host"] for each in turn["hosts"] if each["phase"] == "empty"]
                     begun = begun if self._stop is None else []
                 if turn is None or not begun:
                     self._wakes.wait(_LOOK_EVERY_S)
                     self._wakes.clear()
 
-    def _step(self, begun: Sequence[str], ended: Mapping[str, str | None]) -> Json | None:
+    def _report_progress(
+        self, begun: Sequence[str], ended: Mapping[str, str | None]
+    ) -> Json | None:
         """Report what was done. None if the API does not answer: the next report repeats it."""
         report = {
             "begun": list(begun),
@@ -114,7 +116,7 @@ class RollRunner:
         self._print_once("api", "the API does not answer; trying again")
         return None
 
-    def _run_where_begun(self, turn: Json) -> dict[str, str | None]:
+    def _start_commands(self, turn: Json) -> dict[str, str | None]:
         """Begin the command where that is written down; return those for which it is too late.
 
         It is written first: if this process ends now, a resumed run knows that it may have run.
@@ -130,7 +132,7 @@ class RollRunner:
                 too_late[each["host"]] = "the command did not begin"
         return too_late
 
-    def _show(self, turn: Json) -> None:
+    def _show_turn(self, turn: Json) -> None:
         self._printed_lines.pop("api", None)
         for each in turn["hosts"]:
             said = _PHASES[each["phase"]] if each["error"] is None else f"FAILED: {each['error']}"
@@ -151,7 +153,7 @@ class RollRunner:
                 continue  # the next step reports it, if it lasts
             self._screen.moves(plan["ended"], plan["moves"], what)
 
-    def _handle_signals(self) -> None:
+    def _process_signals(self) -> None:
         """Do what signals said, outside of their handlers."""
         while self._signals:
             signum = self._signals.pop(0)
@@ -164,7 +166,7 @@ class RollRunner:
                 self._commands.end("ended with its driver")
 
     @contextmanager
-    def _signals_kept(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         def keep(signum: int, _frame: object) -> None:
             self._signals.append(signum)
             self._wakes.set()
@@ -185,7 +187,7 @@ class RollRunner:
 
 
 @contextmanager
-def screen(*, quiet: bool) -> Iterator[Screen]:
+def open_screen(*, quiet: bool) -> Iterator[Screen]:
     """Show lines on standard error, and on a terminal a bar below them.
 
     Quietly only what commands print, which nothing else keeps.
@@ -237,5 +239,5 @@ def _bar() -> Iterator[Screen]:
 
 def run_steps(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
     """Drive a roll from this terminal until it goes no further."""
-    with screen(quiet=quiet) as shown:
+    with open_screen(quiet=quiet) as shown:
         return RollRunner(api, claim, argv, shown).run()

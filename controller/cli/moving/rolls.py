@@ -45,19 +45,19 @@ RollArgument = Annotated[
 ]
 
 
-def _how_far(roll: Mapping[str, Any]) -> str:
+def _hosts_done_text(roll: Mapping[str, Any]) -> str:
     return f"{roll['done'] + roll['skipped']}/{roll['hosts']}"
 
 
-def _state(roll: Mapping[str, Any]) -> str:
+def _state_text(roll: Mapping[str, Any]) -> str:
     gone = roll["state"] == "running" and roll["driver_lease_until"] is None
     return "running, driver lost" if gone else str(roll["state"])
 
 
 COLUMNS: Final = (
     Column("roll", lambda row: short_id(row["id"])),
-    Column("state", _state),
-    Column("hosts", _how_far, right=True),
+    Column("state", _state_text),
+    Column("hosts", _hosts_done_text, right=True),
     field("at_once", "at once", right=True, spare=1),
     field("command", spare=1),
     Column("age", lambda row: age(row["began_at"]), right=True),
@@ -77,7 +77,7 @@ HOST_COLUMNS: Final = (
 
 @app.command(_RollGroup.implied)
 @with_session
-def over(
+def run_over_hosts(
     session: Session,
     *,
     run: Annotated[
@@ -139,7 +139,7 @@ def over(
 
     The word over may be left out. A roll that stopped goes on with --resume.
     """
-    argv = _argv(run)
+    argv = _parse_command(run)
     if bool(hosts) == (resume is not None):
         raise BadInputError("give either --hosts, or --resume with the id of a roll")
     limits = {
@@ -158,7 +158,7 @@ def over(
         "skipped": skipped or [],
     }
     if resume is not None:
-        claim = session.api.post(f"rolls/{find(session, resume)['id']}/resume", body)
+        claim = session.api.post(f"rolls/{find_roll(session, resume)['id']}/resume", body)
     else:
         claim = session.api.begin_roll({**body, "hosts": hosts, **given})
     _print_started(session, claim["roll"])
@@ -166,7 +166,7 @@ def over(
     if roll["state"] != "done":
         if session.json:
             print_json(roll)
-        raise CliError(_what_now(session, roll, run))
+        raise CliError(_status_text(session, roll, run))
     hosts_done = "1 host" if roll["done"] == 1 else f"{roll['done']} hosts"
     session.answer(roll, f"roll {roll['id']} is done: {hosts_done}")
 
@@ -189,7 +189,7 @@ def list_(
 @with_session
 def show(session: Session, roll: RollArgument) -> None:
     """Show a roll and where each of its hosts is."""
-    found = find(session, roll)
+    found = find_roll(session, roll)
     hosts = list(session.api.items(f"rolls/{found['id']}/hosts"))
     if session.json:
         print_json({**found, "host_list": hosts})
@@ -197,9 +197,9 @@ def show(session: Session, roll: RollArgument) -> None:
     turns = -(-found["hosts"] // found["at_once"])
     for label, value in (
         ("roll", found["id"]),
-        ("state", _state(found)),
+        ("state", _state_text(found)),
         ("command", found["command"]),
-        ("hosts", f"{_how_far(found)} done, {found['at_once']} at once"),
+        ("hosts", f"{_hosts_done_text(found)} done, {found['at_once']} at once"),
         ("planned", f"{found['checked']} of {turns} turns before it began"),
         ("began", f"{clock(found['began_at'])} by {found['began_by']}"),
         ("driver", found["driver"]),
@@ -217,16 +217,18 @@ def show(session: Session, roll: RollArgument) -> None:
 @with_session
 def cancel(session: Session, roll: RollArgument) -> None:
     """End a roll for good. Hosts on which the command runs come back first."""
-    cancelled = session.api.post(f"rolls/{find(session, roll)['id']}/cancel", {})
+    cancelled = session.api.post(f"rolls/{find_roll(session, roll)['id']}/cancel", {})
     if cancelled["ended_at"] is None:
         session.answer(cancelled, f"roll {cancelled['id']} ends when its hosts at work are back")
     else:
         session.answer(
-            cancelled, f"roll {cancelled['id']} is cancelled", *_left(session, cancelled)
+            cancelled,
+            f"roll {cancelled['id']} is cancelled",
+            *_maintenance_lines(session, cancelled),
         )
 
 
-def find(session: Session, typed: str) -> Json:
+def find_roll(session: Session, typed: str) -> Json:
     """Return the roll with an id, or the one whose id begins or ends so."""
     rolls = session.api.items("rolls", most=_SEARCHED)
     found = [each for each in rolls if is_part_of_id(typed, each["id"])]
@@ -236,7 +238,7 @@ def find(session: Session, typed: str) -> Json:
     return found[0]
 
 
-def _argv(command: str) -> Sequence[str]:
+def _parse_command(command: str) -> Sequence[str]:
     try:
         argv = shlex.split(command)
     except ValueError as error:
@@ -259,13 +261,13 @@ def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
         )
 
 
-def _what_now(session: Session, roll: Mapping[str, Any], run: str) -> str:
+def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
     """Say what was done, where the others are, and how to go on."""
     why = f": {roll['last_error']}" if roll["last_error"] else ""
     lines = [
         f"roll {roll['id']} is {roll['state']}{why}",
-        f"{_how_far(roll)} hosts are done or skipped",
-        *_left(session, roll),
+        f"{_hosts_done_text(roll)} hosts are done or skipped",
+        *_maintenance_lines(session, roll),
     ]
     if roll["state"] == "stopped":
         lines += [
@@ -276,7 +278,7 @@ def _what_now(session: Session, roll: Mapping[str, Any], run: str) -> str:
     return "\n".join(lines)
 
 
-def _left(session: Session, roll: Mapping[str, Any]) -> list[str]:
+def _maintenance_lines(session: Session, roll: Mapping[str, Any]) -> list[str]:
     """Name the hosts that the roll leaves in maintenance."""
     over = ("waiting", "done")
     hosts = session.api.items(f"rolls/{roll['id']}/hosts")

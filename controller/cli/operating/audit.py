@@ -22,13 +22,13 @@ _ALL_FROM: Final = 140
 _STATUS: Final = re.compile(r"no answer|\S*")
 
 
-def _who(row: Mapping[str, Any]) -> str:
+def _caller_text(row: Mapping[str, Any]) -> str:
     if row["token"] is None:
         return "nobody"
     return f"{row['tenant'] or 'operator'}:{row['token']}"
 
 
-def _result(row: Mapping[str, Any]) -> str:
+def _result_text(row: Mapping[str, Any]) -> str:
     refusals = row.get("refusals")
     if refusals:
         counts: Counter[str] = Counter()
@@ -40,7 +40,7 @@ def _result(row: Mapping[str, Any]) -> str:
     return f"{status} (+{row['suppressed']} like it)" if row["suppressed"] else status
 
 
-def _path(row: Mapping[str, Any]) -> str:
+def _path_text(row: Mapping[str, Any]) -> str:
     # An upload's query names all that an image has; --output json has it in full.
     path: str = row["path"]
     shortened = path if len(path) <= _WIDEST_PATH else f"{path[: _WIDEST_PATH - 1]}…"
@@ -49,14 +49,14 @@ def _path(row: Mapping[str, Any]) -> str:
 
 
 _AT: Final = Column("at", lambda row: clock(row["at"]))
-_WHO: Final = Column("who", _who)
-_RESULT: Final = Column("result", _result, prose=True)
+_WHO: Final = Column("who", _caller_text)
+_RESULT: Final = Column("result", _result_text, prose=True)
 COLUMNS: Final = (
     _AT,
     _WHO,
     field("address", "from"),
     field("method"),
-    Column("path", _path),
+    Column("path", _path_text),
     field("subject"),
     _RESULT,
     field("request_id", "request id"),
@@ -65,7 +65,7 @@ COLUMNS: Final = (
 NARROW: Final = (
     _AT,
     _WHO,
-    Column("call", lambda row: f"{row['method']} {_path(row)}", prose=True),
+    Column("call", lambda row: f"{row['method']} {_path_text(row)}", prose=True),
     _RESULT,
 )
 
@@ -75,7 +75,7 @@ def columns_for(width: int) -> Sequence[Column]:
     return COLUMNS if width >= _ALL_FROM else NARROW
 
 
-def _subject(session: Session, typed: str) -> str:
+def _subject_id(session: Session, typed: str) -> str:
     """Return the id of what was typed; subjects without ids, such as tenants, are names."""
     try:
         return id_of_subject(session, typed)
@@ -118,7 +118,7 @@ def audit(
     filters = {
         "token": token,
         "tenant": tenant,
-        "subject": subject and _subject(session, subject),
+        "subject": subject and _subject_id(session, subject),
         "method": method.upper() if method else None,
         "status": status,
         "refused": "true" if refused else None,

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from controller.cli.extras import MissingExtraError, need_hosts
+from controller.cli.extras import MissingExtraError, require_libvirt
 from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
-    confinement,
+    confinement_finding,
+    exposure_finding,
     failure_findings,
     move_findings,
-    openness,
 )
 from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
+    all_well_sentence,
     clock_sentence,
     late_sentence,
     print_differences,
     release_sentence,
-    well_sentence,
 )
 from controller.client.errors import ApiError
 from controller.session.config import ConfigOption
@@ -91,19 +91,19 @@ def doctor(
     from registry.hosts import OnFailure  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()
-    rows = list(_settings(settings, os.environ))
+    rows = list(_print_settings(settings, os.environ))
     findings = [
-        *_misspelt_settings(os.environ),
-        *_policies(settings),
+        *_misspelt_setting_findings(os.environ),
+        *_policy_findings(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
         *(CheckResult(*each) for each in encryption(settings, session.connection.urls, os.environ)),
-        *_state(settings.state_dir),
-        *_extras(),
+        *_credentials_findings(settings.state_dir),
+        *_package_findings(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),
         *certificate_findings(session, settings, datetime.now(UTC)),
-        *_hosts(session, OnFailure(settings.on_failure)),
-        *_logins(session, settings),
+        *_host_findings(session, OnFailure(settings.on_failure)),
+        *_stored_login_findings(session, settings),
     ]
     if session.json:
         print_json({"settings": rows, "findings": [each.document() for each in findings]})
@@ -126,14 +126,16 @@ def doctor(
         raise CliError(f"{wrong} of {len(findings)} findings are wrong")
 
 
-def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _print_settings(
+    settings: ControllerSettings, environ: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     """Give every setting of every process with its value, secrets masked, and where it is from."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
-    from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+    from controller.embedded.state import SetupRecord, StateDir  # noqa: PLC0415
     from service.settings_in_force import shown_value  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
 
-    memory = Memory.load(StateDir(settings.state_dir))
+    memory = SetupRecord.load(StateDir(settings.state_dir))
     embedded = {}
     if memory.hosts_from:
         embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
@@ -164,7 +166,7 @@ def _settings(settings: ControllerSettings, environ: Mapping[str, str]) -> Itera
             }
 
 
-def _misspelt_settings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
+def _misspelt_setting_findings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Find variables that are nearly settings: a mistyped setting has no effect."""
     from service.settings_names import known_names  # noqa: PLC0415
 
@@ -177,7 +179,7 @@ def _misspelt_settings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
             )
 
 
-def _policies(settings: ControllerSettings) -> Iterator[CheckResult]:
+def _policy_findings(settings: ControllerSettings) -> Iterator[CheckResult]:
     from controller.policies import check_policies  # noqa: PLC0415
     from registry import SettingsError  # noqa: PLC0415
 
@@ -187,14 +189,14 @@ def _policies(settings: ControllerSettings) -> Iterator[CheckResult]:
         yield CheckResult("policies", False, f"{error}; neither API nor control centre starts")
 
 
-def _extras() -> Iterator[CheckResult]:
+def _package_findings() -> Iterator[CheckResult]:
     try:
-        need_hosts("what reaches hosts (`fuga monitor`, `fuga worker`) on this machine")
+        require_libvirt("what reaches hosts (`fuga monitor`, `fuga worker`) on this machine")
     except MissingExtraError as error:
         yield CheckResult("packages", True, str(error), note=True)
 
 
-def _state(folder: Path) -> Iterator[CheckResult]:
+def _credentials_findings(folder: Path) -> Iterator[CheckResult]:
     path = folder / FILE_NAME
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -207,12 +209,12 @@ def _state(folder: Path) -> Iterator[CheckResult]:
 
 
 def _lab_uris() -> tuple[str, ...]:
-    from controller.embedded.state import Memory, StateDir  # noqa: PLC0415
+    from controller.embedded.state import SetupRecord, StateDir  # noqa: PLC0415
 
-    return Memory.load(StateDir(load_settings().state_dir)).lab_uris
+    return SetupRecord.load(StateDir(load_settings().state_dir)).lab_uris
 
 
-def trouble_of(host: Mapping[str, Any]) -> str | None:
+def host_trouble(host: Mapping[str, Any]) -> str | None:
     """Return why a host that should get VMs gets none."""
     if host["admin"] != "active":
         return None
@@ -225,7 +227,7 @@ def trouble_of(host: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _liveness(session: Session) -> Iterator[CheckResult]:
+def _liveness_findings(session: Session) -> Iterator[CheckResult]:
     """Report as `fuga status` does: who leads, and what is late."""
     try:
         found = session.api.get("status")
@@ -242,10 +244,10 @@ def _liveness(session: Session) -> Iterator[CheckResult]:
     for late in found["late"]:
         yield CheckResult(_DONE_BY[late["work"]], False, late_sentence(late))
     if found["healthy"] and found["leader"]:
-        yield CheckResult("processes", True, well_sentence(found))
+        yield CheckResult("processes", True, all_well_sentence(found))
 
 
-def _logins(session: Session, settings: ControllerSettings) -> Iterator[CheckResult]:
+def _stored_login_findings(session: Session, settings: ControllerSettings) -> Iterator[CheckResult]:
     try:
         provider = session.api.get("login")["provider"]
         tenants = list(session.api.items("tenants"))
@@ -254,13 +256,13 @@ def _logins(session: Session, settings: ControllerSettings) -> Iterator[CheckRes
     yield from login_findings(settings.oidc_rules, provider, tenants)
 
 
-def _of_workers() -> Any:
+def _worker_settings() -> Any:
     from service.settings_names import settings_classes  # noqa: PLC0415
 
     return load_as(settings_classes()["worker"])
 
 
-def _hosts(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
+def _host_findings(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))
@@ -270,20 +272,20 @@ def _hosts(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
     token = "a token" if session.connection.token else "no token"
     yield CheckResult("API", True, f"{url} answers, with {token}")
     for host in hosts:
-        if trouble := trouble_of(host):
+        if trouble := host_trouble(host):
             yield CheckResult(f"host {host['name']}", False, trouble)
         if host.get("can_filter") is False:
             why = "its libvirt has no network filters (nwfilter): no VM is created there"
             yield CheckResult(f"host {host['name']}", False, why)
-    yield from openness(hosts, _lab_uris())
-    yield from confinement(hosts)
+    yield from exposure_finding(hosts, _lab_uris())
+    yield from confinement_finding(hosts)
     yield from failure_findings(hosts, on_failure)
-    workers = _of_workers()
+    workers = _worker_settings()
     networks = list(session.api.items("networks"))
     yield from guest_findings(workers, hosts, networks, _lab_uris())
     yield from move_findings(workers, hosts, list(session.api.items("vm-types")))
     if notice := pause_notice(session):
         yield CheckResult("slot loop", False, notice)
-    yield from _liveness(session)
+    yield from _liveness_findings(session)
     well = sum(each["health"] == "up" for each in hosts)
     yield CheckResult("hosts", bool(hosts), f"{well} of {len(hosts)} hosts are up")

@@ -60,9 +60,9 @@ def certificate_findings(
 
     for found in ends_by_settings(settings):
         yield _certificate_finding(found, now)
-    for found in ends_of_servers(_apis(session), _WITHIN_S):
+    for found in ends_of_servers(_api_servers(session), _WITHIN_S):
         yield _certificate_finding(found, now)
-    yield from _hosts(session, settings, now)
+    yield from _host_certificate_findings(session, settings, now)
 
 
 def _certificate_finding(found: CertificateEnd, now: datetime) -> CheckResult:
@@ -78,7 +78,7 @@ def _certificate_finding(found: CertificateEnd, now: datetime) -> CheckResult:
     )
 
 
-def _apis(session: Session) -> Iterator[TlsServer]:
+def _api_servers(session: Session) -> Iterator[TlsServer]:
     from service.certificates import TlsServer  # noqa: PLC0415
 
     for parts in map(urlsplit, session.connection.urls):
@@ -88,7 +88,9 @@ def _apis(session: Session) -> Iterator[TlsServer]:
             yield TlsServer(of="API (as served)", host=parts.hostname, port=port)
 
 
-def _hosts(session: Session, settings: ControllerSettings, now: datetime) -> Iterator[CheckResult]:
+def _host_certificate_findings(
+    session: Session, settings: ControllerSettings, now: datetime
+) -> Iterator[CheckResult]:
     from service.certificates import ends_of_servers, server_of_host  # noqa: PLC0415
 
     try:

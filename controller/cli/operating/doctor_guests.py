@@ -53,11 +53,11 @@ def guest_findings(
     if not judged:
         return
     closed = [ipaddress.ip_network(each) for each in settings.host_networks]
-    yield from _of_hosts(judged, closed, resolve or resolve_name)
-    yield from _of_networks(networks, closed)
+    yield from _host_findings(judged, closed, resolve or resolve_name)
+    yield from _network_findings(networks, closed)
 
 
-def _of_hosts(
+def _host_findings(
     hosts: Sequence[Mapping[str, Any]], closed: Sequence[Any], resolve: Resolve
 ) -> Iterator[CheckResult]:
     found = addresses_of([str(host.get("uri", "")) for host in hosts], resolve)
@@ -81,7 +81,7 @@ def _of_hosts(
         yield CheckResult(
             _ABOUT,
             well,
-            f"guests reach what listens on {_some(open_hosts)}: FUGA_HOST_NETWORKS"
+            f"guests reach what listens on {_name_list(open_hosts)}: FUGA_HOST_NETWORKS"
             f" does not contain these; for every worker, export FUGA_HOST_NETWORKS={wanted}",
             note=True,
         )
@@ -89,7 +89,7 @@ def _of_hosts(
         yield CheckResult(
             _ABOUT,
             well or bool(closed),
-            f"no address is known here of {_some(unknown)}: check that FUGA_HOST_NETWORKS of"
+            f"no address is known here of {_name_list(unknown)}: check that FUGA_HOST_NETWORKS of"
             " every worker contains all networks in which hosts have addresses",
             note=True,
         )
@@ -97,7 +97,7 @@ def _of_hosts(
         yield CheckResult(_ABOUT, True, f"addresses of {len(hosts)} hosts are closed to guests")
 
 
-def _of_networks(
+def _network_findings(
     networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]
 ) -> Iterator[CheckResult]:
     outside, within = [], []
@@ -106,8 +106,8 @@ def _of_networks(
         yield CheckResult(
             _ABOUT,
             True,
-            f"guests of networks without filters ({_some(unfiltered)}) reach what listens on their"
-            " hosts, libvirt and moves included, unless a firewall on each host drops it",
+            f"guests of networks without filters ({_name_list(unfiltered)}) reach what listens on"
+            " their hosts, libvirt and moves included, unless a firewall on each host drops it",
             note=True,
         )
     for network in networks:
@@ -126,20 +126,20 @@ def _of_networks(
         yield CheckResult(
             _ABOUT,
             True,
-            f"gateways of networks {_some(outside)} are not in FUGA_HOST_NETWORKS: guests of other"
-            " networks reach their ports; add those that are addresses of hosts",
+            f"gateways of networks {_name_list(outside)} are not in FUGA_HOST_NETWORKS: guests of"
+            " other networks reach their ports; add those that are addresses of hosts",
             note=True,
         )
     if within:
         yield CheckResult(
             _ABOUT,
             False,
-            f"FUGA_HOST_NETWORKS contains networks of guests: {_some(within)}; these guests do not"
-            " reach each other: name smaller networks, of hosts alone",
+            f"FUGA_HOST_NETWORKS contains networks of guests: {_name_list(within)}; these guests do"
+            " not reach each other: name smaller networks, of hosts alone",
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 

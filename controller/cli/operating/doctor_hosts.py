@@ -43,7 +43,7 @@ def move_findings(
             f"FUGA_MOVES_AT_ONCE ({settings.moves_at_once}) is below FUGA_MOVES_PER_HOST"
             f" ({settings.moves_per_host}), which has no effect then",
         )
-    yield from _too_slow(settings, vm_types)
+    yield from _slow_vm_types(settings, vm_types)
     able = [
         host
         for host in hosts
@@ -70,7 +70,7 @@ def move_findings(
         )
 
 
-def _too_slow(
+def _slow_vm_types(
     settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     """Find VM types whose memory alone takes longer than a move may take."""
@@ -124,7 +124,7 @@ _UNSEEN: Final = (
 )
 
 
-def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
+def confinement_finding(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Judge what keeps guests from their hosts and from one another, where a host reports it."""
     checked = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
     for host in checked:
@@ -149,7 +149,7 @@ def confinement(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
         yield CheckResult("confinement", True, f"security models of hosts: {shown}; {_UNSEEN}")
 
 
-def openness(
+def exposure_finding(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
 ) -> Iterator[CheckResult]:
     """Judge whether others reach a host's libvirt; what `fuga up` started is of this machine."""

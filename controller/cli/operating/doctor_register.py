@@ -130,7 +130,7 @@ def _database_findings(
     if repair:
         for freed in registry.networks.free_stray_addresses(actor=_ACTOR):
             yield CheckResult("addresses", True, f"freed: {freed}")
-    yield from _without_quota(registry)
+    yield from _unlimited_tenant_findings(registry)
     wrong = registry.check(history=history)
     for message in wrong:
         yield CheckResult("database", False, message)
@@ -144,13 +144,13 @@ def _database_findings(
             f"{kind} {name!r} is called like a word of commands, which take it for the word: use"
             " another name for what you make next, and remove this one when it is free",
         )
-    yield from _connections(registry)
-    yield from _roles(registry)
-    yield from _tokens(registry)
-    yield from _images(registry, settings, hashes=hashes, repair=repair)
+    yield from _connection_findings(registry)
+    yield from _role_findings(registry)
+    yield from _token_findings(registry)
+    yield from _image_findings(registry, settings, hashes=hashes, repair=repair)
 
 
-def _connections(registry: Registry) -> Iterator[CheckResult]:
+def _connection_findings(registry: Registry) -> Iterator[CheckResult]:
     """Compare the connections that processes keep with those that the server allows."""
     found = registry.connections()
     if found is None:
@@ -165,7 +165,7 @@ def _connections(registry: Registry) -> Iterator[CheckResult]:
         yield CheckResult("database", True, hint)
 
 
-def _roles(registry: Registry) -> Iterator[CheckResult]:
+def _role_findings(registry: Registry) -> Iterator[CheckResult]:
     """Report processes that may change tables, and what the role of this command lacks."""
     found = registry.database_roles()
     if found is None:
@@ -174,8 +174,8 @@ def _roles(registry: Registry) -> Iterator[CheckResult]:
         yield CheckResult(
             "database",
             False,
-            f"the role of FUGA_DATABASE_URL lacks privileges ({_some(list(found.lacking))}): run"
-            " deploy/run-role.sql as a superuser",
+            f"the role of FUGA_DATABASE_URL lacks privileges ({_name_list(list(found.lacking))}):"
+            " run deploy/run-role.sql as a superuser",
         )
     mighty = [f"{name}, a superuser" for name in found.superusers]
     mighty += [f"{name}, which owns the tables" for name in found.owners]
@@ -183,17 +183,17 @@ def _roles(registry: Registry) -> Iterator[CheckResult]:
         yield CheckResult(
             "database",
             True,
-            f"processes log in as {_some(mighty)}: a role that writes rows alone (fuga_run of"
+            f"processes log in as {_name_list(mighty)}: a role that writes rows alone (fuga_run of"
             " deploy/run-role.sql) keeps one that is taken over from changing tables and triggers",
             note=True,
         )
     elif not found.lacking:
         yield CheckResult(
-            "database", True, f"{_some(list(found.others))} writes rows and no tables"
+            "database", True, f"{_name_list(list(found.others))} writes rows and no tables"
         )
 
 
-def _tokens(registry: Registry) -> Iterator[CheckResult]:
+def _token_findings(registry: Registry) -> Iterator[CheckResult]:
     """Report operators' tokens that expire soon, and those that never do."""
     living = registry.tokens.living_operators()
     now = registry.now()
@@ -211,31 +211,31 @@ def _tokens(registry: Registry) -> Iterator[CheckResult]:
     ]
     if soon:
         yield CheckResult(
-            "tokens", False, f"expire soon: {_some(soon)}; renew with `fuga token renew NAME`"
+            "tokens", False, f"expire soon: {_name_list(soon)}; renew with `fuga token renew NAME`"
         )
     if endless:
         yield CheckResult(
-            "tokens", True, f"operators' tokens that never expire: {_some(endless)}", note=True
+            "tokens", True, f"operators' tokens that never expire: {_name_list(endless)}", note=True
         )
 
 
-def _some(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _signatures(registry: Registry, keys: int) -> CheckResult:
+def _signature_findings(registry: Registry, keys: int) -> CheckResult:
     unsigned = [
         image.reference
         for image in registry.images.list(limit=_MOST_LOOKED_AT).items
         if image.signed_by is None and image.removed_at is None
     ]
-    older = f"; older unsigned images: {_some(unsigned)}" if unsigned else ""
+    older = f"; older unsigned images: {_name_list(unsigned)}" if unsigned else ""
     message = f"must be signed by one of {keys} keys{older}"
     return CheckResult("images", True, message, note=bool(unsigned))
 
 
-def _images(
+def _image_findings(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool
 ) -> Iterator[CheckResult]:
     from registry import SettingsError  # noqa: PLC0415
@@ -253,7 +253,7 @@ def _images(
         yield CheckResult("images", False, str(error))
         return
     if store.keys:
-        yield _signatures(registry, len(store.keys))
+        yield _signature_findings(registry, len(store.keys))
     if not store.folder.is_dir():
         if registry.images.list(limit=1).items:
             message = (
@@ -277,7 +277,7 @@ def _images(
         yield CheckResult("images", True, f"{store.folder} has the files of all images, {how}")
 
 
-def _without_quota(registry: Registry) -> Iterator[CheckResult]:
+def _unlimited_tenant_findings(registry: Registry) -> Iterator[CheckResult]:
     """Report tenants without limits, who could fill queue and database."""
     names = registry.quotas.unlimited_tenants()
     if names:

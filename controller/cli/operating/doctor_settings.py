@@ -35,10 +35,10 @@ def settings_of_processes(session: Session) -> Iterator[CheckResult]:
     except (ApiError, CliError):  # an older API, or none: another finding reports that
         return
     api = {"kind": "api", "name": _API, "settings": ours}
-    yield from differences([api, *others])
+    yield from setting_differences([api, *others])
 
 
-def differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
+def setting_differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Name the settings in which processes differ.
 
     Between control centres that is wrong: what is decided would depend on which of them leads.
@@ -54,7 +54,7 @@ def differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
                 value for value, some in who.items() if any(p["kind"] == _CONTROL for p in some)
             ]
             values = "; ".join(
-                f"{value or 'not set'}: {_some(some)}" for value, some in who.items()
+                f"{value or 'not set'}: {_process_list(some)}" for value, some in who.items()
             )
             well = len(deciding) < 2
             yield CheckResult("settings", well, f"{name} differs: {values}", note=True)
@@ -64,7 +64,7 @@ def differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
         )
 
 
-def _some(processes: list[Mapping[str, Any]]) -> str:
+def _process_list(processes: list[Mapping[str, Any]]) -> str:
     names = [each["name"] for each in processes]
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -36,7 +36,7 @@ def subject_of(event: Mapping[str, Any]) -> str:
     return kind if kind == key else f"{kind} {short_id(key) if _is_uuid(key) else key}"
 
 
-def _change(event: Mapping[str, Any]) -> str | None:
+def _change_text(event: Mapping[str, Any]) -> str | None:
     if event.get("to_state") is None:
         return event.get("event")
     before = event.get("from_state")
@@ -47,7 +47,7 @@ EVENT_COLUMNS = (
     Column("at", lambda row: clock(row["at"])),
     field("kind", spare=2),
     Column("subject", subject_of),
-    Column("change", _change),
+    Column("change", _change_text),
     field("reason", spare=1),
     field("actor", spare=3),
     field("id", right=True, spare=4),
@@ -95,15 +95,17 @@ def events(
     if session.json:
         print_json(items)
         return
-    session.show(items, EVENT_COLUMNS, empty="no events" if items else _none(session, kind))
+    session.show(
+        items, EVENT_COLUMNS, empty="no events" if items else _no_events_text(session, kind)
+    )
     if follow:
-        _follow(session, items[-1]["id"] if items else after or 0, query)
+        _follow_events(session, items[-1]["id"] if items else after or 0, query)
     elif len(items) == last:
         more = f"--after {items[-1]['id']}" if after is not None else f"--last {_PAGE}"
         session.print_message(f"there may be more: fuga events {more}")
 
 
-def _none(session: Session, kind: str | None) -> str:
+def _no_events_text(session: Session, kind: str | None) -> str:
     """Say that there are no events; of a kind, which kinds the newest of all have."""
     if kind is None:
         return "no events"
@@ -113,7 +115,7 @@ def _none(session: Session, kind: str | None) -> str:
     return f"no events of kind {kind}{others}"
 
 
-def _follow(session: Session, after: int, query: Mapping[str, Any]) -> None:
+def _follow_events(session: Session, after: int, query: Mapping[str, Any]) -> None:
     """Print new events as they come; by polling where the API refuses a stream."""
     from controller.client.errors import ApiProblemError, ApiUnreachableError  # noqa: PLC0415
 
@@ -143,7 +145,7 @@ def _follow(session: Session, after: int, query: Mapping[str, Any]) -> None:
 
 
 def _print_event(event: Mapping[str, Any]) -> None:
-    parts = [clock(event["at"]), event["kind"], subject_of(event), _change(event)]
+    parts = [clock(event["at"]), event["kind"], subject_of(event), _change_text(event)]
     parts.append(event["reason"])
     echo("  ".join(str(each) for each in parts if each))
 

@@ -35,7 +35,7 @@ def print_game(game: Row) -> None:
     if game["ranking"]:
         echo(f"combinations are ranked by {', '.join(game['ranking'])}")
     echo("")
-    rows = [_line(game, place, step) for place, step in enumerate(game["steps"], start=1)]
+    rows = [_step_row(game, place, step) for place, step in enumerate(game["steps"], start=1)]
     columns = (
         field("step", right=True),
         field("what"),
@@ -52,27 +52,27 @@ def print_game(game: Row) -> None:
         echo(f"and {left} steps more: --steps N, up to 2000")
 
 
-def _line(game: Row, place: int, step: Row) -> dict[str, Any]:
+def _step_row(game: Row, place: int, step: Row) -> dict[str, Any]:
     chosen = next((each for each in step["combinations"] if each["chosen"]), None)
     number_of = f" {step['game']}" if step["kind"] == "game" else ""
     return {
         "step": place,
         "what": _KINDS[step["kind"]] + number_of,
-        "where": _where(game, step),
-        "took": _took(game, step, chosen),
+        "where": _hosts_text(game, step),
+        "took": _choice_text(game, step, chosen),
         "utility": None if chosen is None else number(chosen["utility"], 4),
         "weighed": len(step["combinations"]) or None,
-        "v(A)": _measure(step["fairness"]),
-        "skewness": _measure(step["skewness"]),
+        "v(A)": _number_text(step["fairness"]),
+        "skewness": _number_text(step["skewness"]),
         "distance from fair": step["fair_distance"],
     }
 
 
-def _measure(value: float | None) -> str | None:
+def _number_text(value: float | None) -> str | None:
     return None if value is None else number(value, 4)
 
 
-def _where(game: Row, step: Row) -> str:
+def _hosts_text(game: Row, step: Row) -> str:
     if step["kind"] == "game":
         return f"{step['players']} hosts"
     if step["host"] is not None:
@@ -81,11 +81,11 @@ def _where(game: Row, step: Row) -> str:
     return _short_list(names)
 
 
-def _took(game: Row, step: Row, chosen: Row | None) -> str:
+def _choice_text(game: Row, step: Row, chosen: Row | None) -> str:
     if step["kind"] == "game":
         return f"{step['vms']} VMs offered, {step['how']}"
     if chosen is not None:
-        return _sizes(game, chosen["vms"]) or "nothing"
+        return _combination_text(game, chosen["vms"]) or "nothing"
     if step["kind"] == "handed_out":
         return "VMs go to their requests"
     by_request: dict[int, int] = {}
@@ -98,7 +98,7 @@ def _took(game: Row, step: Row, chosen: Row | None) -> str:
     return _short_list([word for word in words if word is not None])
 
 
-def _sizes(game: Row, vms: Sequence[Row]) -> str:
+def _combination_text(game: Row, vms: Sequence[Row]) -> str:
     """Return a combination in VMs of each type."""
     counts: dict[str, int] = {}
     for each in vms:

@@ -51,13 +51,13 @@ def login(
     if read_only:
         raise BadInputError("--read-only needs --link")
     found = session.connection
-    stranger = _client(found, None)
+    stranger = _api_client(found, None)
     try:
-        way = _way(stranger)
-        made = stranger.post("login", _answer(way, tenant, no_browser=no_browser))
+        way = _provider_login(stranger)
+        made = stranger.post("login", _obtain_code(way, tenant, no_browser=no_browser))
     finally:
         stranger.close()
-    path = _path()
+    path = _logins_path()
     before = StoredLogins.load(path).tokens.get(found.url)
     elsewhere = found.token is not None and found.token != before
     secret = made["secret"]
@@ -79,13 +79,13 @@ def login(
 @with_session
 def logout(session: Session) -> None:
     """End your login, here and at the API."""
-    path, found = _path(), session.connection
+    path, found = _logins_path(), session.connection
     token = StoredLogins.load(path).tokens.get(found.url)
     if token is None:
         raise BadInputError(f"there is no login at {found.url} on this machine")
     # First here: what the API does not hear ends by itself within hours.
     change_logins(path, lambda logins: logins.without_login(found.urls))
-    api = _client(found, token)
+    api = _api_client(found, token)
     try:
         ended = api.delete("token")
     finally:
@@ -93,7 +93,7 @@ def logout(session: Session) -> None:
     session.answer(ended, f"logged out at {found.url}")
 
 
-def _client(found: ApiConnection, token: str | None) -> Client:
+def _api_client(found: ApiConnection, token: str | None) -> Client:
     from controller.client.http import Client  # noqa: PLC0415 - slow, and `--help` makes no call
 
     return Client(
@@ -102,7 +102,7 @@ def _client(found: ApiConnection, token: str | None) -> Client:
     )
 
 
-def _way(stranger: Client) -> Mapping[str, Any]:
+def _provider_login(stranger: Client) -> Mapping[str, Any]:
     way = stranger.get("login")["provider"]
     if way is None:
         raise CliError(
@@ -115,7 +115,7 @@ def _way(stranger: Client) -> Mapping[str, Any]:
     return found
 
 
-def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> dict[str, Any]:
+def _obtain_code(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> dict[str, Any]:
     # Slow to import, and `--link` needs none of it.
     import webbrowser  # noqa: PLC0415
 
@@ -140,7 +140,7 @@ def _answer(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> 
         return attempt.exchange_body(listener.wait_for_answer(), tenant)
 
 
-def _path() -> Path:
+def _logins_path() -> Path:
     path = logins_file(os.environ)
     if path is None:
         raise BadInputError("HOME is not set: there is nowhere to keep a login")

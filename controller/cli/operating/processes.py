@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli.extras import need_hosts, need_simulation
+from controller.cli.extras import require_libvirt, require_simulation_packages
 from controller.session.config import ConfigOption
 from controller.session.settings import load_settings
 from controller.terminal.errors import BadInputError, CliError
@@ -34,13 +34,13 @@ def control(config: ConfigOption = None) -> None:
 
 def monitor(config: ConfigOption = None) -> None:
     """Poll the hosts (one process)."""
-    need_hosts("fuga monitor")
+    require_libvirt("fuga monitor")
     _exec_module("monitor")
 
 
 def worker(config: ConfigOption = None) -> None:
     """Create and delete VMs (one process)."""
-    need_hosts("fuga worker")
+    require_libvirt("fuga worker")
     _exec_module("workers")
 
 
@@ -63,7 +63,7 @@ def simulation_worker(
 
     On SIGTERM or Ctrl-C, runs save their state and other workers continue them.
     """
-    need_simulation("fuga simulation-worker")
+    require_simulation_packages("fuga simulation-worker")
     from controller.simulations.queue import NoFleetError  # noqa: PLC0415
     from controller.simulations.worker import run  # noqa: PLC0415
     from service import ListenerError  # noqa: PLC0415
@@ -109,7 +109,7 @@ def up(
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
 ) -> None:
     """Start API, control centre, monitor, worker and hosts on this machine."""
-    need_hosts("fuga up")
+    require_libvirt("fuga up")
     if detach:
         from controller.embedded.detached import run_detached, up_arguments  # noqa: PLC0415
 

@@ -57,13 +57,15 @@ def wait_until_ready(
         If it is not ready by then.
     """
     context = ssl.create_default_context(cafile=ca)
-    last = _get(url, context)
+    last = _query_readiness(url, context)
     silent_from, judged, said = time.monotonic(), False, ""
-    here = _is_here(url)
+    here = _is_this_machine(url)
     while not last.ready:
         if last.heard:
             silent_from = time.monotonic()
-        elif here and (reason := next(_of_crashes() if judged else _reasons(ends_at), None)):
+        elif here and (
+            reason := next(_crashed_units() if judged else _failure_reasons(ends_at), None)
+        ):
             raise CliError(f"{url}: {last.message}; {reason}")
         # Judging takes long on a busy machine: ask once more before giving up.
         elif judged and time.monotonic() - silent_from >= refused_for_s:
@@ -78,10 +80,10 @@ def wait_until_ready(
             said = last.message
             say(f"{url}: {said}")
         time.sleep(_EVERY_S)
-        last = _get(url, context)
+        last = _query_readiness(url, context)
 
 
-def _get(url: str, context: ssl.SSLContext) -> _Answer:
+def _query_readiness(url: str, context: ssl.SSLContext) -> _Answer:
     if not url.startswith(("http://", "https://")):
         raise BadInputError(f"{url}: an address begins with http:// or https://")
     whole = url.rstrip("/").removesuffix(_PATH) + _PATH
@@ -111,7 +113,7 @@ def _missing_checks(body: bytes) -> str | None:
         return None
 
 
-def _is_here(url: str) -> bool:
+def _is_this_machine(url: str) -> bool:
     """Return whether an address is of this machine: settings and units here are not another's."""
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
@@ -124,18 +126,18 @@ def _is_here(url: str) -> bool:
     return False
 
 
-def _reasons(ends_at: float) -> Iterator[str]:
+def _failure_reasons(ends_at: float) -> Iterator[str]:
     """Yield why no process of this release starts on this machine, the most basic first."""
     from registry import RegistryUnavailableError  # noqa: PLC0415 - slow; `--help` needs none
 
-    yield from _of_imports(ends_at)
-    yield from _of_settings()
+    yield from _import_errors(ends_at)
+    yield from _settings_errors()
     with suppress(RegistryUnavailableError):
-        yield from _of_schema()
-    yield from _of_crashes()
+        yield from _schema_errors()
+    yield from _crashed_units()
 
 
-def _of_imports(ends_at: float) -> Iterator[str]:
+def _import_errors(ends_at: float) -> Iterator[str]:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", f"import {_MODULES}"],
@@ -151,7 +153,7 @@ def _of_imports(ends_at: float) -> Iterator[str]:
         yield f"its modules cannot be imported: {last[0]}; install the release again"
 
 
-def _of_settings() -> Iterator[str]:
+def _settings_errors() -> Iterator[str]:
     from controller.policies import check_policies  # noqa: PLC0415 - slow; `--help` needs none
     from registry import SettingsError  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
@@ -164,7 +166,7 @@ def _of_settings() -> Iterator[str]:
         yield f"the settings are refused: {error}"
 
 
-def _of_schema() -> Iterator[str]:
+def _schema_errors() -> Iterator[str]:
     from registry import Registry, RegistryError, RegistryUnavailableError  # noqa: PLC0415
 
     settings = load_settings()
@@ -185,14 +187,14 @@ def _of_schema() -> Iterator[str]:
             yield f"the release's schema is damaged: {error}; install the release again"
 
 
-def _of_crashes() -> Iterator[str]:
+def _crashed_units() -> Iterator[str]:
     """Yield which unit goes on ending, unless its database is away: then units go on trying."""
     from registry import RegistryUnavailableError  # noqa: PLC0415
 
     if (crashed := crashed_unit()) is None:
         return
     try:
-        yield from _of_schema()
+        yield from _schema_errors()
     except RegistryUnavailableError:
         return
     yield crashed
@@ -202,20 +204,20 @@ def crashed_unit() -> str | None:
     """Return which unit of fuga's systemd starts again and again, with its last words."""
     if shutil.which("systemctl") is None:
         return None
-    shown = _said_by("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
+    shown = _output_of("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
     for block in shown.split("\n\n"):
         unit = dict(line.partition("=")[::2] for line in block.splitlines())
         restarts = unit.get("NRestarts", "0")
         ended = unit.get("SubState") in {"auto-restart", "failed"}
         if unit.get("SubState") == "failed" or (ended and int(restarts or 0) >= _STARTS):
             name = unit.get("Id", "")
-            words = _said_by("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
+            words = _output_of("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
             last = " | ".join(words.strip().splitlines()) or "no words in the journal"
             return f"{name} ended {restarts} times: {last}; journalctl -u {name} -n 20"
     return None
 
 
-def _said_by(*words: str) -> str:
+def _output_of(*words: str) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -28,18 +28,18 @@ app = typer.Typer(
 NumberArgument = Annotated[int, typer.Argument(metavar="N", help="Round number", min=1)]
 
 
-def _bound(value: float | None) -> str:
+def _bound_text(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def _fairness(prices: Mapping[str, Any] | None) -> float | None:
+def _price_of_fairness_text(prices: Mapping[str, Any] | None) -> float | None:
     """The price of fairness as a part of the most that could be placed."""
     if not prices or prices["of_fairness"] is None:
         return None
     return prices["of_fairness"] / prices["most"] if prices["most"] else 0.0
 
 
-def _took(value: float | None) -> str:
+def _duration_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f} s"
 
 
@@ -52,10 +52,14 @@ COLUMNS = (
     field("left_out", right=True),
     field("dropped", right=True),
     Column("shares", shares_text, spare=3),
-    Column("bound", lambda row: _bound(row.get("bound")), right=True),
+    Column("bound", lambda row: _bound_text(row.get("bound")), right=True),
     Column("distance from fair", lambda row: percent(row.get("fair_distance")), right=True),
-    Column("price of fairness", lambda row: percent(_fairness(row.get("prices"))), right=True),
-    Column("took", lambda row: _took(duration_s(row)), right=True),
+    Column(
+        "price of fairness",
+        lambda row: percent(_price_of_fairness_text(row.get("prices"))),
+        right=True,
+    ),
+    Column("took", lambda row: _duration_text(duration_s(row)), right=True),
 )
 
 
@@ -123,7 +127,7 @@ def show(session: Session, number: NumberArgument) -> None:
         ("seed", found.get("seed")),
         ("engine", found.get("engine_version")),
         ("inputs digest", found.get("inputs_digest")),
-        ("bound", _bound(found.get("bound"))),
+        ("bound", _bound_text(found.get("bound"))),
         ("distance from fair", percent(found.get("fair_distance"))),
         ("inputs", None if found.get("replayable", True) else "purged: cannot be replayed"),
     ):
@@ -195,7 +199,7 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     resource = prices["resource"]
     echo(f"could be placed   {prices['most']:g} {resource}")
     echo(f"within fair share {prices['fair']:g} {resource}")
-    cost = f"{prices['of_fairness']:g} {resource}, {percent(_fairness(prices))}"
+    cost = f"{prices['of_fairness']:g} {resource}, {percent(_price_of_fairness_text(prices))}"
     echo(f"price of fairness {cost}")
     if not prices["classes"]:
         echo("no resource had a price: what waited had room")
@@ -205,7 +209,7 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     columns = (
         Column("labels", lambda row: ", ".join(row["labels"]) or "-"),
         field("hosts", right=True),
-        *(Column(_price_unit(name), partial(_price, name), right=True) for name in names),
+        *(Column(_price_unit(name), partial(_price_text, name), right=True) for name in names),
     )
     print_table(columns, prices["classes"], empty="none")
     if left := prices["classes_left_out"]:
@@ -217,7 +221,7 @@ def _price_unit(resource: str) -> str:
     return resource.removesuffix("_mib") + "_gib" if resource.endswith("_mib") else resource
 
 
-def _price(resource: str, row: Mapping[str, Any]) -> str:
+def _price_text(resource: str, row: Mapping[str, Any]) -> str:
     units = 1 if _price_unit(resource) == resource else 1024
     return f"{row['price'][resource] * units:.3g}"
 
@@ -247,7 +251,7 @@ def replay(
     from controller.session.polling import progress  # noqa: PLC0415
 
     if policy is not None:
-        _second(session, number, policy, parameter or ())
+        _print_second_policy(session, number, policy, parameter or ())
         return
     if parameter:
         raise BadInputError("--parameter needs --policy")
@@ -267,7 +271,9 @@ def replay(
     raise CliError(f"round {number}: the replay DIFFERS from the stored round\n{differences}")
 
 
-def _second(session: Session, number: int, policy: str, parameters: Sequence[str]) -> None:
+def _print_second_policy(
+    session: Session, number: int, policy: str, parameters: Sequence[str]
+) -> None:
     from controller.cli.operating.games import print_shadow_game  # noqa: PLC0415
     from controller.session.polling import progress  # noqa: PLC0415
 

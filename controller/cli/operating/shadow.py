@@ -18,7 +18,9 @@ Row = Mapping[str, Any]
 _LAST: Final = 100
 
 
-def _both(name: str, render: Callable[[Any], str] = str) -> Callable[[Row], str | None]:
+def _both_policies_column(
+    name: str, render: Callable[[Any], str] = str
+) -> Callable[[Row], str | None]:
     """Return a column's function that shows a measure of both policies."""
 
     def cell(row: Row) -> str | None:
@@ -34,7 +36,7 @@ def _used_percent(used: Mapping[str, float]) -> str:
     return percent(next(iter(used.values()), None))
 
 
-def _took(row: Row) -> str | None:
+def _duration_text(row: Row) -> str | None:
     return None if row["seconds"] is None else f"{row['seconds']:.3f} s"
 
 
@@ -42,33 +44,33 @@ COLUMNS = (
     field("round", right=True),
     Column("slot", lambda row: clock(row["slot_start_at"])),
     Column("first / second", lambda row: f"{row['first_policy']} / {row['policy']}"),
-    Column("placed", _both("placed"), right=True),
-    Column("not placed", _both("left_out"), right=True),
+    Column("placed", _both_policies_column("placed"), right=True),
+    Column("not placed", _both_policies_column("left_out"), right=True),
     field("agreed", "same host", right=True),
-    Column("in use", _both("used", _used_percent), right=True),
-    Column("distance from fair", _both("fair_distance", percent), right=True),
-    Column("took", _took, right=True),
+    Column("in use", _both_policies_column("used", _used_percent), right=True),
+    Column("distance from fair", _both_policies_column("fair_distance", percent), right=True),
+    Column("took", _duration_text, right=True),
     field("error"),
 )
 
 
-def _placed_by_both(row: Row) -> str | None:
+def _placed_column(row: Row) -> str | None:
     """Return how many of a tenant's VMs each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
 
-def _share(name: str) -> Callable[[Row], str]:
+def _share_column(name: str) -> Callable[[Row], str]:
     return lambda row: number(row[name])
 
 
 TENANTS = (
     field("tenant"),
     field("asked", "requested", right=True),
-    Column("placed", _placed_by_both, right=True),
+    Column("placed", _placed_column, right=True),
     field("agreed", "same host", right=True),
-    Column("share before", _share("before"), right=True),
-    Column("after", _share("first"), right=True),
-    Column("by the second", _share("second"), right=True),
+    Column("share before", _share_column("before"), right=True),
+    Column("after", _share_column("first"), right=True),
+    Column("by the second", _share_column("second"), right=True),
     Column("difference", lambda row: f"{row['second'] - row['first']:+.3f}", right=True),
 )
 
@@ -125,7 +127,8 @@ def summary(rows: Sequence[Row]) -> str:
         agreed = sum(row["agreed"] for row in both)
         part = agreed / max(*placed, 1)
         far = [
-            _mean([row[which]["fair_distance"] for row in both]) for which in ("first", "decided")
+            _mean_difference([row[which]["fair_distance"] for row in both])
+            for which in ("first", "decided")
         ]
         words += [
             f"{placed[0]} VMs placed, {placed[1]} by the second policy",
@@ -137,7 +140,7 @@ def summary(rows: Sequence[Row]) -> str:
     return "; ".join(words)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean_difference(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
 
@@ -151,7 +154,7 @@ def print_comparison(found: Row) -> None:
         return
     lines = summary_of_both(found)
     if found["first"]["zones"] or found["decided"]["zones"]:
-        lines.append(("in zones", _both("zones", _in_zones)(found)))
+        lines.append(("in zones", _both_policies_column("zones", _zone_policies_text)(found)))
     for label, value in lines:
         echo(f"{label:18}{value}")
     echo("")
@@ -161,19 +164,19 @@ def print_comparison(found: Row) -> None:
 def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
     """Return labels and what both policies came to."""
     lines = [
-        ("placed", _both("placed")(found)),
-        ("not placed", _both("left_out")(found)),
+        ("placed", _both_policies_column("placed")(found)),
+        ("not placed", _both_policies_column("left_out")(found)),
         ("on the same host", str(found["agreed"])),
-        ("in use", _both("used", _used_percent)(found)),
-        ("distance from fair", _both("fair_distance", percent)(found)),
-        ("took", _took(found)),
+        ("in use", _both_policies_column("used", _used_percent)(found)),
+        ("distance from fair", _both_policies_column("fair_distance", percent)(found)),
+        ("took", _duration_text(found)),
     ]
     if found["cut"]:
         lines.append(("cut", "the round's budget cut its search"))
     return lines
 
 
-def _in_zones(zones: Mapping[str, str]) -> str:
+def _zone_policies_text(zones: Mapping[str, str]) -> str:
     """Return which policy decides in which zone."""
     policies = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
     return ", ".join(policies) or "the same everywhere"

@@ -24,14 +24,14 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
         if session.json:
             print_json(found)
         else:
-            _print(found)
+            _print_difference(found)
         if undecided:
             raise CliError(
                 f"{len(undecided)} of {len(found)} differences need an operator's decision:"
                 " `fuga doctor --hosts --repair`"
             )
         return
-    done = [each for each in undecided if _is_wanted(each, yes=yes) and _repair(session, each)]
+    done = [each for each in undecided if _confirm_repair(each, yes=yes) and _repair(session, each)]
     if session.json:
         print_json(done)
     else:
@@ -40,7 +40,7 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
         raise CliError(f"{len(undecided) - len(done)} differences remain")
 
 
-def _print(found: list[dict[str, Any]]) -> None:
+def _print_difference(found: list[dict[str, Any]]) -> None:
     columns = [field(name) for name in ("host", "difference", "remedy", "what", "action", "why")]
     print_table(columns, found, empty="no differences between hosts and ledger")
     for each in found:
@@ -48,7 +48,7 @@ def _print(found: list[dict[str, Any]]) -> None:
             echo(f"{each['host']}, {each['subject']}: on repair, {each['on_confirmation']}")
 
 
-def _is_wanted(difference: Mapping[str, Any], *, yes: bool) -> bool:
+def _confirm_repair(difference: Mapping[str, Any], *, yes: bool) -> bool:
     echo(f"{difference['host']}: {difference['what']}", err=True)
     echo(f"  {difference['why']}", err=True)
     if yes:
@@ -95,7 +95,7 @@ def late_sentence(late: Mapping[str, Any]) -> str:
     return f"{late['message']}{since}"
 
 
-def well_sentence(found: Mapping[str, Any]) -> str:
+def all_well_sentence(found: Mapping[str, Any]) -> str:
     """Return a line about the leader and the running processes."""
     heard = [each["kind"] for each in found["processes"] if not each["late"]]
     slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""
@@ -140,8 +140,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")
     length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""
-    echo(f"{'last slot':12}{_at(found['last_slot_at'])}{length}")
-    number = f"{found['last_round']}, of the slot {_at(found['last_round_at'])}"
+    echo(f"{'last slot':12}{_time_text(found['last_slot_at'])}{length}")
+    number = f"{found['last_round']}, of the slot {_time_text(found['last_round_at'])}"
     echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
     if hosts := found["hosts"]:
         echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
@@ -166,5 +166,5 @@ def _print_status(found: Mapping[str, Any]) -> None:
         echo()
 
 
-def _at(value: object) -> str:
+def _time_text(value: object) -> str:
     return f"{clock(value)} ({age(value)} ago)" if value else "none yet"

@@ -56,14 +56,14 @@ def verify(
             )
             document = document_of(tenant, list(rounds))
         if save is not None:
-            _save(save, document)
+            _save_document(save, document)
         found = verify_chain(document, tenant, known)
     except ProofError as error:
         raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
-    session.answer(_as_json(found), *_lines_of(found))
+    session.answer(_result_document(found), *_lines_of(found))
 
 
-def _as_json(found: VerifiedChain) -> dict[str, Any]:
+def _result_document(found: VerifiedChain) -> dict[str, Any]:
     return {name: getattr(found, name) for name in VerifiedChain.__dataclass_fields__}
 
 
@@ -97,7 +97,7 @@ def _read(path: Path) -> bytes:
         raise BadInputError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _save(path: Path, document: dict[str, Any]) -> None:
+def _save_document(path: Path, document: dict[str, Any]) -> None:
     """Write a new file: an older one may be evidence."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     try:

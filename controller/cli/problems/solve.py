@@ -80,11 +80,11 @@ def solve_command(
         raise BadInputError("give a problem file, or - for standard input")
     if policy is None:
         raise BadInputError("give a policy with --policy; `fuga solve --list` shows all")
-    from controller.cli.problems.solving import answer_to  # noqa: PLC0415
+    from controller.cli.problems.solving import solve_problem  # noqa: PLC0415
 
     keep_output_clean()
     parameters = parameters_of("-p", parameter or ())
-    answer = answer_to(file, policy, seed, parameters=parameters, details=details)
+    answer = solve_problem(file, policy, seed, parameters=parameters, details=details)
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 
 

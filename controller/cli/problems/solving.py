@@ -51,7 +51,7 @@ from placement.solve.problem import (
 )
 
 
-def answer_to(
+def solve_problem(
     file: str,
     policy: str,
     seed: int | None,
@@ -73,16 +73,16 @@ def answer_to(
     """
     try:
         entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
-        problem = _with_parameters(read_problem(_read_bytes(file)), parameters or {})
+        problem = _replace_parameters(read_problem(_read_bytes(file)), parameters or {})
         seed = _seed(problem, seed)
         if isinstance(entry, MechanismEntry):
-            return _divide(problem, policy, entry, seed, details=details)
-        return _decide(to_whole_vms(problem), policy, entry, seed, details=details)
+            return _run_mechanism(problem, policy, entry, seed, details=details)
+        return _run_policy(to_whole_vms(problem), policy, entry, seed, details=details)
     except UnsupportedProblemError as error:
         place = place_of(error, problem)
-        raise BadInputError(f"{_shown(file)}: {place}: {policy}: {error.reason}") from error
+        raise BadInputError(f"{_file_text(file)}: {place}: {policy}: {error.reason}") from error
     except SolverError as error:
-        raise _no_answer(file, problem, policy, error) from error
+        raise _solver_error(file, problem, policy, error) from error
     except PluginError as error:
         raise BadInputError(str(error)) from error
     except PluginFailedError as error:
@@ -90,19 +90,19 @@ def answer_to(
     except UnknownPolicyError as error:
         raise BadInputError(str(error)) from error
     except ProblemFileError as error:
-        raise BadInputError(_refusal_of(file, error, parameters or {})) from error
+        raise BadInputError(_faults_text(file, error, parameters or {})) from error
     except ParameterError as error:
         allowed, found = error.allowed, f"{error.found!r:.60}"
-        place = _shown_place(f"parameters.{error.name}", parameters or {})
+        place = _place_text(f"parameters.{error.name}", parameters or {})
         message = f"{place}: must be {allowed}, found {found}"
-        raise BadInputError(f"{_shown(file)}: {message}") from error
+        raise BadInputError(f"{_file_text(file)}: {message}") from error
     except PlacementError as error:
-        raise CliError(f"{_shown(file)}: {policy}: {error}") from error
+        raise CliError(f"{_file_text(file)}: {policy}: {error}") from error
     except MemoryError as error:
-        raise BadInputError(f"{_shown(file)}: too large for this machine's memory") from error
+        raise BadInputError(f"{_file_text(file)}: too large for this machine's memory") from error
 
 
-def _decide(
+def _run_policy(
     whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
     """Do the part of a round between its reading and its commit."""
@@ -135,7 +135,7 @@ class Clock:
         self.laps_s[step] = self._last_s - before_s
 
 
-def _divide(
+def _run_mechanism(
     problem: Problem, name: str, entry: MechanismEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
     """Divide, check and return the answer."""
@@ -151,13 +151,13 @@ def _divide(
     return division_answer(name, divided, division, seconds=seconds, details=details)
 
 
-def _no_answer(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
+def _solver_error(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
     """Return the error of a failed solver; amounts that lie far apart are the cause."""
     spread = widest_extent(problem)
     if spread is None or spread.ratio < FAR_APART:
-        return CliError(f"{_shown(file)}: {name} found no answer, please report it: {error}")
+        return CliError(f"{_file_text(file)}: {name} found no answer, please report it: {error}")
     return BadInputError(
-        f"{_shown(file)}: {spread}, too far apart for {name}: {error}\n"
+        f"{_file_text(file)}: {spread}, too far apart for {name}: {error}\n"
         "Use another unit, or leave out amounts that are too small to matter."
     )
 
@@ -186,31 +186,33 @@ def _read_some(stream: BinaryIO) -> bytes:
     return stream.read(MOST_BYTES + 1)
 
 
-def _with_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
+def _replace_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
     """Return the problem with parameters of the command line in place of its own."""
     if "seed" in given:
         raise BadInputError("-p seed: give the seed with --seed")
     return dataclasses.replace(problem, parameters={**problem.parameters, **given})
 
 
-def _shown_place(place: str, given: Mapping[str, object]) -> str:
+def _place_text(place: str, given: Mapping[str, object]) -> str:
     """Return a place in the file, or the option that replaced the value there."""
     start, _, rest = place.partition("parameters.")
     name = re.split(r"[.\[]", rest, maxsplit=1)[0]
     return f"-p {rest}" if not start and name in given else place
 
 
-def _refusal_of(file: str, error: ProblemFileError, given: Mapping[str, object]) -> str:
+def _faults_text(file: str, error: ProblemFileError, given: Mapping[str, object]) -> str:
     lines = [
-        str(dataclasses.replace(fault, place=_shown_place(fault.place, given)))
+        str(dataclasses.replace(fault, place=_place_text(fault.place, given)))
         for fault in error.faults
     ]
     if error.more:
         lines.append("... and further errors")
     if len(lines) == 1:
-        return f"{_shown(file)}: {lines[0]}"
-    return "\n".join([f"{_shown(file)}: {len(error.faults)} errors", *(f"  {x}" for x in lines)])
+        return f"{_file_text(file)}: {lines[0]}"
+    return "\n".join(
+        [f"{_file_text(file)}: {len(error.faults)} errors", *(f"  {x}" for x in lines)]
+    )
 
 
-def _shown(file: str) -> str:
+def _file_text(file: str) -> str:
     return "standard input" if file == "-" else file

@@ -52,7 +52,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
         echo("The search reached its limit and did not evaluate every combination.")
 
     _print_heading("Tenants")
-    _print_first(
+    _print_limited_table(
         (
             field("name", "tenant"),
             Column(unit, lambda row: _number(row["tasks"]), right=True),
@@ -63,18 +63,18 @@ def print_answer(answer: Row, *, details: bool) -> None:
         empty="none",
     )
     _print_heading("Placements")
-    _print_first(
+    _print_limited_table(
         (
             Column("host", lambda row: row["host"] or "(all as one pool)"),
-            Column("demands", lambda row: _join_entries(row["demands"])),
+            Column("demands", lambda row: _entry_names(row["demands"])),
             Column(unit, lambda row: _number(row["tasks"]), right=True),
         ),
-        _by_host(answer["tasks"]),
+        _rows_by_host(answer["tasks"]),
         empty="Nothing was placed.",
     )
     if answer["left_out"]:
         _print_heading("Left out")
-        _print_first(
+        _print_limited_table(
             (
                 field("demand"),
                 Column(unit, lambda row: _number(row["count"]), right=True),
@@ -131,13 +131,13 @@ def _wrap(text: str, width: int, *, indent: str, hanging: str = "") -> str:
     )
 
 
-def _print_first(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
+def _print_limited_table(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
     print_table(columns, rows[:_MAX_ROWS], empty=empty)
     if len(rows) > _MAX_ROWS:
         echo(f"... and {len(rows) - _MAX_ROWS:,} more; -o json shows all")
 
 
-def _join_entries(entries: Sequence[str]) -> str:
+def _entry_names(entries: Sequence[str]) -> str:
     more = len(entries) - _MAX_IN_A_CELL
     listed = ", ".join(entries[:_MAX_IN_A_CELL])
     return f"{listed} and {more:,} more demands" if more > 0 else listed
@@ -165,7 +165,7 @@ def _number(amount: float) -> str:
     return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
 
 
-def _by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
+def _rows_by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
     """Gather the entries of each host, hosts in the order in which they appear."""
     rows: dict[str | None, dict[str, Any]] = {}
     for each in tasks:
@@ -185,21 +185,21 @@ def _print_details(details: Row) -> None:
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             echo(f"{key}:")
             for each in value:
-                echo(f"  {_inline(each)}")
+                echo(f"  {_inline_text(each)}")
         else:
-            echo(f"{key}: {_inline(value)}")
+            echo(f"{key}: {_inline_text(value)}")
 
 
 def _print_detail(name: str, value: object) -> None:
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         echo(f"  {name}:")
         for each in value:
-            echo(f"    {_inline(each)}")
+            echo(f"    {_inline_text(each)}")
     else:
-        echo(f"  {name}: {_inline(value)}")
+        echo(f"  {name}: {_inline_text(value)}")
 
 
-def _inline(value: object) -> str:
+def _inline_text(value: object) -> str:
     match value:
         case None:
             return "-"
@@ -208,8 +208,8 @@ def _inline(value: object) -> str:
         case float():
             return f"{value:.6g}"
         case Mapping():
-            return ", ".join(f"{key} {_inline(each)}" for key, each in value.items()) or "-"
+            return ", ".join(f"{key} {_inline_text(each)}" for key, each in value.items()) or "-"
         case list() | tuple():
-            return " ".join(map(_inline, value)) or "-"
+            return " ".join(map(_inline_text, value)) or "-"
         case _:
             return str(value)

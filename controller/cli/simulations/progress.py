@@ -22,7 +22,7 @@ _MAX_BARS: Final = 16
 class StudyProgress(Protocol):
     """Shows the progress of a study."""
 
-    def tell(self, progress: Mapping[str, RunProgress]) -> None:
+    def update(self, progress: Mapping[str, RunProgress]) -> None:
         """Show the progress of every run that has begun."""
         ...
 
@@ -41,7 +41,7 @@ def show_progress(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgres
         Without a terminal, print a line when a worker begins or ends a run.
     """
     if not sys.stderr.isatty():
-        yield _RunLines(len(names)) if fleet else _NoProgress()
+        yield _RunLines(len(names)) if fleet else _SilentProgress()
         return
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -53,20 +53,20 @@ def show_progress(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgres
         TextColumn("{task.percentage:3.0f} %"),
     )
     with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-        yield _Bars(bars, len(names))
+        yield _ProgressBars(bars, len(names))
 
 
-class _NoProgress:
+class _SilentProgress:
     """For files and pipes: shows no progress."""
 
-    def tell(self, progress: Mapping[str, RunProgress]) -> None:
+    def update(self, progress: Mapping[str, RunProgress]) -> None:
         """Show nothing."""
 
     def warn(self, sentence: str) -> None:
         echo(sentence, err=True)
 
 
-class _RunLines(_NoProgress):
+class _RunLines(_SilentProgress):
     """A line whenever a worker of a fleet begins, ends or leaves a run."""
 
     def __init__(self, runs: int) -> None:
@@ -74,7 +74,7 @@ class _RunLines(_NoProgress):
         self._at: dict[str, str] = {}  #: who is at which run
         self._ended: set[str] = set()
 
-    def tell(self, progress: Mapping[str, RunProgress]) -> None:
+    def update(self, progress: Mapping[str, RunProgress]) -> None:
         for name, worker in list(self._at.items()):
             if name not in progress:
                 del self._at[name]
@@ -89,7 +89,7 @@ class _RunLines(_NoProgress):
                 echo(f"{name}: started on {far.worker}", err=True)
 
 
-class _Bars:
+class _ProgressBars:
     """A bar with the time left for everything, and one for each run under way."""
 
     def __init__(self, bars: Bars, runs: int) -> None:
@@ -97,7 +97,7 @@ class _Bars:
         self._all = bars.add_task(f"{runs} runs", total=float(runs))
         self._of: dict[str, TaskID] = {}
 
-    def tell(self, progress: Mapping[str, RunProgress]) -> None:
+    def update(self, progress: Mapping[str, RunProgress]) -> None:
         done = sum(each.part for each in progress.values())
         self._bars.update(self._all, completed=done)
         going = [name for name, each in progress.items() if each.part < 1][:_MAX_BARS]

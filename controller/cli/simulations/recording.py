@@ -26,7 +26,7 @@ _NO_ZONES: Final = "none"  #: --policy decides everywhere, whatever the live sys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class RecordingWindow:
     """The period of the register center, as it was typed."""
 
     since: str | None
@@ -42,17 +42,17 @@ class Window:
         return since, until
 
 
-def save(window: Window, folder: Path) -> None:
+def save_recording(window: RecordingWindow, folder: Path) -> None:
     """Write a recording to a folder of its own, and print how to simulate it."""
     if folder.exists():
         raise BadInputError(f"--save-trace {folder}: already exists")
-    found = _record(window, folder)
-    echo_lines(_summary_of(found))
+    found = _record_window(window, folder)
+    echo_lines(_summary(found))
     echo(found.command())
 
 
 def options_on_recording(
-    options: SimulateOptions, window: Window, *, out: Path, resume: bool
+    options: SimulateOptions, window: RecordingWindow, *, out: Path, resume: bool
 ) -> SimulateOptions:
     """Return the wanted simulation on a recording of the register center, which DIR keeps.
 
@@ -74,15 +74,15 @@ def options_on_recording(
     else:
         if (out / "runs").exists():
             raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
-        found = _record(window, folder)
-    echo_lines(_summary_of(found), err=True)
+        found = _record_window(window, folder)
+    echo_lines(_summary(found), err=True)
     return replace(
         options,
         trace=found.trace,
         hosts=options.hosts or found.hosts,
         tree=options.tree or found.tree,
         quotas=options.quotas or found.quota_file,
-        zone_policies=_zones(options, found),
+        zone_policies=_zone_options(options, found),
         parameters=(*found.parameters, *options.parameters),
         slot_length_s=options.slot_length_s or found.decided.slot_length_s,
         budget=found.decided.budget_units or 0 if options.budget is None else options.budget,
@@ -91,18 +91,18 @@ def options_on_recording(
     )
 
 
-def _zones(options: SimulateOptions, found: Recording) -> Sequence[str]:
+def _zone_options(options: SimulateOptions, found: Recording) -> Sequence[str]:
     if options.zone_policies or options.hosts is not None or found.zones is None:
         return [] if [*options.zone_policies] == [_NO_ZONES] else options.zone_policies
     return [found.zones]
 
 
-def _record(window: Window, folder: Path) -> Recording:
+def _record_window(window: RecordingWindow, folder: Path) -> Recording:
     settings = load_settings()
     registry = Registry.connect(settings.resolved_database_url())
     try:
         since, until = window.times(registry.now())
-        decided = decided_as(registry.history.decision(since, until), settings)
+        decided = deciding_settings(registry.history.decision(since, until), settings)
         since = _slot_start(since, decided.slot_length_s)
         with registry.history.between(since, until) as past:
             found = record(past, folder, decided, anonymous=window.anonymous)
@@ -114,7 +114,7 @@ def _record(window: Window, folder: Path) -> Recording:
     return found
 
 
-def decided_as(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
+def deciding_settings(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
     """Return how rounds were decided: as the newest of the period, else as the settings say."""
     return DecidedRounds(**decision_from_round(newest, decision_from_settings(settings)))
 
@@ -124,7 +124,7 @@ def _slot_start(at: datetime, length_s: float) -> datetime:
     return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
 
 
-def _summary_of(found: Recording) -> str:
+def _summary(found: Recording) -> str:
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"
@@ -133,12 +133,12 @@ def _summary_of(found: Recording) -> str:
         f"{found.groups} groups of tenants and {found.quotas} quotas, as they were at each"
         " time; capacity and labels of hosts as of now",
         f"decided by {decided.policy} in slots of {decided.slot_length_s:g} s"
-        f"{_in_zones(decided)} ({decided.source})",
+        f"{_zone_policies_text(decided)} ({decided.source})",
     ]
     return "\n".join(lines)
 
 
-def _in_zones(decided: DecidedRounds) -> str:
+def _zone_policies_text(decided: DecidedRounds) -> str:
     return "".join(
         f", in zone {name} by {its['policy']}" for name, its in decided.zone_policies.items()
     )

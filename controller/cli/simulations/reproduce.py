@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli.extras import need_simulation
+from controller.cli.extras import require_simulation_packages
 from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
@@ -62,5 +62,5 @@ def reproduce_command(
         return
     if not names:
         raise BadInputError("give tables or figures (see fuga reproduce --list), or all")
-    need_simulation("fuga reproduce")
+    require_simulation_packages("fuga reproduce")
     reproducing.reproduce(names, quick=quick, seed=seed, out=out, resume=resume, form=form)

@@ -60,7 +60,7 @@ def reproduce(
     def ended(each: FinishedItem) -> None:
         finished.append(each)
         if form is OutputFormat.TABLE:
-            echo(_line(each, width))
+            echo(_verdict_line(each, width))
 
     try:
         with _bar(len(items)) as begins:
@@ -90,7 +90,7 @@ def reproduce(
         raise CliError(f"worked examples that do not agree exactly: {', '.join(wrong)}")
 
 
-def _line(finished: FinishedItem, width: int) -> str:
+def _verdict_line(finished: FinishedItem, width: int) -> str:
     printed = finished.verdict
     near = sum(each["agrees"] for each in printed["numbers"])
     held = sum(each["holds"] for each in printed["statements"])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli.extras import need_simulation
+from controller.cli.extras import require_simulation_packages
 from controller.session.config import ConfigOption
 from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
@@ -342,7 +342,7 @@ def simulate_command(
     Ctrl-C, --resume continues.
     """
     if save_trace is None:
-        need_simulation("fuga simulate")
+        require_simulation_packages("fuga simulate")
     from controller.cli.simulations import simulating  # noqa: PLC0415
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
@@ -380,9 +380,9 @@ def simulate_command(
 
         if began_at is not None:
             raise BadInputError("--began-at needs a TRACE; with --from-registry use --since")
-        window = recording.Window(since=since, until=until, anonymous=anonymous)
+        window = recording.RecordingWindow(since=since, until=until, anonymous=anonymous)
         if save_trace is not None:
-            recording.save(window, save_trace)
+            recording.save_recording(window, save_trace)
             return
         options = recording.options_on_recording(
             replace(options, sweep=(*options.sweep, *(words or ()))), window, out=out, resume=resume
@@ -399,8 +399,8 @@ def simulate_command(
             options,
             trace=trace,
             sweep=(*options.sweep, *more),
-            began_at_s=simulating.time_of(began_at, "--began-at"),
-            until_s=simulating.seconds_of(until, "--until"),
+            began_at_s=simulating.parse_calendar_time(began_at, "--began-at"),
+            until_s=simulating.parse_seconds(until, "--until"),
         )
     simulating.run_study(
         options, out=out, jobs=jobs, celery=celery, resume=resume, as_csv=as_csv, form=form

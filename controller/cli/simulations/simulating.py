@@ -61,15 +61,15 @@ def print_study(comparison: Mapping[str, Any], summaries: Sequence[Mapping[str, 
         print_table(_OF_VARIANTS, comparison["variants"], empty="nothing was simulated")
 
 
-def _percent(value: float | None) -> str:
+def _percent_text(value: float | None) -> str:
     return "-" if value is None else f"{number(100 * value, 2)} %"
 
 
-def _seconds(value: float | None) -> str:
+def _seconds_text(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f} s"
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def _number_text(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
@@ -85,27 +85,27 @@ def _print_roll(run: Mapping[str, Any]) -> None:
         echo(f"  {each['host']} left out: {why}")
 
 
-def _spare_held(row: Mapping[str, Any]) -> str:
+def _spare_text(row: Mapping[str, Any]) -> str:
     spare = row["moves"]["spare"]
     return "-" if spare is None else f"{spare['asked'] - spare['not_held']} of {spare['asked']}"
 
 
-def _first_used(row: Mapping[str, Any]) -> str:
+def _first_resource_text(row: Mapping[str, Any]) -> str:
     used = next(iter(row["used"].values()), {"mean": None})
-    return _percent(used["mean"])
+    return _percent_text(used["mean"])
 
 
 _OF_RUNS = (
     Column("run", lambda row: row["name"] + ("" if row["finished"] else " (stopped)")),
     Column("VMs requested", lambda row: f"{row['vms']['asked']:,}", right=True),
-    Column("placed", lambda row: _percent(row["placed_part"]), right=True),
-    Column("mean wait", lambda row: _seconds(row["wait_s"]["mean"]), right=True),
-    Column("95 % within", lambda row: _seconds(row["wait_s"]["p95"]), right=True),
+    Column("placed", lambda row: _percent_text(row["placed_part"]), right=True),
+    Column("mean wait", lambda row: _seconds_text(row["wait_s"]["mean"]), right=True),
+    Column("95 % within", lambda row: _seconds_text(row["wait_s"]["p95"]), right=True),
     Column("waiting", lambda row: f"{row['vms']['waiting']:,}", right=True),
-    Column("in use", _first_used, right=True),
-    Column("distance from fair", lambda row: _percent(row["fair_distance"]), right=True),
-    Column("of bound", lambda row: _percent(row["bound_part"]), right=True),
-    Column("took", lambda row: _seconds(row["timing"]["processor_seconds"]), right=True),
+    Column("in use", _first_resource_text, right=True),
+    Column("distance from fair", lambda row: _percent_text(row["fair_distance"]), right=True),
+    Column("of bound", lambda row: _percent_text(row["bound_part"]), right=True),
+    Column("took", lambda row: _seconds_text(row["timing"]["processor_seconds"]), right=True),
     Column(
         "events/s", lambda row: f"{row['timing']['events_per_processor_second']:,.0f}", right=True
     ),
@@ -114,20 +114,24 @@ _OF_RUNS = (
 _OF_MOVES = (
     Column("run", lambda row: row["name"]),
     Column("moves", lambda row: f"{row['moves']['moved']:,}", right=True),
-    Column("GiB", lambda row: _number(row["moves"]["moved_gib"], 0), right=True),
-    Column("load off", lambda row: _percent(row["moves"]["load_deviation"]), right=True),
-    Column("skewness", lambda row: _number(row["moves"]["mean_skewness"], 3), right=True),
-    Column("potential", lambda row: _number(row["moves"]["potential"]), right=True),
+    Column("GiB", lambda row: _number_text(row["moves"]["moved_gib"], 0), right=True),
+    Column("load off", lambda row: _percent_text(row["moves"]["load_deviation"]), right=True),
+    Column("skewness", lambda row: _number_text(row["moves"]["mean_skewness"], 3), right=True),
+    Column("potential", lambda row: _number_text(row["moves"]["potential"]), right=True),
     Column(
-        "distance from fair", lambda row: _percent(row["moves"]["fairness_distance"]), right=True
+        "distance from fair",
+        lambda row: _percent_text(row["moves"]["fairness_distance"]),
+        right=True,
     ),
-    Column("hosts", lambda row: _number(row["moves"]["hosts_in_use"], 1), right=True),
-    Column("held idle", lambda row: _percent(row["moves"]["held_idle_part"]), right=True),
-    Column("spare held", _spare_held, right=True),
+    Column("hosts", lambda row: _number_text(row["moves"]["hosts_in_use"], 1), right=True),
+    Column("held idle", lambda row: _percent_text(row["moves"]["held_idle_part"]), right=True),
+    Column("spare held", _spare_text, right=True),
 )
 
 
-def _mean(path: str, shown: Callable[[float | None], str]) -> Callable[[Mapping[str, Any]], str]:
+def _mean_column(
+    path: str, shown: Callable[[float | None], str]
+) -> Callable[[Mapping[str, Any]], str]:
     def cell(row: Mapping[str, Any]) -> str:
         value = row["measures"][path]
         spread = "" if value["sd"] is None else f" ± {shown(value['sd'])}"
@@ -139,12 +143,12 @@ def _mean(path: str, shown: Callable[[float | None], str]) -> Callable[[Mapping[
 _OF_VARIANTS = (
     Column("variant", lambda row: row["variant"]),
     Column("seeds", lambda row: len(row["seeds"]), right=True),
-    Column("placed", _mean("placed_part", _percent), right=True),
-    Column("mean wait", _mean("wait_s.mean", _seconds), right=True),
-    Column("95 % within", _mean("wait_s.p95", _seconds), right=True),
-    Column("in use", _mean("used.first.mean", _percent), right=True),
-    Column("distance from fair", _mean("fair_distance", _percent), right=True),
-    Column("of bound", _mean("bound_part", _percent), right=True),
+    Column("placed", _mean_column("placed_part", _percent_text), right=True),
+    Column("mean wait", _mean_column("wait_s.mean", _seconds_text), right=True),
+    Column("95 % within", _mean_column("wait_s.p95", _seconds_text), right=True),
+    Column("in use", _mean_column("used.first.mean", _percent_text), right=True),
+    Column("distance from fair", _mean_column("fair_distance", _percent_text), right=True),
+    Column("of bound", _mean_column("bound_part", _percent_text), right=True),
 )
 
 
@@ -234,7 +238,7 @@ class SimulateOptions:
         )
 
 
-def seconds_of(text: str | None, option: str) -> float | None:
+def parse_seconds(text: str | None, option: str) -> float | None:
     """Return a time of a trace."""
     if text is None:
         return None
@@ -247,7 +251,7 @@ def seconds_of(text: str | None, option: str) -> float | None:
     return seconds
 
 
-def time_of(text: str | None, option: str) -> float:
+def parse_calendar_time(text: str | None, option: str) -> float:
     """Return a time of the calendar in seconds since 1970."""
     if text is None:
         return 0.0
@@ -297,7 +301,7 @@ def run_study(
             study = Study(specs, out, jobs=jobs, resume=resume, as_csv=as_csv)
         undo = stop_on_interrupt(study)
         try:
-            summaries = study.run(shown.tell)
+            summaries = study.run(shown.update)
         except RunFailedError as error:
             raise (BadInputError if error.bad_input else CliError)(str(error)) from error
         except (JobTakenError, SharedFolderError) as error:

@@ -96,7 +96,10 @@ def run(  # noqa: PLR0917 - options of a command line
     """Simulate the next hours as the site is, and with something changed. Changes nothing."""
     body: dict[str, Any] = {"hours": hours}
     if add_hosts is not None:
-        amounts = {name: _whole(name, n) for name, n in _pairs(capacity, "--capacity").items()}
+        amounts = {
+            name: _parse_integer(name, n)
+            for name, n in _parse_pairs(capacity, "--capacity").items()
+        }
         added = {"count": add_hosts, "like": like, "capacity": amounts or None, "zone": zone}
         body["add_hosts"] = {name: value for name, value in added.items() if value is not None}
     elif like or capacity or zone:
@@ -110,7 +113,8 @@ def run(  # noqa: PLR0917 - options of a command line
         raise BadInputError("-p is of the policy that --policy names")
     if weight:
         body["weights"] = {
-            name: _number(name, value) for name, value in _pairs(weight, "--weight").items()
+            name: _parse_float(name, value)
+            for name, value in _parse_pairs(weight, "--weight").items()
         }
     what_if = session.api.post("what-ifs", body)
     if wait:
@@ -139,7 +143,7 @@ def show(
     timeout: TimeoutOption = _TIMEOUT_S,
 ) -> None:
     """Show a what-if and its report."""
-    found = find(session, what_if)
+    found = find_what_if(session, what_if)
     print_what_if(session, _wait_until_over(session, found, timeout) if wait else found)
 
 
@@ -147,11 +151,11 @@ def show(
 @with_session
 def cancel(session: Session, what_if: IdArgument) -> None:
     """End a what-if that waits or runs."""
-    found = session.api.post(f"what-ifs/{find(session, what_if)['id']}/cancel", {})
+    found = session.api.post(f"what-ifs/{find_what_if(session, what_if)['id']}/cancel", {})
     session.answer(found, f"what-if {found['id']} is cancelled")
 
 
-def find(session: Session, typed: str) -> Mapping[str, Any]:
+def find_what_if(session: Session, typed: str) -> Mapping[str, Any]:
     """Return the what-if with an id, or the one whose id begins or ends so."""
     if len(typed) != _WHOLE:
         known = session.api.items("what-ifs", most=_SEARCHED)
@@ -199,7 +203,7 @@ def print_what_if(session: Session, what_if: Mapping[str, Any]) -> None:
     echo("")
     rows = [
         {"measure": name, "before": _of(before), "after": _of(after)}
-        for name, _of in _measures(before)
+        for name, _of in _report_rows(before)
     ]
     columns = (
         field("measure", ""),
@@ -233,7 +237,7 @@ def _print_inputs(inputs: Mapping[str, Any]) -> None:
         echo("too few VMs have ended to say how long others live: what runs is taken to run on")
 
 
-def _measures(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
     def wait(name: str) -> Any:
         return lambda of: "-" if of["wait_s"].get(name) is None else span(of["wait_s"][name])
 
@@ -306,7 +310,7 @@ def _wait_until_over(
     )
 
 
-def _pairs(words: list[str] | None, option: str) -> dict[str, str]:
+def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:
     found = []
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -316,13 +320,13 @@ def _pairs(words: list[str] | None, option: str) -> dict[str, str]:
     return once(option, found)
 
 
-def _whole(name: str, text: str) -> int:
+def _parse_integer(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise BadInputError(f"--capacity {name}={text}: expected a whole number")
     return int(text[:20])
 
 
-def _number(name: str, text: str) -> float:
+def _parse_float(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:

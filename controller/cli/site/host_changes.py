@@ -12,7 +12,7 @@ from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
 
 
-def change_of(
+def host_change_body(
     *,
     overrides: Mapping[str, int],
     detected: list[str] | None,

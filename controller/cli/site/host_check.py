@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.extras import need_hosts
+from controller.cli.extras import require_libvirt
 from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site.host_judgement import host_findings
 from controller.client.errors import ApiError, ApiProblemError
@@ -81,7 +81,7 @@ def check(
     Nothing is registered. In a pool of files it makes and deletes an empty
     volume, to read the host's clock.
     """
-    need_hosts("fuga host check")
+    require_libvirt("fuga host check")
     settings = load_settings()
     registered, api_fault = _registered_hosts(session)
     given = {

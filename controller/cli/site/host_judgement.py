@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controller.cli.operating.doctor_hosts import confinement, openness
+from controller.cli.operating.doctor_hosts import confinement_finding, exposure_finding
 from controller.cli.operating.doctor_register import CheckResult
 
 #: With which fuga is tested; see docs/development.md.
@@ -37,7 +37,7 @@ def host_findings(
     yield from _clock(seen)
     yield from _network(target, host)
     yield from _machine(target, host, registered)
-    yield from openness([{**target, "admin": "active"}])
+    yield from exposure_finding([{**target, "admin": "active"}])
 
 
 def _versions(host: Mapping[str, Any]) -> Iterator[CheckResult]:
@@ -113,7 +113,7 @@ def _confinement(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator
         "domain_type": target.get("domain_type", "kvm"),
         "security_model": host["security_model"],
     }
-    for each in confinement([fields]):
+    for each in confinement_finding([fields]):
         if each.about == "confinement":
             if host["security_model"] != "none":
                 yield CheckResult(

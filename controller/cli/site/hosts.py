@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.site.host_changes import change_of, print_required_action, print_warnings
+from controller.cli.site.host_changes import host_change_body, print_required_action, print_warnings
 from controller.cli.site.host_check import check
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
@@ -265,7 +265,7 @@ def set_(
     """Change a host's settings. Settings that are not given stay as they are."""
     changed = session.api.patch(
         f"hosts/{name}",
-        change_of(
+        host_change_body(
             overrides=parse_amounts("--override", override),
             detected=detected,
             reserved=parse_amounts("--reserve", reserve),

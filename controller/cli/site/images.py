@@ -45,7 +45,7 @@ class SeedKind(StrEnum):
     NOCLOUD = "nocloud"
 
 
-def size(bytes_: int | None) -> str:
+def size_text(bytes_: int | None) -> str:
     """Return a size for people."""
     if bytes_ is None:
         return "-"
@@ -55,26 +55,26 @@ def size(bytes_: int | None) -> str:
     return f"{bytes_} B"
 
 
-def reference(image: Mapping[str, Any]) -> str:
+def image_reference(image: Mapping[str, Any]) -> str:
     """Return an image's name and revision."""
     return f"{image['name']}:{image['revision']}"
 
 
-def state(image: Mapping[str, Any]) -> str:
+def image_state(image: Mapping[str, Any]) -> str:
     """Return an image's state, with the progress of an import."""
     if image.get("held_at") is not None:
         return "held"
     if image["state"] == "importing" and image["received_bytes"]:
-        return f"importing, {size(image['received_bytes'])} so far"
+        return f"importing, {size_text(image['received_bytes'])} so far"
     return str(image["state"])
 
 
 _COLUMNS: Final = (
-    Column("image", reference),
-    Column("state", state),
+    Column("image", image_reference),
+    Column("state", image_state),
     field("format"),
-    Column("file", lambda row: size(row["size_bytes"]), right=True),
-    Column("disk", lambda row: size(row["virtual_size_bytes"]), right=True),
+    Column("file", lambda row: size_text(row["size_bytes"]), right=True),
+    Column("disk", lambda row: size_text(row["virtual_size_bytes"]), right=True),
     field("min_memory_mib", "min memory mib", right=True),
     field("seed_kind", "seed"),
     Column("age", lambda row: age(row.get("created_at")), right=True),
@@ -131,7 +131,7 @@ def show(session: Session, image: ReferenceArgument) -> None:
 
 def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
     try:
-        items: list[Any] = session.api.get(f"images/{reference(image)}/copies")["items"]
+        items: list[Any] = session.api.get(f"images/{image_reference(image)}/copies")["items"]
     except ApiProblemError as problem:
         if problem.http_status == 403:
             return None
@@ -181,7 +181,7 @@ def add(
     if sha256 is not None:
         said["sha256"] = sha256.lower()
     if signature is not None:
-        said["signature"] = _signature_in(signature)
+        said["signature"] = _read_signature(signature)
     if (file is None) == (origin is None):
         raise BadInputError("give either FILE or --from URL")
     if file is None:
@@ -190,7 +190,7 @@ def add(
         said |= {"url": origin, "format": (image_format or ImageFormatOption.QCOW2).value}
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
-    query = {**said, "format": (image_format or _format_of(file)).value, "source": file.name}
+    query = {**said, "format": (image_format or _image_format(file)).value, "source": file.name}
     with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as report:
         made = session.api.upload("images/upload", content, query=query, report=report)
     _await_import(session, made, timeout_s=timeout)
@@ -199,8 +199,8 @@ def add(
 def _print_ready(session: Session, made: Mapping[str, Any]) -> None:
     session.answer(
         made,
-        f"image {reference(made)} is ready: {size(made['size_bytes'])}, "
-        f"disk {size(made['virtual_size_bytes'])}",
+        f"image {image_reference(made)} is ready: {size_text(made['size_bytes'])}, "
+        f"disk {size_text(made['virtual_size_bytes'])}",
     )
 
 
@@ -214,15 +214,15 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
             if seen["state"] != "importing":
                 break
             with look:
-                show(f"{reference(made)}: {state(seen)}")
-                seen = session.api.get(f"images/{reference(made)}")
+                show(f"{image_reference(made)}: {image_state(seen)}")
+                seen = session.api.get(f"images/{image_reference(made)}")
         else:
             raise WaitExpiredError(
-                f"image {reference(made)} is not ready after {timeout_s:g} s;"
-                f" `fuga image show {reference(made)}` shows its progress"
+                f"image {image_reference(made)} is not ready after {timeout_s:g} s;"
+                f" `fuga image show {image_reference(made)}` shows its progress"
             )
     if seen["state"] != "ready":
-        raise CliError(f"image {reference(made)}: {seen['last_error'] or seen['state']}")
+        raise CliError(f"image {image_reference(made)}: {seen['last_error'] or seen['state']}")
     _print_ready(session, seen)
 
 
@@ -231,7 +231,7 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
 def remove(session: Session, image: ReferenceArgument) -> None:
     """Remove an unused image from the store and all hosts."""
     removed = session.api.delete(f"images/{image}")
-    session.answer(removed, f"image {reference(removed)} is removed")
+    session.answer(removed, f"image {image_reference(removed)} is removed")
 
 
 @app.command()
@@ -239,10 +239,12 @@ def remove(session: Session, image: ReferenceArgument) -> None:
 def release(session: Session, image: ReferenceArgument) -> None:
     """Release an image that is held because hosts stopped answering during its upload."""
     released = session.api.post(f"images/{image}/release", {})
-    session.answer(released, f"image {reference(released)} is released: hosts receive it again")
+    session.answer(
+        released, f"image {image_reference(released)} is released: hosts receive it again"
+    )
 
 
-def _signature_in(file: Path) -> str:
+def _read_signature(file: Path) -> str:
     try:
         with file.open("rb") as content:
             found = content.read(_MAX_SIGNATURE_BYTES + 1)
@@ -255,7 +257,7 @@ def _signature_in(file: Path) -> str:
     raise BadInputError(f"{file}: not a signature by minisign or cosign")
 
 
-def _format_of(file: Path) -> ImageFormatOption:
+def _image_format(file: Path) -> ImageFormatOption:
     try:
         with file.open("rb") as content:
             return (

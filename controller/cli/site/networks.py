@@ -43,24 +43,24 @@ def _host(each: str) -> tuple[str, dict[str, str] | None]:
     return host, parse_source(source) if source else None
 
 
-def shown_source(source: Mapping[str, Any] | None) -> str:
+def source_text(source: Mapping[str, Any] | None) -> str:
     """Return a source as it is typed."""
     if source is None:
         return "-"
     return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
 
 
-def _used_addresses(network: Mapping[str, Any]) -> str:
+def _used_addresses_text(network: Mapping[str, Any]) -> str:
     if network["subnet"] is None:
         return "-"
     return f"{network['addresses_used']}/{network['addresses']}"
 
 
-def _hosts(network: Mapping[str, Any]) -> list[str]:
-    return [f"{host}={shown_source(source)}" for host, source in network["hosts"].items()]
+def _hosts_text(network: Mapping[str, Any]) -> list[str]:
+    return [f"{host}={source_text(source)}" for host, source in network["hosts"].items()]
 
 
-def who_may_use(network: Mapping[str, Any]) -> str:
+def users_text(network: Mapping[str, Any]) -> str:
     """Return who may use a network."""
     if network["tenant"] is not None:
         return f"{network['tenant']} alone"
@@ -69,13 +69,13 @@ def who_may_use(network: Mapping[str, Any]) -> str:
     return ", ".join(network["offered_to"]) or "nobody"
 
 
-def guests_of(network: Mapping[str, Any]) -> str:
+def guest_traffic_text(network: Mapping[str, Any]) -> str:
     """Return what the VMs of a network may do to each other."""
     said = "isolated" if network["isolated"] else "reach each other"
     return said if network["filtered"] else f"{said}, NOT FILTERED"
 
 
-def parse_offers(given: str) -> list[str] | None:
+def parse_user_names(given: str) -> list[str] | None:
     """Read names with commas between them, `all` or `nobody`."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     if names == ["all"]:
@@ -112,13 +112,13 @@ FilterOption = Annotated[
 
 _COLUMNS = (
     field("name"),
-    Column("for", who_may_use),
-    Column("guests", guests_of),
-    Column("default", lambda row: shown_source(row["default"])),
-    Column("hosts", _hosts),
+    Column("for", users_text),
+    Column("guests", guest_traffic_text),
+    Column("default", lambda row: source_text(row["default"])),
+    Column("hosts", _hosts_text),
     Column("subnet", lambda row: row["subnet"] and row["subnet"]["cidr"]),
     Column("gateway", lambda row: row["subnet"] and row["subnet"]["gateway"]),
-    Column("addresses used", _used_addresses, right=True),
+    Column("addresses used", _used_addresses_text, right=True),
 )
 
 
@@ -163,7 +163,7 @@ def add_network(
             "hosts": parse_hosts(host),
             "subnet": subnet if cidr is not None else None,
             "tenant": tenant,
-            "offered_to": parse_offers(offer_to) if offer_to is not None else None,
+            "offered_to": parse_user_names(offer_to) if offer_to is not None else None,
             "isolated": isolated,
             "filtered": filtered is not False,
         },
@@ -194,15 +194,15 @@ def show_network(session: Session, name: NameArgument) -> None:
     subnet = network["subnet"] or {}
     for key, value in (
         ("name", network["name"]),
-        ("for", who_may_use(network)),
-        ("guests", guests_of(network)),
-        ("default", shown_source(network["default"])),
-        ("hosts", ", ".join(_hosts(network)) or "-"),
+        ("for", users_text(network)),
+        ("guests", guest_traffic_text(network)),
+        ("default", source_text(network["default"])),
+        ("hosts", ", ".join(_hosts_text(network)) or "-"),
         ("subnet", subnet.get("cidr") or "none: VMs use DHCP"),
         ("gateway", subnet.get("gateway") or "-"),
         ("dns", ", ".join(subnet.get("dns", ())) or "-"),
         ("excluded", ", ".join(subnet.get("excluded", ())) or "-"),
-        ("addresses used", _used_addresses(network)),
+        ("addresses used", _used_addresses_text(network)),
     ):
         echo(f"{key:16}{value}")
     print_warnings(network)
@@ -237,7 +237,7 @@ def set_network(
     """Change who may use a network and its filters (operators). VMs follow at next start."""
     changes: dict[str, Any] = {}
     if offer_to is not None:
-        changes["offered_to"] = parse_offers(offer_to)
+        changes["offered_to"] = parse_user_names(offer_to)
     changes |= {
         key: value
         for key, value in (("isolated", isolated), ("filtered", filtered))
@@ -247,7 +247,8 @@ def set_network(
         raise BadInputError("nothing to change: give --offer-to, --[no-]isolated or --[no-]filter")
     changed = session.api.patch(f"networks/{name}", changes)
     session.answer(
-        changed, f"network {name} is for {who_may_use(changed)}; its VMs: {guests_of(changed)}"
+        changed,
+        f"network {name} is for {users_text(changed)}; its VMs: {guest_traffic_text(changed)}",
     )
 
 

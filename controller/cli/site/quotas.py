@@ -27,8 +27,8 @@ def show(
     ] = None,
 ) -> None:
     """Show limits and usage, including those of the groups above."""
-    name = tenant or _own(session)
-    _show(session, session.api.get(f"tenants/{name}/quota"))
+    name = tenant or _tenant_of_token(session)
+    _print_quota(session, session.api.get(f"tenants/{name}/quota"))
 
 
 @app.command("set")
@@ -54,15 +54,15 @@ def set_(
     body = {"limits": parse_limits(limits or []), "over_quota": over}
     if not body["limits"] and over is None:
         raise BadInputError("nothing to set: give a limit such as vcpus=40, or --over")
-    _show(session, session.api.patch(f"tenants/{tenant}/quota", body))
+    _print_quota(session, session.api.patch(f"tenants/{tenant}/quota", body))
 
 
 def parse_limits(given: list[str]) -> dict[str, int | None]:
     """Read ``resource=limit`` pairs."""
-    return once("RESOURCE=LIMIT", map(_limit, given))
+    return once("RESOURCE=LIMIT", map(_parse_limit, given))
 
 
-def _limit(each: str) -> tuple[str, int | None]:
+def _parse_limit(each: str) -> tuple[str, int | None]:
     resource, equals, limit = each.partition("=")
     if not (resource and equals and (limit == NONE or (limit.isascii() and limit.isdigit()))):
         raise BadInputError(
@@ -71,7 +71,7 @@ def _limit(each: str) -> tuple[str, int | None]:
     return resource, None if limit == NONE else int(limit)
 
 
-def _show(session: Session, quota: Mapping[str, Any]) -> None:
+def _print_quota(session: Session, quota: Mapping[str, Any]) -> None:
     columns: tuple[Column, ...] = (
         field("tenant", "whose"),
         field("resource"),
@@ -89,7 +89,7 @@ def _show(session: Session, quota: Mapping[str, Any]) -> None:
         echo(f"requests above a quota {what}")
 
 
-def _own(session: Session) -> str:
+def _tenant_of_token(session: Session) -> str:
     """Return the tenant whose token this is."""
     found = session.api.get("shares")["items"]
     if len(found) != 1:

@@ -44,7 +44,7 @@ def list_(session: Session) -> None:
     print_table(
         [
             Column("name", _indented_name(shares)),
-            Column("kind", _kind),
+            Column("kind", _kind_text),
             field("weight", right=True),
             Column("share", lambda row: percent(row["share"]), right=True),
             Column("entitled to", lambda row: percent(row["entitlement"]), right=True),
@@ -58,13 +58,13 @@ def list_(session: Session) -> None:
 @with_session
 def show(session: Session, name: NameArgument) -> None:
     """Show one tenant or group: its group, weight, share and entitlement."""
-    found = {**_share_of(session, name), **session.api.get(f"tenants/{name}")}
+    found = {**_share_text(session, name), **session.api.get(f"tenants/{name}")}
     if session.json:
         print_json(found)
         return
     for label, value in (
         ("name", found["name"]),
-        ("kind", _kind(found)),
+        ("kind", _kind_text(found)),
         ("group", found["parent"] or "-"),
         ("weight", found["weight"]),
         ("share", percent(found.get("share"))),
@@ -112,7 +112,7 @@ def set_(
     dry_run: DryRunOption = False,
 ) -> None:
     """Change a weight, effective from the next round."""
-    _change(session, name, {"weight": weight}, dry_run, f"{name} has weight {weight:g}")
+    _print_change(session, name, {"weight": weight}, dry_run, f"{name} has weight {weight:g}")
 
 
 @app.command()
@@ -128,7 +128,7 @@ def move(
     """Move a tenant, or a group with its members, into another group."""
     parent = None if to == TOP else to
     where = "in no group" if parent is None else f"in group {parent}"
-    _change(session, name, {"parent": parent}, dry_run, f"{name} is {where}")
+    _print_change(session, name, {"parent": parent}, dry_run, f"{name} is {where}")
 
 
 @app.command()
@@ -136,10 +136,12 @@ def move(
 def remove(session: Session, name: NameArgument) -> None:
     """Remove an unused tenant or group. Its history is kept."""
     answer = session.api.delete(f"tenants/{name}")
-    session.answer(answer, f"{_kind(answer)} {name} is removed")
+    session.answer(answer, f"{_kind_text(answer)} {name} is removed")
 
 
-def _change(session: Session, name: str, body: Mapping[str, Any], dry_run: bool, done: str) -> None:
+def _print_change(
+    session: Session, name: str, body: Mapping[str, Any], dry_run: bool, done: str
+) -> None:
     if dry_run:
         _show_effects(session, session.api.patch(f"tenants/{name}", body, dry_run=True))
     else:
@@ -156,11 +158,11 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
     print_table(
         [
             field("name"),
-            Column("kind", _kind),
+            Column("kind", _kind_text),
             Column("group", _group_change),
             Column("share now", lambda row: percent(row["share"]), right=True),
-            Column("entitled to", _before_and_after("entitlement"), right=True),
-            Column("fair next round", _before_and_after("target"), right=True),
+            Column("entitled to", _change_text("entitlement"), right=True),
+            Column("fair next round", _change_text("target"), right=True),
         ],
         touched,
         empty="no share would change",
@@ -180,7 +182,7 @@ def _group_change(row: Mapping[str, Any]) -> str:
     return str(after) if before == after else f"{before} → {after}"
 
 
-def _before_and_after(what: str) -> Any:
+def _change_text(what: str) -> Any:
     def render(row: Mapping[str, Any]) -> str:
         before, after = (percent(row[f"{what}_{when}"]) for when in ("before", "after"))
         return after if before == after else f"{before} → {after}"
@@ -188,12 +190,12 @@ def _before_and_after(what: str) -> Any:
     return render
 
 
-def _share_of(session: Session, name: str) -> Mapping[str, Any]:
+def _share_text(session: Session, name: str) -> Mapping[str, Any]:
     shares = session.api.get("shares")["items"]
     return next((each for each in shares if each["name"] == name), {})
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _kind_text(row: Mapping[str, Any]) -> str:
     return "group" if row["is_group"] else "tenant"
 
 

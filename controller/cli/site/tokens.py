@@ -48,7 +48,7 @@ def list_tokens(session: Session) -> None:
         Column("age", lambda row: age(row["created_at"]), right=True),
         Column("last used", lambda row: age(row["last_used_at"]), right=True),
         Column("ends in", lambda row: until(row["expires_at"]), right=True),
-        Column("state", _state),
+        Column("state", _state_text),
     )
     session.show(session.api.items("tokens"), columns, empty="no tokens")
 
@@ -117,7 +117,7 @@ def renew_token(
     if expires is not None:
         body["ttl_s"] = parse_end(expires)
     elif before.get("expires_at") is not None:
-        body["ttl_s"] = round(_life(before).total_seconds())
+        body["ttl_s"] = round(_lifetime(before).total_seconds())
     made = session.api.post("tokens", body)
     session.answer(made, made["secret"])
 
@@ -135,7 +135,9 @@ def revoke_token(
 
 
 def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
-    good = [each for each in session.api.items("tokens") if _state(each) in {"good", "ends soon"}]
+    good = [
+        each for each in session.api.items("tokens") if _state_text(each) in {"good", "ends soon"}
+    ]
     living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
     if len(living) != 1:
         what = "several tokens are" if living else "no valid token is"
@@ -146,7 +148,7 @@ def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
     return living[0]
 
 
-def _state(token: Mapping[str, Any]) -> str:
+def _state_text(token: Mapping[str, Any]) -> str:
     if token["revoked_at"]:
         return "revoked"
     ends = token.get("expires_at")
@@ -156,10 +158,10 @@ def _state(token: Mapping[str, Any]) -> str:
     if left <= timedelta(0):
         return "expired"
     # A token made for hours is not expected to last weeks.
-    return "ends soon" if left < min(ENDS_SOON, _life(token) / 4) else "good"
+    return "ends soon" if left < min(ENDS_SOON, _lifetime(token) / 4) else "good"
 
 
-def _life(token: Mapping[str, Any]) -> timedelta:
+def _lifetime(token: Mapping[str, Any]) -> timedelta:
     """Return the lifetime of a token that expires."""
     ends, made = (datetime.fromisoformat(token[at]) for at in ("expires_at", "created_at"))
     return ends - made

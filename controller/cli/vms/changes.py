@@ -24,10 +24,10 @@ TtlOption = Annotated[
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:
     """Read ``key=value`` pairs."""
-    return once("KEY=VALUE", map(_label, given or ()))
+    return once("KEY=VALUE", map(_parse_label, given or ()))
 
 
-def _label(each: str) -> tuple[str, str]:
+def _parse_label(each: str) -> tuple[str, str]:
     key, equals, value = each.partition("=")
     if not (key and equals and value):
         raise BadInputError(f"found {each!r}, wanted KEY=VALUE such as env=test")
@@ -84,15 +84,15 @@ def label(
 ) -> None:
     """Set or remove labels of a request or a VM."""
     found = find_target(session.api, target)
-    gone = once("KEY-", [(each[:-1], None) for each in changes if _removes(each)])
-    put = parse_labels([each for each in changes if not _removes(each)])
+    gone = once("KEY-", [(each[:-1], None) for each in changes if _is_removal(each)])
+    put = parse_labels([each for each in changes if not _is_removal(each)])
     if both := gone.keys() & put.keys():
         raise BadInputError(f"label {min(both)!r} is both set and removed")
     changed = session.api.patch(found.path, {"labels": {**gone, **put}})
     session.answer(changed, f"{found}: {labels_text(changed) or 'no labels'}")
 
 
-def _removes(change: str) -> bool:
+def _is_removal(change: str) -> bool:
     return change.endswith("-") and "=" not in change
 
 

@@ -57,12 +57,12 @@ class ConsoleSession:
         """Connect terminal and console until Ctrl-]; return the reason of another end."""
         session = self._api.post(f"{self._path}/sessions", {"force": force})
         path = f"{self._path}/sessions/{session['id']}"
-        reader = threading.Thread(target=self._read, args=(path,), daemon=True)
+        reader = threading.Thread(target=self._print_output, args=(path,), daemon=True)
         try:
             self._print_notice("press Ctrl-] to leave the console; Enter may show a prompt")
             with raw_terminal(self._stdin):
                 reader.start()
-                self._type(path)
+                self._forward_keystrokes(path)
         finally:
             self._over.set()
             self._close(path)
@@ -70,7 +70,7 @@ class ConsoleSession:
         reader.join(_WAIT_S)
         return self._reason
 
-    def _type(self, path: str) -> None:
+    def _forward_keystrokes(self, path: str) -> None:
         """Pass on what is typed, until the escape or the end."""
         number = 1
         while not self._over.is_set():
@@ -79,12 +79,12 @@ class ConsoleSession:
                 continue
             keys = os.read(self._stdin, _PIECE_BYTES)
             before, escape, _ = keys.partition(ESCAPE)
-            if before and self._send(f"{path}/input/{number}", before):
+            if before and self._send_keystrokes(f"{path}/input/{number}", before):
                 number += 1
             if escape or not keys:  # nothing: the terminal was closed
                 return
 
-    def _send(self, path: str, keys: bytes) -> bool:
+    def _send_keystrokes(self, path: str, keys: bytes) -> bool:
         body = {"content": base64.b64encode(keys).decode()}
         since = time.monotonic()
         while not self._over.is_set():
@@ -92,24 +92,24 @@ class ConsoleSession:
                 self._api.put(path, body)
             except ApiProblemError as error:
                 if error.http_status not in _BUSY | {_CONFLICT}:
-                    self._end(str(error))
+                    self._end_session(str(error))
                     return False
                 # Full or over: the reader finds out.
             except ApiUnreachableError as error:
                 if time.monotonic() - since > _AWAY_S:
-                    self._end(str(error))
+                    self._end_session(str(error))
                     return False
             else:
                 return True
             self._over.wait(_AGAIN_S)
         return False
 
-    def _read(self, path: str) -> None:
+    def _print_output(self, path: str) -> None:
         """Write what the guest does, until the end."""
         after, last, attached_at = 0, "waiting", time.monotonic()
         while not self._over.is_set():
             asked_at = time.monotonic()
-            answer = self._next(path, after)
+            answer = self._next_output(path, after)
             if answer is None:
                 return
             state, reason = answer["session"]["state"], answer["session"]["reason"]
@@ -118,19 +118,19 @@ class ConsoleSession:
             elif (last, state) == ("attached", "waiting"):
                 self._print_notice(f"detached: {reason}")
             last = state
-            self._show(answer, after)
+            self._write_output(answer, after)
             after = answer["end"]
             if state == "attached":
                 attached_at = time.monotonic()
             if state == "ended":
-                self._end(reason)
+                self._end_session(reason)
             elif time.monotonic() - attached_at > _AWAY_S:
                 why = f": {reason}" if reason else ""
-                self._end(f"no worker attached the console within {_AWAY_S:g} s{why}")
+                self._end_session(f"no worker attached the console within {_AWAY_S:g} s{why}")
             elif not answer["content"] and time.monotonic() - asked_at < _AGAIN_S:
                 self._over.wait(_AGAIN_S)  # the API has no thread that could wait for us
 
-    def _next(self, path: str, after: int) -> dict[str, Any] | None:
+    def _next_output(self, path: str, after: int) -> dict[str, Any] | None:
         """Return what the guest wrote since; None once the session is over."""
         since = time.monotonic()
         while not self._over.is_set():
@@ -138,14 +138,14 @@ class ConsoleSession:
                 return self._api.get(path, after=after, wait_s=_WAIT_S)
             except ApiProblemError as error:
                 if error.http_status not in _BUSY or time.monotonic() - since > _AWAY_S:
-                    self._end(str(error))
+                    self._end_session(str(error))
             except ApiUnreachableError as error:
                 if time.monotonic() - since > _AWAY_S:
-                    self._end(str(error))
+                    self._end_session(str(error))
             self._over.wait(_AGAIN_S)
         return None
 
-    def _show(self, answer: dict[str, Any], after: int) -> None:
+    def _write_output(self, answer: dict[str, Any], after: int) -> None:
         if answer["start"] > after:
             self._print_notice(
                 f"{answer['start'] - after} bytes arrived too fast and are not shown"
@@ -157,7 +157,7 @@ class ConsoleSession:
     def _print_notice(self, words: str) -> None:
         os.write(self._stdout, f"\r\n[fuga: {plain(words)}]\r\n".encode())
 
-    def _end(self, reason: str) -> None:
+    def _end_session(self, reason: str) -> None:
         if not self._over.is_set():  # else it ends because the user left it
             self._reason = reason
         self._over.set()

@@ -19,7 +19,7 @@ from controller.terminal.output import echo, echo_lines, print_json
 _FOLLOW_EVERY_S = 1.0
 
 
-class PlainText:
+class PlainTextFilter:
     """Removes control characters from a guest's output, for the reader's terminal."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def console(
         raise BadInputError("--force cannot be used with --log, --read-only or -o")
     if not (log or read_only or session.json):
         if sys.stdin.isatty() and sys.stdout.isatty():
-            _attach(session, path, force=force)
+            _attach_terminal(session, path, force=force)
             return
         if force:
             raise BadInputError("--force needs a terminal")
@@ -65,20 +65,20 @@ def console(
     if session.json:
         print_json(answer)
         return
-    plain = PlainText()
+    plain = PlainTextFilter()
     with contextlib.suppress(KeyboardInterrupt):
-        _print(plain, answer)
+        _print_last_output(plain, answer)
         while not log:
             time.sleep(_FOLLOW_EVERY_S)
             answer = session.api.get(path, after=answer["end"])
-            _print(plain, answer)
+            _print_last_output(plain, answer)
 
 
-def _print(plain: PlainText, answer: dict[str, Any]) -> None:
+def _print_last_output(plain: PlainTextFilter, answer: dict[str, Any]) -> None:
     echo_lines(plain.clean(base64.b64decode(answer["content"])), nl=False)
 
 
-def _attach(session: Session, path: str, *, force: bool) -> None:
+def _attach_terminal(session: Session, path: str, *, force: bool) -> None:
     from controller.cli.vms.console_session import ConsoleSession  # noqa: PLC0415 - needs the client, as api does
 
     attached = ConsoleSession(

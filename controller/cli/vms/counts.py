@@ -22,7 +22,11 @@ def counts(
     if session.json:
         print_json(found)
         return
-    columns = (field("vm_type", "type"), Column("state", _state), field("count", "VMs", right=True))
+    columns = (
+        field("vm_type", "type"),
+        Column("state", _state_text),
+        field("count", "VMs", right=True),
+    )
     print_table(columns, found["vms"], empty="no VMs.")
     echo("")
     state = Column("requests", lambda row: row["state"].replace("_", " "))
@@ -31,6 +35,6 @@ def counts(
     )
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _state_text(row: Mapping[str, Any]) -> str:
     state = "waiting" if row["state"] == "absent" and not row["placed"] else row["state"]
     return f"{state}, spot" if row["spot"] else state

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.vms.requests import image_wait, observed_state
+from controller.cli.vms.requests import image_wait_text, observed_state_text
 from controller.session.completion import complete_target
 from controller.session.session import Session, with_session
 from controller.terminal.columns import Column, field
@@ -35,12 +35,12 @@ def explain(
     if session.json:
         print_json(explanation)
     elif found.kind == "request":
-        _request(explanation)
+        _print_request(explanation)
     else:
-        _vm(explanation)
+        _print_vm(explanation)
 
 
-def _request(explanation: Mapping[str, Any]) -> None:
+def _print_request(explanation: Mapping[str, Any]) -> None:
     silent = f", {explanation['unknown']} unknown" if explanation.get("unknown") else ""
     echo(
         f"request {explanation['name']}: {explanation['state']}, "
@@ -57,7 +57,7 @@ def _request(explanation: Mapping[str, Any]) -> None:
         if waiting.get("message"):
             echo(waiting["message"])
         if explanation.get("estimate"):
-            echo(_estimate(explanation["estimate"]))
+            echo(_estimate_text(explanation["estimate"]))
         if explanation.get("order") is not None:
             echo(f"order: {explanation['order']}")
         if waiting.get("shortages"):
@@ -78,7 +78,7 @@ def _request(explanation: Mapping[str, Any]) -> None:
             )
         if waiting.get("obstacles"):
             echo("")
-            _obstacles(waiting["obstacles"])
+            _print_obstacles(waiting["obstacles"])
         if waiting.get("would_help"):
             echo()
             echo("one more VM would be placed after one of these changes:")
@@ -89,31 +89,31 @@ def _request(explanation: Mapping[str, Any]) -> None:
         echo(explanation["unbuilt"])
     if explanation.get("vms"):
         echo("")
-        _vms_of(explanation["vms"])
+        _print_vms(explanation["vms"])
 
 
-def _vms_of(vms: Sequence[Mapping[str, Any]]) -> None:
+def _print_vms(vms: Sequence[Mapping[str, Any]]) -> None:
     columns = [
         field("name"),
         field("host"),
-        Column("observed", observed_state),
+        Column("observed", observed_state_text),
         field("round", right=True),
     ]
     if any(vm["waits_for_image"] for vm in vms):
-        columns.append(Column("waits for", _image_wait))
+        columns.append(Column("waits for", _image_wait_text))
     if any(vm.get("ends_at") for vm in vms):
         columns.append(Column("ends at", _ending_text))
     print_table(columns, vms, empty="")
 
 
-def _estimate(estimate: Mapping[str, Any]) -> str:
+def _estimate_text(estimate: Mapping[str, Any]) -> str:
     message = str(estimate["message"])
     if estimate["unavailable"] is not None:
         return message
     return f"{message} (as of {clock(estimate['made_at'])})"
 
 
-def _obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
+def _print_obstacles(obstacles: Sequence[Mapping[str, Any]]) -> None:
     columns = [
         Column("excluded by", _obstacle_text),
         field("hosts", right=True),
@@ -133,9 +133,9 @@ def _ending_text(vm: Mapping[str, Any]) -> str:
     return f"{clock(vm['ends_at'])}, for {vm['ending_for'] or 'another tenant'}"
 
 
-def _image_wait(vm: Mapping[str, Any]) -> str:
+def _image_wait_text(vm: Mapping[str, Any]) -> str:
     image = vm["waits_for_image"]
-    return f"{image['image']}: {image_wait(image)}" if image else "-"
+    return f"{image['image']}: {image_wait_text(image)}" if image else "-"
 
 
 def _obstacle_text(obstacle: Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ def _obstacle_text(obstacle: Mapping[str, Any]) -> str:
     return kind if what is None else f"{kind} {what}"
 
 
-def _vm(explanation: Mapping[str, Any]) -> None:
+def _print_vm(explanation: Mapping[str, Any]) -> None:
     if explanation.get("host"):
         here = f"on {explanation['host']}"
         if explanation.get("moved_here"):
@@ -167,7 +167,7 @@ def _vm(explanation: Mapping[str, Any]) -> None:
         print_table(
             [
                 Column("", lambda row: "→" if row.get("chosen") else " "),
-                Column("combination", lambda row: _combination(row["combination"])),
+                Column("combination", lambda row: _combination_text(row["combination"])),
                 field("minimum_utilization", right=True),
                 Column("utility", lambda row: f"{row['utility']:.6g}", right=True),
             ],
@@ -176,5 +176,5 @@ def _vm(explanation: Mapping[str, Any]) -> None:
         )
 
 
-def _combination(counts: Mapping[str, int]) -> str:
+def _combination_text(counts: Mapping[str, int]) -> str:
     return " + ".join(f"{count} × {name}" for name, count in counts.items()) or "nothing"

@@ -24,7 +24,7 @@ _MAX_KEY_FILE_BYTES = 262_144
 
 def read_public_keys(path: Path) -> list[str]:
     """Read a file of public keys, one on a line, as ``authorized_keys`` holds them."""
-    text = _read(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
+    text = _read_limited(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
     if "PRIVATE KEY" in text:
         raise BadInputError(f"{path} holds a private key; give the public key, {path}.pub")
     lines = [line.strip() for line in text.splitlines()]
@@ -38,14 +38,14 @@ def read_user_data(path: Path) -> str:
     """Read user-data as the API takes it; warn of what cloud-init will ignore."""
     from controller.cloud_init import ignored_reason  # noqa: PLC0415 - YAML, seldom needed
 
-    content = _read(path, MAX_USER_DATA_BYTES)
+    content = _read_limited(path, MAX_USER_DATA_BYTES)
     why = ignored_reason(content)
     if why is not None:
         echo(f"warning: cloud-init will ignore {plain(str(path))}, which {why}", err=True)
     return base64.b64encode(content).decode()
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read_limited(path: Path, most: int) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)

@@ -41,13 +41,13 @@ def stop(
     wait: WaitOption = False,
 ) -> None:
     """Shut VMs down. They keep their host and their share."""
-    _switch(session, "stop", targets, timeout_s=timeout, force=force, wait=wait)
+    _switch_power(session, "stop", targets, timeout_s=timeout, force=force, wait=wait)
 
 
 @with_session
 def start(session: Session, targets: TargetsArgument, wait: WaitOption = False) -> None:
     """Start VMs that are off, on their hosts."""
-    _switch(session, "start", targets, timeout_s=None, force=False, wait=wait)
+    _switch_power(session, "start", targets, timeout_s=None, force=False, wait=wait)
 
 
 @with_session
@@ -59,10 +59,10 @@ def reboot(
     wait: WaitOption = False,
 ) -> None:
     """Shut VMs down and start them again; a guest that does not respond is reset."""
-    _switch(session, "reboot", targets, timeout_s=timeout, force=force, wait=wait)
+    _switch_power(session, "reboot", targets, timeout_s=timeout, force=force, wait=wait)
 
 
-def _switch(
+def _switch_power(
     session: Session, verb: str, names: list[str], *, timeout_s: int | None, force: bool, wait: bool
 ) -> None:
     body: dict[str, Any] = {}

@@ -39,7 +39,7 @@ WithLabelOption = Annotated[
 PRIORITIES: Final[Mapping[str, int]] = MappingProxyType({"low": -10, "normal": 0, "high": 10})
 
 
-def waiting_for(request: Mapping[str, Any]) -> str:
+def waiting_text(request: Mapping[str, Any]) -> str:
     """Return in a few words why VMs of a request wait, or are unknown."""
     waiting, unknown = request.get("waiting"), request.get("vms_unknown")
     if request["state"] not in LIVE_REQUEST:
@@ -52,7 +52,7 @@ def waiting_for(request: Mapping[str, Any]) -> str:
     return ", ".join(lines) or "-"
 
 
-def vm_state(vm: Mapping[str, Any]) -> str:
+def vm_state_text(vm: Mapping[str, Any]) -> str:
     """Return the state of a VM, or the change under way, in a word or two."""
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
@@ -60,24 +60,24 @@ def vm_state(vm: Mapping[str, Any]) -> str:
         return power_text(vm)
     if vm["observed"] != "absent":
         until_then = f" until {clock(vm['ends_at'])}" if vm.get("ends_at") else ""
-        return f"{observed_state(vm)}{until_then}"
+        return f"{observed_state_text(vm)}{until_then}"
     if vm["desired"] == "stopped" and vm["host"] is None:
         return "stopped"
     image = vm.get("waits_for_image")
     if image is not None:
-        return image_wait(image)
+        return image_wait_text(image)
     return {None: "waiting", "reserved": "placed", "active": "starting"}.get(
         vm.get("assignment_state"), vm.get("assignment_state") or "waiting"
     )
 
 
-def vm_place(vm: Mapping[str, Any]) -> str | None:
+def vm_host_text(vm: Mapping[str, Any]) -> str | None:
     """Return the host of a VM; of one that moves also the host where it will be."""
     to = vm.get("moving_to")
     return vm["host"] if to is None else f"{vm['host']} → {to}"
 
 
-def observed_state(vm: Mapping[str, Any]) -> str:
+def observed_state_text(vm: Mapping[str, Any]) -> str:
     """Return how a VM was seen, or since when that is not known, or its guest is held up."""
     for key, word in (("unknown_since", "unknown"), ("paused_since", "paused")):
         if vm.get(key):
@@ -85,7 +85,7 @@ def observed_state(vm: Mapping[str, Any]) -> str:
     return str(vm["observed"])
 
 
-def image_wait(image: Mapping[str, Any]) -> str:
+def image_wait_text(image: Mapping[str, Any]) -> str:
     """Return the progress of the image that a VM waits for."""
     if image.get("held"):
         return "image held"
@@ -108,14 +108,14 @@ def rules_body(
         "forbids": list(forbid or ()),
         "prefers": list(prefer or ()),
         "zone": zone,
-        "anti_affinity": _membership("--anti-affinity", anti_affinity),
-        "affinity": _membership("--affinity", affinity),
+        "anti_affinity": _parse_membership("--anti-affinity", anti_affinity),
+        "affinity": _parse_membership("--affinity", affinity),
         "spread": spread,
     }
     return {key: value for key, value in given.items() if value}
 
 
-def _membership(option: str, given: str | None) -> dict[str, Any] | None:
+def _parse_membership(option: str, given: str | None) -> dict[str, Any] | None:
     if given is None:
         return None
     group, colon, mode = given.partition(":")
@@ -124,7 +124,7 @@ def _membership(option: str, given: str | None) -> dict[str, Any] | None:
     return {"group": group, "soft": True} if colon else {"group": group}
 
 
-def _priority(given: str) -> int:
+def _parse_priority(given: str) -> int:
     if given in PRIORITIES:
         return PRIORITIES[given]
     try:
@@ -145,7 +145,7 @@ REQUEST_COLUMNS = (
     field("vms_placed", "placed", right=True),
     field("vms_running", "running", right=True),
     field("state", spare=-1),
-    Column("waits for", waiting_for, spare=-1),
+    Column("waits for", waiting_text, spare=-1),
     Column("ends in", lambda row: until(row.get("expires_at")), right=True, spare=2),
     Column("age", lambda row: age(row.get("created_at")), right=True, spare=1),
     Column("labels", labels_text, spare=3),
@@ -156,8 +156,8 @@ VM_COLUMNS = (
     field("name", spare=-3),
     field("tenant"),
     field("vm_type", "type"),
-    Column("host", vm_place, spare=-1),
-    Column("state", vm_state, spare=-2),
+    Column("host", vm_host_text, spare=-1),
+    Column("state", vm_state_text, spare=-2),
     field("address"),
     field("round", right=True, spare=1),
     Column("age", lambda row: age(row.get("created_at")), right=True, spare=2),
@@ -282,7 +282,7 @@ def request(
         "hosts": host or None,
         "network": network,
         "hostname": hostname,
-        "priority": None if priority is None else _priority(priority),
+        "priority": None if priority is None else _parse_priority(priority),
         "spot": spot or None,
     }
     body |= {key: value for key, value in given.items() if value is not None}
@@ -393,7 +393,7 @@ def vms(
         search=search,
         label=label,
         include_deleted=everything or None,
-        deleted_since=_gone_since(since) if deleted else None,
+        deleted_since=_deleted_at_text(since) if deleted else None,
     )
     narrowed = any((tenant, request, host, state, address, mac, search, label))
     if deleted:
@@ -404,7 +404,7 @@ def vms(
     session.show(rows, VM_COLUMNS, empty=notice)
 
 
-def _gone_since(since: str | None) -> str:
+def _deleted_at_text(since: str | None) -> str:
     return parse_moment(since or _RECENTLY, "--since", datetime.now(UTC)).isoformat()
 
 

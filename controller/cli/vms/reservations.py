@@ -130,12 +130,12 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
 
 def _print_reservation(session: Session, found: Mapping[str, Any]) -> None:
     """Print a reservation; of one that is not over also why no room is kept for it now."""
-    session.answer(found, *_lines_of(found))
+    session.answer(found, *_status_lines(found))
     if found["state"] in _OPEN and not session.json and (notice := halt_notice(session)):
         session.print_message(notice)
 
 
-def _lines_of(found: Mapping[str, Any]) -> list[str]:
+def _status_lines(found: Mapping[str, Any]) -> list[str]:
     lines = [
         f"reservation {found['name']} ({short_id(found['id'])}): {found['count']} ×"
         f" {found['vm_type']} for tenant {found['tenant']}, {found['state'].replace('_', ' ')}",

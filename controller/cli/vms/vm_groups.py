@@ -11,12 +11,12 @@ from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
 
 
-def _rule(group: Mapping[str, Any]) -> str:
+def _rule_text(group: Mapping[str, Any]) -> str:
     words = str(group["rule"]).replace("_", "-")
     return f"{words}, soft" if group["soft"] else words
 
 
-def _hosts(group: Mapping[str, Any]) -> str:
+def _hosts_text(group: Mapping[str, Any]) -> str:
     places = (name if vms == 1 else f"{name} ({vms})" for name, vms in group["hosts"].items())
     return ", ".join(places) or "-"
 
@@ -24,10 +24,10 @@ def _hosts(group: Mapping[str, Any]) -> str:
 _COLUMNS = (
     field("name"),
     field("tenant"),
-    Column("rule", _rule),
+    Column("rule", _rule_text),
     Column("requests", lambda row: ", ".join(row["requests"])),
     field("vms", right=True),
-    Column("hosts", _hosts),
+    Column("hosts", _hosts_text),
 )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
-from controller.control_center.policy_child import answer
+from controller.control_center.policy_child import answer_request
 from controller.control_center.slot_loop import SlotLoopRunner
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyFailure
@@ -27,13 +27,13 @@ class Sleeper:
         self._meanwhile = meanwhile
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
-        decision = answer("decide", data)
+        decision = answer_request("decide", data)
         assert not isinstance(decision, PolicyFailure), decision
         self._meanwhile()
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        ideal = answer("ideal", (data, resource))
+        ideal = answer_request("ideal", (data, resource))
         assert isinstance(ideal, Ideal)
         return ideal
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from controller.cli.simulations.recording import decided_as
+from controller.cli.simulations.recording import deciding_settings
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PolicyProcess
@@ -149,7 +149,7 @@ def test_a_recording_is_decided_as_the_rounds_were(
     register.quotas.set("c", {"vms": 1}, actor=ACTOR)  # after the time: not in it
 
     since = life.first + timedelta(seconds=LENGTH_S)
-    decided = decided_as(register.history.decision(since, end), ControllerSettings())
+    decided = deciding_settings(register.history.decision(since, end), ControllerSettings())
     with register.history.between(since, end) as past:
         found = record(past, tmp_path / "registry", decided)
     summary = simulate(

@@ -12,7 +12,7 @@ import pytest
 
 from controller.client.connection import ApiConnection
 from controller.client.errors import ApiProblemError
-from controller.client.generate import models, type_of
+from controller.client.generate import annotation_of, models_module
 from controller.client.http import Client
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_the_types_are_those_of_the_published_description() -> None:
     built = ROOT / "controller/client/models.py"
 
     assert built.exists(), "run `make install`"
-    assert built.read_text() == models(published), "run `make install`"
+    assert built.read_text() == models_module(published), "run `make install`"
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_the_types_are_those_of_the_published_description() -> None:
     ],
 )
 def test_a_schema_becomes_an_annotation(schema: dict[str, Any], annotation: str) -> None:
-    assert type_of(schema) == annotation
+    assert annotation_of(schema) == annotation

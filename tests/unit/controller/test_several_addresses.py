@@ -182,7 +182,7 @@ def test_two_calls_that_fail_at_one_address_both_go_to_the_next() -> None:
         raise httpx.ConnectError("refused")
 
     urls = ("http://a", "http://b")
-    several = addresses.Addresses(urls, httpx.MockTransport(answer))
+    several = addresses.FailoverTransport(urls, httpx.MockTransport(answer))
 
     def call() -> int:
         return several.handle_request(httpx.Request("GET", "http://a/v1/vms/1")).status_code

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.cli.simulations.recording import Window, decided_as
+from controller.cli.simulations.recording import RecordingWindow, deciding_settings
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.terminal.errors import BadInputError
 from registry.admin import PastDecision
@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
 def window(since: str | None = None, until: str | None = None) -> tuple[datetime, datetime]:
-    return Window(since=since, until=until, anonymous=False).times(NOW)
+    return RecordingWindow(since=since, until=until, anonymous=False).times(NOW)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ OF_SETTINGS = {"east": {"policy": "best_fit", "parameters": {"overload": "none"}
 
 
 def test_without_a_round_settings_say_how_rounds_are_decided():
-    told = decided_as(None, SETTINGS)
+    told = deciding_settings(None, SETTINGS)
 
     assert (told.policy, told.slot_length_s, told.zone_policies) == ("slots", 30, OF_SETTINGS)
     assert told.source == "the settings, because there is no round"
@@ -70,7 +70,7 @@ def test_where_inputs_are_purged_settings_say_who_decides_in_zones():
         inputs=None,
     )
 
-    told = decided_as(newest, SETTINGS)
+    told = deciding_settings(newest, SETTINGS)
 
     assert (told.policy, told.parameters, told.slot_length_s) == ("fuga", {"eta": 3}, 60)
     assert told.zone_policies == OF_SETTINGS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.site.networks import guests_of, parse_offers, who_may_use
+from controller.cli.site.networks import guest_traffic_text, parse_user_names, users_text
 from controller.terminal.errors import BadInputError
 
 LAN: dict[str, Any] = {"tenant": None, "offered_to": None, "isolated": True, "filtered": True}
@@ -17,12 +17,12 @@ LAN: dict[str, Any] = {"tenant": None, "offered_to": None, "isolated": True, "fi
     [("a,b", ["a", "b"]), (" a , b,", ["a", "b"]), ("all", None), ("nobody", [])],
 )
 def test_offers_are_names_or_all_or_nobody(typed: str, names: list[str] | None) -> None:
-    assert parse_offers(typed) == names
+    assert parse_user_names(typed) == names
 
 
 def test_no_name_is_not_taken_for_all() -> None:
     with pytest.raises(BadInputError, match="nobody"):
-        parse_offers(" , ")
+        parse_user_names(" , ")
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_no_name_is_not_taken_for_all() -> None:
 def test_a_list_says_who_may_use_a_network_and_what_guests_may(
     network: dict[str, Any], who: str, guests: str
 ) -> None:
-    assert (who_may_use(network), guests_of(network)) == (who, guests)
+    assert (users_text(network), guest_traffic_text(network)) == (who, guests)

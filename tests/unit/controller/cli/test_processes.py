@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded.processes import ChildSupervisor, ProcessId, end_leftovers
+from controller.embedded.processes import ChildSupervisor, ProcessId, terminate_leftovers
 from controller.terminal.errors import CliError
 from tests.servers.small_disks import memory_disk
 
@@ -236,7 +236,7 @@ def test_what_outlived_its_parent_is_ended_by_the_next_start(tmp_path: Path) -> 
     parent.kill()
     parent.wait()
 
-    ended = end_leftovers(tmp_path / "processes.json")
+    ended = terminate_leftovers(tmp_path / "processes.json")
 
     assert ended == ["one"]
     assert not child.alive
@@ -248,11 +248,11 @@ def test_a_pid_that_is_somebody_elses_by_now_is_left_alone(tmp_path: Path) -> No
     record = tmp_path / "processes.json"
     record.write_text(f'{{"api": {{"pid": {me.pid}, "started": {me.started - 1}}}}}')
 
-    assert end_leftovers(record) == []
+    assert terminate_leftovers(record) == []
 
 
 def test_a_record_cut_short_is_no_obstacle(tmp_path: Path) -> None:
     record = tmp_path / "processes.json"
     record.write_text('{"api": {"pi')
 
-    assert end_leftovers(record) == []
+    assert terminate_leftovers(record) == []

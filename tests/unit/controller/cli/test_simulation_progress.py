@@ -34,7 +34,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_terminal_has_a_bar_for_everything_and_for_each_run(terminal: Terminal) -> None:
     with redirect_stderr(terminal), show_progress(["a[1]", "b", "c", "d"], fleet=True) as shown:
-        shown.tell({"a[1]": at(0.5, "sim-1:7"), "b": at(1.0), "c": at(0.5)})
+        shown.update({"a[1]": at(0.5, "sim-1:7"), "b": at(1.0), "c": at(0.5)})
     lines = terminal.lines()
 
     last = lines[-3:]
@@ -45,9 +45,9 @@ def test_a_terminal_has_a_bar_for_everything_and_for_each_run(terminal: Terminal
 
 def test_a_run_that_has_ended_or_was_let_go_of_has_no_bar(terminal: Terminal) -> None:
     with redirect_stderr(terminal), show_progress(["a", "b"], fleet=True) as shown:
-        shown.tell({"a": at(0.5, "sim-1:7"), "b": at(0.5, "sim-2:7")})
+        shown.update({"a": at(0.5, "sim-1:7"), "b": at(0.5, "sim-2:7")})
         shown.warn("the broker [redis] does not answer")
-        shown.tell({"a": at(1.0)})
+        shown.update({"a": at(1.0)})
     lines = terminal.lines()
 
     assert "the broker [redis] does not answer" in lines
@@ -58,13 +58,13 @@ def test_elsewhere_a_fleet_tells_in_lines_who_is_at_what(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with show_progress(["a", "b"], fleet=True) as shown:
-        shown.tell({"a": at(0.0, "sim-1:7")})
-        shown.tell({"a": at(0.5, "sim-1:7")})
-        shown.tell({})
+        shown.update({"a": at(0.0, "sim-1:7")})
+        shown.update({"a": at(0.5, "sim-1:7")})
+        shown.update({})
         shown.warn("nobody is at any run")
-        shown.tell({"a": at(0.5, "sim-2:9")})
-        shown.tell({"a": at(1.0), "b": at(1.0)})
-        shown.tell({"a": at(1.0), "b": at(1.0)})
+        shown.update({"a": at(0.5, "sim-2:9")})
+        shown.update({"a": at(1.0), "b": at(1.0)})
+        shown.update({"a": at(1.0), "b": at(1.0)})
 
     assert capsys.readouterr().err.splitlines() == [
         "a: started on sim-1:7",
@@ -78,6 +78,6 @@ def test_elsewhere_a_fleet_tells_in_lines_who_is_at_what(
 
 def test_elsewhere_a_machine_alone_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(["a"], fleet=False) as shown:
-        shown.tell({"a": at(0.5)})
+        shown.update({"a": at(0.5)})
 
     assert capsys.readouterr().err == ""

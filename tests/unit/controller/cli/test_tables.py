@@ -154,12 +154,12 @@ def test_a_watched_list_that_is_too_long_shows_its_newest_rows() -> None:
 
 
 def test_a_vm_that_is_silent_or_held_up_says_for_how_long() -> None:
-    from controller.cli.vms.requests import vm_state
+    from controller.cli.vms.requests import vm_state_text
 
     vm = {**A_VM, "power": None, "unknown_since": "2026-01-01T00:00:00Z"}
 
-    assert vm_state(vm).startswith("unknown, ")
-    assert vm_state({**vm, "unknown_since": None}) == "running"
+    assert vm_state_text(vm).startswith("unknown, ")
+    assert vm_state_text({**vm, "unknown_since": None}) == "running"
     paused = {"unknown_since": None, "paused_since": "2026-01-01T00:00:00Z"}
-    assert vm_state({**vm, **paused}).startswith("paused, ")
+    assert vm_state_text({**vm, **paused}).startswith("paused, ")
     assert {"unknown_since", "paused_since"} <= Vm.__annotations__.keys()

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.cli.simulations.recording import Window
-from controller.cli.simulations.simulating import time_of
+from controller.cli.simulations.recording import RecordingWindow
+from controller.cli.simulations.simulating import parse_calendar_time
 from controller.terminal.errors import BadInputError
 from controller.terminal.times import clock, parse_moment, parse_start, parse_time
 
@@ -55,9 +55,9 @@ def test_every_option_reads_a_time_without_a_zone_on_the_readers_clock(
 
     assert parse_start(given, "--from", NOW) == at
     assert parse_moment(given, "--since", NOW) == at
-    assert time_of(given, "--began-at") == at.timestamp()
+    assert parse_calendar_time(given, "--began-at") == at.timestamp()
     later = datetime(2027, 1, 1, tzinfo=UTC)
-    assert Window(since=given, until=None, anonymous=False).times(later) == (at, later)
+    assert RecordingWindow(since=given, until=None, anonymous=False).times(later) == (at, later)
 
 
 @pytest.mark.parametrize(

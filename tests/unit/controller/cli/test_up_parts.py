@@ -11,8 +11,8 @@ import pytest
 from controller.embedded.address import choose_address
 from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import LabHosts
-from controller.embedded.setup import CAPACITIES, lab_bodies
-from controller.embedded.state import AlreadyRunningError, Memory, StateDir, locked
+from controller.embedded.setup import CAPACITIES, lab_host_bodies
+from controller.embedded.state import AlreadyRunningError, SetupRecord, StateDir, lock_state_dir
 from controller.embedded.up import LocalSite
 from controller.terminal.errors import BadInputError, CliError
 from lab.cluster import LabHost
@@ -57,31 +57,33 @@ def test_who_listens_everywhere_is_found_on_this_machine() -> None:
 
 def test_only_one_up_holds_a_state_folder(state: StateDir) -> None:
     with (
-        locked(state),
+        lock_state_dir(state),
         pytest.raises(AlreadyRunningError, match=r"pid \d+.*fuga down"),
-        locked(state),
+        lock_state_dir(state),
     ):
         pass
 
 
 def test_the_lock_is_free_again_afterwards(state: StateDir) -> None:
-    with locked(state):
+    with lock_state_dir(state):
         pass
-    with locked(state):
+    with lock_state_dir(state):
         pass
 
 
 def test_memory_comes_back_as_it_was_kept(state: StateDir) -> None:
-    kept = Memory(hosts_from="lab", driver="qemu", lab_uris=("qemu+tcp://h/system",)).save(state)
+    kept = SetupRecord(hosts_from="lab", driver="qemu", lab_uris=("qemu+tcp://h/system",)).save(
+        state
+    )
 
-    assert Memory.load(state) == kept
+    assert SetupRecord.load(state) == kept
 
 
 def test_a_folder_of_another_make_is_named(state: StateDir) -> None:
     state.memory.write_text('{"colour": "red"}')
 
     with pytest.raises(CliError, match=r"embedded\.json"):
-        Memory.load(state)
+        SetupRecord.load(state)
 
 
 def test_the_folder_is_for_its_owner_alone(state: StateDir) -> None:
@@ -157,7 +159,7 @@ def a_lab_host(number: int) -> LabHost:
 def test_the_lab_is_the_papers_cluster() -> None:
     lab = LabHosts(driver="qemu", hosts=tuple(a_lab_host(n) for n in range(1, 9)))
 
-    bodies = lab_bodies(lab)
+    bodies = lab_host_bodies(lab)
 
     amounts = [tuple(body["overrides"].values()) for body in bodies]
     assert amounts == list(CAPACITIES)

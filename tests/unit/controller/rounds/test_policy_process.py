@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from controller.control_center.policy_child import answer
+from controller.control_center.policy_child import answer_request
 from controller.errors import PolicyFailedError
 from controller.rounds.inputs import allocation_of
 from controller.rounds.policy_process import PolicyFailure, PolicyProcess
@@ -27,7 +27,7 @@ def test_a_policy_decides_in_the_child_as_it_would_here(process):
 
     decision = process.decide(inputs.encode(), policy="fuga", deadline_s=60)
 
-    assert decision.document == answer("decide", inputs.encode()).document
+    assert decision.document == answer_request("decide", inputs.encode()).document
     check_allocation(inputs.snapshot, allocation_of(decision.document))
 
 
@@ -65,18 +65,18 @@ def test_a_policy_that_raises_is_told_with_its_error(process):
 def test_the_traceback_of_a_policy_that_raises_can_be_had(monkeypatch, capsys, wanted, traced):
     monkeypatch.setenv("FUGA_DEBUG", wanted)
 
-    answer("decide", some_inputs(policy="fuga", parameters={"eta": 0}).encode())
+    answer_request("decide", some_inputs(policy="fuga", parameters={"eta": 0}).encode())
 
     assert ("Traceback" in capsys.readouterr().err) == traced
 
 
 def test_an_unknown_operation_is_refused():
-    assert answer("dance", None) == PolicyFailure("unknown operation 'dance'")
+    assert answer_request("dance", None) == PolicyFailure("unknown operation 'dance'")
 
 
 def test_the_bound_is_at_least_what_was_placed(process):
     inputs = some_inputs(policy="best_fit_drfh")
-    placed = allocation_of(answer("decide", inputs.encode()).document).placed
+    placed = allocation_of(answer_request("decide", inputs.encode()).document).placed
     vcpus = sum(count * inputs.snapshot.demand[request, 0] for request, _, count in placed.tolist())
 
     bound = process.ideal(inputs.encode(), resource=0, deadline_s=60).bound

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.control_center.policy_child import answer
+from controller.control_center.policy_child import answer_request
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, Slot
@@ -104,14 +104,14 @@ class Deciding:
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         if policy in self.fail:
             raise PolicyFailedError(policy, "exceeded its time of 30 s and was killed")
-        decision = answer("decide", data)
+        decision = answer_request("decide", data)
         assert not isinstance(decision, PolicyFailure), decision
         if policy in self.lie:
             decision.document["placed"] = [[0, 0, 99]]
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        return answer("ideal", (data, resource))
+        return answer_request("ideal", (data, resource))
 
 
 def test_a_slot_without_waiting_requests_leaves_no_round():

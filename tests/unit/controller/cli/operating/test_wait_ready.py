@@ -179,8 +179,10 @@ def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
     ended = fuga("wait-ready", "http://192.0.2.1:8732", "--refused-for", "0.1")
 
     assert (ended.status, "nothing listens there for 0.1 s" in ended.err) == (1, True), ended.err
-    assert readiness._is_here("http://localhost:8732")
-    assert readiness._is_here("https://[::]:8732") or readiness._is_here("https://0.0.0.0")
+    assert readiness._is_this_machine("http://localhost:8732")
+    assert readiness._is_this_machine("https://[::]:8732") or readiness._is_this_machine(
+        "https://0.0.0.0"
+    )
 
 
 def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -> None:  # noqa: F811
@@ -193,13 +195,13 @@ def test_several_addresses_may_stand_in_one_argument(api: HttpApi, fuga: Fuga) -
 
 
 def test_everything_that_processes_import_is_there() -> None:
-    assert list(readiness._of_imports(time.monotonic() + 600)) == []
+    assert list(readiness._import_errors(time.monotonic() + 600)) == []
 
 
 def test_imports_take_no_longer_than_the_wait() -> None:
     began = time.monotonic()
 
-    assert list(readiness._of_imports(began - 1)) == []
+    assert list(readiness._import_errors(began - 1)) == []
 
 
 def test_a_process_that_begins_to_listen_while_it_is_judged_is_ready(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.simulations.what_if import _pairs
+from controller.cli.simulations.what_if import _parse_pairs
 from controller.cli.site.hosts import parse_amounts, parse_ratios
 from controller.cli.site.networks import parse_hosts
 from controller.cli.site.quotas import parse_limits
@@ -128,7 +128,7 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
         (parse_ratios, ["vcpus=1", "vcpus=2"]),
         (parse_limits, ["vcpus=1", "vcpus=none"]),
         (parse_hosts, ["h1=bridge:br0", "h1="]),
-        (partial(_pairs, option="--weight"), ["a=1", "a=2"]),
+        (partial(_parse_pairs, option="--weight"), ["a=1", "a=2"]),
         (partial(_assignments, where="--sweep"), ["x=1", "x=2"]),
         (lambda given: _read(Balance, "--balance", ",".join(given)), ["every_s=60", "every_s=90"]),
     ],
