@@ -39,7 +39,7 @@ from fastapi import FastAPI
 from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import family_cpu_s
 from controller.rest.schemas.requests import RequestInput
-from controller.rest.server import listen_on
+from controller.rest.server import open_listener
 from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_request, add_tenant, add_vm_type
@@ -146,7 +146,7 @@ def serve_bare(port: int, database: str | None) -> None:
         return {"id": str(key), "vm_type": body.vm_type}
 
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
-    listener = listen_on(f"127.0.0.1:{port}")
+    listener = open_listener(f"127.0.0.1:{port}")
     print(READY, flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 

@@ -107,7 +107,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> MonitorFigu
     """Watch so many hosts for so long, once each was looked at."""
     hosts = cluster.start_test_hosts(count, lab)
     frozen = hosts[-1]
-    daemon = processes.alive(driver_hosts.known(lab)[count - 1].daemon_pid)
+    daemon = processes.alive(driver_hosts.started_hosts(lab)[count - 1].daemon_pid)
     assert daemon is not None
     with a_register() as (server, url):
         postmaster = server.pid
@@ -206,7 +206,7 @@ def _looks(said: str) -> dict[str, list[float]]:
 
 def _resume_all(lab: Path) -> None:
     """Let every daemon go on: what is stopped could not be ended."""
-    for host in driver_hosts.known(lab):
+    for host in driver_hosts.started_hosts(lab):
         daemon = processes.alive(host.daemon_pid)
         if daemon is not None:
             os.kill(daemon, signal.SIGCONT)

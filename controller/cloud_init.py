@@ -18,7 +18,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def ignored_reason(content: bytes) -> str | None:
-    """Return why cloud-init ignores user-data, as the end of a sentence; None if it does not."""
+    """Return the reason why cloud-init ignores user-data, or None."""
     if content.startswith(codecs.BOM_UTF8) and _has_known_format(
         content.removeprefix(codecs.BOM_UTF8)
     ):

@@ -24,7 +24,7 @@ from hypervisor.errors import (
     HostUnreachableError,
     HypervisorError,
     OperationFailedError,
-    in_words,
+    operation_words,
 )
 from hypervisor.model import (
     ConsoleExchange,
@@ -381,7 +381,7 @@ class HostConnection:
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (SilentError, ValueError, OSError) as error:
             self._discard()
-            reason = self._mask_credentials(f"{in_words(op)}: {error}")
+            reason = self._mask_credentials(f"{operation_words(op)}: {error}")
             raise HostSilentError(self.uri, reason, getattr(error, "signal", None)) from error
         except BaseException:
             # Interrupted between request and answer: the next answer would be a wrong one.

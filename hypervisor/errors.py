@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypervisor.move_model import MigrationObstacle
 
 
-def in_words(operation: str) -> str:
+def operation_words(operation: str) -> str:
     """Return an operation's name with spaces: ``console_tail`` becomes ``console tail``."""
     return operation.replace("_", " ")
 
@@ -38,7 +38,7 @@ class OperationFailedError(HypervisorError):
     """The host answered that the operation failed."""
 
     def __init__(self, operation: str, reason: str, code: int | None = None) -> None:
-        super().__init__(f"{in_words(operation)} failed: {reason}")
+        super().__init__(f"{operation_words(operation)} failed: {reason}")
         self.operation = operation
         self.reason = reason
         self.code = code

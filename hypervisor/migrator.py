@@ -21,7 +21,7 @@ from hypervisor.errors import (
     MigrationRefusedError,
     MoveHangsError,
     OperationFailedError,
-    in_words,
+    operation_words,
 )
 from hypervisor.move_model import (
     HostEndpoint,
@@ -259,7 +259,7 @@ class HostPairMigrator:
                 on_progress(answer["progress"])
         except (SilentError, ValueError, OSError) as error:
             self._discard()
-            reason = self._mask_credentials(f"{in_words(op)} move: {error}")
+            reason = self._mask_credentials(f"{operation_words(op)} move: {error}")
             raise HostSilentError(self.source.uri, reason) from error
         except BaseException:
             # Interrupted: the next answer would be a wrong one.

@@ -74,7 +74,7 @@ class SharedChild:
         return not self._reader.is_alive()
 
     @property
-    def abandoned(self) -> int:
+    def abandoned_polls(self) -> int:
         """The number of open polls whose callers gave up."""
         return len(self._abandoned)
 

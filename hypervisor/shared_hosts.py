@@ -101,7 +101,7 @@ class SharedHosts:
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
         """Return a shared process for a host: the previous one, if it still begins polls."""
-        self._end_apart()
+        self._retire_child_for_silent_hosts()
         if before is not None and before.is_open:
             return before
         with self._changing:
@@ -116,9 +116,9 @@ class SharedHosts:
             child.hosts.add(key)
         return child
 
-    def child_apart(self, key: int) -> SharedChild:
+    def child_for_silent_hosts(self, key: int) -> SharedChild:
         """Return the process for silent hosts; a new one after each deadline."""
-        self._end_apart()
+        self._retire_child_for_silent_hosts()
         with self._changing:
             self._check_open()
             if self._apart is None:
@@ -127,7 +127,7 @@ class SharedHosts:
             self._apart.hosts.add(key)
             return self._apart
 
-    def _end_apart(self) -> None:
+    def _retire_child_for_silent_hosts(self) -> None:
         """Retire the process for silent hosts if it is old or full."""
         apart = self._apart
         if apart is None or (apart.is_open and len(apart.hosts) < self._hosts_per_child):
@@ -141,7 +141,7 @@ class SharedHosts:
         """Remove a host from a process; end the process after its last host."""
         with self._changing:
             child.hosts.discard(key)
-            is_over = not child.hosts or child.abandoned >= _MAX_ABANDONED
+            is_over = not child.hosts or child.abandoned_polls >= _MAX_ABANDONED
         child.forget(key)
         if is_over:
             child.retire()
@@ -214,7 +214,7 @@ class SharedHost:
         }
         while True:
             if self._place is _HostPlace.APART:
-                child = self._hosts.child_apart(self._key)
+                child = self._hosts.child_for_silent_hosts(self._key)
             else:
                 child = self._child = self._hosts.child_for(self._key, self._child)
             try:
@@ -222,7 +222,7 @@ class SharedHost:
             except NotBegunError:
                 continue  # it was retired meanwhile; take another one
             self._place = _HostPlace.SHARED
-            return self._read(answer)
+            return self._await_answer(answer)
 
     def _poll_in_own_child(self, pool: str) -> HostPoll:
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
@@ -243,7 +243,7 @@ class SharedHost:
         self._place = _HostPlace.SHARED
         return found
 
-    def _read(self, answer: dict[str, Any]) -> HostPoll:
+    def _await_answer(self, answer: dict[str, Any]) -> HostPoll:
         if answer.get("error") == "unreachable":
             raise HostUnreachableError(self.uri, self._mask_credentials(answer["reason"]))
         if "error" in answer:

@@ -29,7 +29,7 @@ from hypervisor.move_model import MoveSpec
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as a line; dataclasses become objects of their fields."""
-    return json.dumps(message, default=_plain, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(message, default=_json_default, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def report_from(fields: Mapping[str, Any]) -> HostPoll:
     )
 
 
-def _plain(value: object) -> object:
+def _json_default(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} does not cross the wire")

@@ -73,12 +73,16 @@ def why_not_real() -> str | None:
     """Say why real QEMU hosts cannot run on this machine; None if they can."""
     if os.geteuid() != 0:
         return "only root can make network namespaces for hosts"
-    missing = sorted({package for program, package in _PROGRAMS.items() if not _which(program)})
+    missing = sorted(
+        {package for program, package in _PROGRAMS.items() if not _find_program(program)}
+    )
     if missing:
         return f"missing: {', '.join(missing)} (make install installs them)"
     namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "--kill-child")
     try:
-        tried = _run(["unshare", "--propagation", "private", *namespaces, "sh", "-ec", _PROBE])
+        tried = _run_command(
+            ["unshare", "--propagation", "private", *namespaces, "sh", "-ec", _PROBE]
+        )
     except LabError as error:
         return str(error)
     if tried.returncode != 0:
@@ -132,7 +136,7 @@ def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
     Each is an unprivileged libvirtd whose world lives as long as a keeper is connected.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    return [_test_host(host) for host in driver_hosts.start(count, directory)]
+    return [_test_host(host) for host in driver_hosts.start_hosts(count, directory)]
 
 
 def stop(directory: Path, *, purge: bool = False) -> None:
@@ -143,7 +147,7 @@ def stop(directory: Path, *, purge: bool = False) -> None:
     if not directory.is_dir():
         return
     _script("stop-hosts", str(directory), *(["--purge"] if purge else []), timeout_s=120)
-    driver_hosts.stop(directory)
+    driver_hosts.stop_hosts(directory)
 
 
 def status(directory: Path) -> list[HostStatus]:
@@ -159,12 +163,12 @@ def status(directory: Path) -> list[HostStatus]:
     ]
     found += [
         HostStatus(name=host.name, uri=host.uri, kind="test", running=host.running())
-        for host in driver_hosts.known(directory)
+        for host in driver_hosts.started_hosts(directory)
     ]
     return found
 
 
-def fault(directory: Path, number: int, *action: str) -> None:
+def inject_fault(directory: Path, number: int, *action: str) -> None:
     """Make real host ``number`` (from 1) fail or recover: `scripts/host-fault` has the actions."""
     _script("host-fault", str(directory), str(number), *action, timeout_s=240)
 
@@ -213,11 +217,11 @@ def _real_runs(host: Path) -> bool:
     return processes.alive(host / "pid") is not None and not (host / "daemon-ended").exists()
 
 
-def _which(program: str) -> str | None:
-    return shutil.which(program, path=_path())
+def _find_program(program: str) -> str | None:
+    return shutil.which(program, path=_search_path())
 
 
-def _path() -> str:
+def _search_path() -> str:
     """Where to look for programs: a plain user's PATH lacks the administrator's folders."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
@@ -225,19 +229,23 @@ def _path() -> str:
 def _script(
     name: str, *arguments: str, timeout_s: float, environment: dict[str, str] | None = None
 ) -> str:
-    done = _run(["bash", str(SCRIPTS / name), *arguments], timeout_s, environment)
+    done = _run_command(["bash", str(SCRIPTS / name), *arguments], timeout_s, environment)
     if done.returncode != 0:
         raise LabError(_last_line(done.stderr) or f"{name} ended with {done.returncode}")
     return done.stdout
 
 
-def _run(
+def _run_command(
     command: Sequence[str], timeout_s: float = 30, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command,
-            env={**child_environ(prefixes=("LAB_",)), "PATH": _path(), **(environment or {})},
+            env={
+                **child_environ(prefixes=("LAB_",)),
+                "PATH": _search_path(),
+                **(environment or {}),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -74,12 +74,12 @@ class DriverHost:
         return all(processes.alive(pid) for pid in (self.daemon_pid, self.keeper_pid))
 
 
-def start(count: int, directory: Path) -> list[DriverHost]:
+def start_hosts(count: int, directory: Path) -> list[DriverHost]:
     """Start hosts 1 to ``count``; those that run are kept."""
     if shutil.which("libvirtd", path=_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
-    hosts = [_host(directory, work_dir, number) for number in range(1, count + 1)]
+    hosts = [_driver_host(directory, work_dir, number) for number in range(1, count + 1)]
     try:
         for host in hosts:
             _start_daemon(host)
@@ -102,27 +102,27 @@ def start_again(host: DriverHost) -> None:
         raise
 
 
-def stop(directory: Path) -> None:
+def stop_hosts(directory: Path) -> None:
     """End every host of a folder. Their worlds end with them, and their files go."""
-    for host in known(directory):
+    for host in started_hosts(directory):
         _stop(host)
-    record = _record(directory)
+    record = _work_dir_file(directory)
     if record.exists():
         shutil.rmtree(Path(record.read_text()), ignore_errors=True)
         shutil.rmtree(_state_dir(directory), ignore_errors=True)
 
 
-def known(directory: Path) -> list[DriverHost]:
+def started_hosts(directory: Path) -> list[DriverHost]:
     """Return the hosts that were started in a folder."""
-    record = _record(directory)
+    record = _work_dir_file(directory)
     if not record.exists():
         return []
     work_dir = Path(record.read_text())
     numbers = sorted(int(p.name) for p in _state_dir(directory).iterdir() if p.name.isdigit())
-    return [_host(directory, work_dir, number) for number in numbers]
+    return [_driver_host(directory, work_dir, number) for number in numbers]
 
 
-def _host(directory: Path, work_dir: Path, number: int) -> DriverHost:
+def _driver_host(directory: Path, work_dir: Path, number: int) -> DriverHost:
     return DriverHost(
         name=f"testhost{number}",
         lab_dir=directory,
@@ -135,7 +135,7 @@ def _state_dir(directory: Path) -> Path:
     return directory / "test-hosts"
 
 
-def _record(directory: Path) -> Path:
+def _work_dir_file(directory: Path) -> Path:
     return _state_dir(directory) / "work-dir"
 
 
@@ -158,7 +158,7 @@ def _work_dir(directory: Path) -> Path:
             last_error = error
             continue
         _state_dir(directory).mkdir(parents=True, exist_ok=True)
-        _record(directory).write_text(str(place))
+        _work_dir_file(directory).write_text(str(place))
         return place
     raise LabError(f"no folder for the hosts' sockets: {last_error}")
 
@@ -213,7 +213,7 @@ def _start_daemon(host: DriverHost) -> None:
     deadline = time.monotonic() + _START_S
     while not host.socket.exists():
         if daemon.poll() is not None:
-            raise LabError(f"{host.name}'s libvirtd ended ({daemon.returncode}): {_log(host)}")
+            raise LabError(f"{host.name}'s libvirtd ended ({daemon.returncode}): {_log_tail(host)}")
         if time.monotonic() > deadline:
             raise LabError(f"{host.name}'s libvirtd made no socket within {_START_S:g} s")
         time.sleep(_POLL_S)
@@ -253,7 +253,7 @@ def _forget_child(process: subprocess.Popen[bytes]) -> None:
     process.returncode = 0
 
 
-def _log(host: DriverHost) -> str:
+def _log_tail(host: DriverHost) -> str:
     with contextlib.suppress(OSError):
         return (host.work_dir / "libvirtd.log").read_text(errors="replace").strip()[-500:]
     return "no log"

@@ -138,7 +138,7 @@ class Experiment:
         """Find out what a move takes while nothing fails."""
         taken = []
         for _ in range(moves):
-            wanted = self._arriving()
+            wanted = self._prepare_move()
             started = time.monotonic()
             with self._mover() as mover:
                 mover.live(wanted, deadline_s=DEADLINE_S, tell=lambda _: None)
@@ -149,7 +149,7 @@ class Experiment:
     def run(self, fault: MoveFault, moment: float) -> Trial:
         """Move the guest, let something fail meanwhile, and find it again."""
         trial = Trial(fault, moment)
-        wanted = self._arriving()
+        wanted = self._prepare_move()
         if fault.slow:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S)
         before = move_children()
@@ -161,7 +161,7 @@ class Experiment:
         watching.start()
         # The process of the mover has to start first; it takes a tenth of what a move does.
         time.sleep(moment * (2 * self.usual_s if fault.slow else self.usual_s))
-        with self._failing(fault, before, moving):
+        with self._injected_fault(fault, before, moving):
             moving.join(DEADLINE_S + _ANSWER_S)
         mover.close()
         self._await_both()
@@ -169,13 +169,13 @@ class Experiment:
         trial.settled = self._settle(wanted)
         looking.set()
         watching.join()
-        trial.same_boot = self._lives_on()
+        trial.same_boot = self._is_guest_alive()
         self.trials.append(trial)
         return trial
 
     # --- the guest -----------------------------------------------------------------
 
-    def _arriving(self) -> MoveSpec:
+    def _prepare_move(self) -> MoveSpec:
         """Have a guest, and prepare the other host for it."""
         if self._here is None:
             self._build()
@@ -219,15 +219,15 @@ class Experiment:
         )
         connection.start_paused(vm_id)
         connection.resume(vm_id)
-        _until(lambda: b"LAB-GUEST-READY" in connection.console_tail(vm_id).content)
+        _wait_until(lambda: b"LAB-GUEST-READY" in connection.console_tail(vm_id).content)
         connection.open_console(vm_id, force=True)
         typed = f"{_BEATING}\r".encode()
         while typed:
             typed = typed[connection.exchange_console(typed, wait_s=0.5).taken :]
-        _until(lambda: b"BEAT" in connection.exchange_console(b"", wait_s=0.5).content)
+        _wait_until(lambda: b"BEAT" in connection.exchange_console(b"", wait_s=0.5).content)
         connection.release_console()
         self._beat = 0.0
-        self._lives_on()
+        self._is_guest_alive()
 
     def _overlay(self, at: int, name: str) -> None:
         host = self.hosts[at]
@@ -246,7 +246,7 @@ class Experiment:
         if not removed:
             raise LabError(f"{self.hosts[at].name} keeps {spec.vm_id}")
 
-    def _lives_on(self) -> bool:
+    def _is_guest_alive(self) -> bool:
         """Wait for the guest to be heard; return whether it was not started anew."""
         if self._here is None:
             return False
@@ -258,7 +258,7 @@ class Experiment:
             beats = [float(each) for each in re.findall(r"BEAT (\d+\.\d+)\r?\n", told)]
             return beats[-1] if beats and beats[-1] > known else 0.0
 
-        self._beat = _until(heard)
+        self._beat = _wait_until(heard)
         told = connection.console_tail(vm_id).content
         return b"LAB-GUEST-READY" not in told or self._here.mark.generation == 1
 
@@ -292,7 +292,7 @@ class Experiment:
                     trial.ran_on_both = trial.ran_on_both or all(run)
 
     @contextmanager
-    def _failing(
+    def _injected_fault(
         self, fault: MoveFault, before: set[int], moving: threading.Thread
     ) -> Iterator[None]:
         if fault.end == "mover":
@@ -302,12 +302,12 @@ class Experiment:
             yield
             return
         number = 1 + (self._at if fault.end == "source" else 1 - self._at)
-        cluster.fault(self.directory, number, fault.action)
+        cluster.inject_fault(self.directory, number, fault.action)
         try:
             yield
         finally:
             if fault.until:
-                cluster.fault(self.directory, number, fault.until)
+                cluster.inject_fault(self.directory, number, fault.until)
             else:
                 start(self.directory)
             moving.join()
@@ -324,7 +324,7 @@ class Experiment:
                 return True
             return False
 
-        _until(quiet)
+        _wait_until(quiet)
         time.sleep(1.0)
 
     def _state(self, at: int, wanted: MoveSpec) -> str:
@@ -371,7 +371,7 @@ def start(directory: Path, guest: Path | None = None) -> list[LabHost]:
     return cluster.start_real_hosts(2, directory, guest, transport="tcp")
 
 
-def table(trials: Sequence[Trial]) -> str:
+def results_table(trials: Sequence[Trial]) -> str:
     """Return what came of the trials, a row for each fault."""
     lines = [
         "| fault | moves | the mover said | took, s | then at source / destination | settled at |"
@@ -383,15 +383,15 @@ def table(trials: Sequence[Trial]) -> str:
         taken = [each.took_s for each in some]
         both = sum(each.ran_on_both for each in some)
         lines.append(
-            f"| {name} | {len(some)} | {_counted([each.said for each in some])}"
+            f"| {name} | {len(some)} | {_word_counts([each.said for each in some])}"
             f" | {min(taken):.1f}-{max(taken):.1f}"
-            f" | {_counted([' / '.join(each.left) for each in some])}"
-            f" | {_counted([each.settled for each in some])} | {both} |"
+            f" | {_word_counts([' / '.join(each.left) for each in some])}"
+            f" | {_word_counts([each.settled for each in some])} | {both} |"
         )
     return "\n".join(lines)
 
 
-def _counted(words: Sequence[str]) -> str:
+def _word_counts(words: Sequence[str]) -> str:
     return ", ".join(f"{word} ({count})" for word, count in Counter(words).most_common())
 
 
@@ -409,7 +409,7 @@ def move_children() -> set[int]:
     return found
 
 
-def _until(look: Callable[[], float | bool]) -> float:
+def _wait_until(look: Callable[[], float | bool]) -> float:
     deadline = time.monotonic() + _ANSWER_S
     while not (seen := look()):
         if time.monotonic() > deadline:
@@ -435,7 +435,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for moment in MOMENTS[::5] if fault.slow else MOMENTS * given.times:
                     trial = experiment.run(fault, moment)
                     sys.stderr.write(f"{trial}\n")
-        sys.stdout.write(table(experiment.trials) + "\n")
+        sys.stdout.write(results_table(experiment.trials) + "\n")
     finally:
         experiment.close()
         cluster.stop(given.directory, purge=True)

@@ -18,7 +18,7 @@ from monitor.settings import MonitorSettings
 from registry import Registry, RegistryError, SettingsError
 from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
-from service.heartbeat import beating
+from service.heartbeat import sending_heartbeats
 from service.process_log import begin_log
 from service.settings_names import load
 from service.supervision import supervised
@@ -54,7 +54,7 @@ def main() -> int:
         name = f"{socket.gethostname()}:{os.getpid()}"
         with (
             listening(settings.metrics_address("monitor"), metrics, ready=ready),
-            beating(registry, "monitor", name, ready=ready, settings=settings),
+            sending_heartbeats(registry, "monitor", name, ready=ready, settings=settings),
             watching_certificates(settings, metrics, monitor.certificate_ends),
             supervised(ready, lambda: monitor.turned_at),
         ):

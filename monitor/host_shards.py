@@ -65,7 +65,7 @@ class Peers:
         self._registry.monitors.leave(self.key)
 
 
-def rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
+def rendezvous_rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:
     """Return a monitor's rank for a host, by rendezvous hashing.
 
     Rank 0 polls the host. When a monitor joins or leaves, only its own hosts change monitor.

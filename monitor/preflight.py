@@ -54,7 +54,7 @@ def check_host(
     All hosts are queried at the same time, so hung ones cost one deadline together.
     """
     with ThreadPoolExecutor(max_workers=1 + len(others)) as pool:
-        futures = [pool.submit(_processor, each, credentials, deadline_s) for each in others]
+        futures = [pool.submit(_guest_processor, each, credentials, deadline_s) for each in others]
         found = _inspect_target(target, credentials, deadline_s)
         answers = {each.name: answer.result() for each, answer in zip(others, futures, strict=True)}
     known = {name: xml for name, (xml, _) in answers.items() if xml is not None}
@@ -62,7 +62,7 @@ def check_host(
     own = (found.get("host") or {}).get("processor")
     if own is not None and known:
         try:
-            with _connection(target, credentials, deadline_s) as host:
+            with _new_connection(target, credentials, deadline_s) as host:
                 compared = _retry_after_crash(
                     lambda: host.compare_processors(
                         domain_type=target.domain_type, own=own, others=known
@@ -78,12 +78,12 @@ def _inspect_target(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> dict[str, Any]:
     try:
-        host = _connection(target, credentials, deadline_s)
+        host = _new_connection(target, credentials, deadline_s)
     except HostCredentialError as error:
         return {"credential_fault": str(error)}
     with host:
         try:
-            seen = _inspect(host, target)
+            seen = _inspect_host(host, target)
         except OperationFailedError as error:
             return {"host_fault": error.reason}
         except HypervisorError as error:
@@ -96,18 +96,18 @@ def _inspect_target(
             return {"host": asdict(seen), "pool_fault": reason}
 
 
-def _processor(
+def _guest_processor(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> tuple[str | None, str]:
     """Return the CPU of guests on a host, or None and the reason."""
     try:
-        with _connection(target, credentials, deadline_s) as host:
-            return _inspect(host, target).processor, "its libvirt does not report it"
+        with _new_connection(target, credentials, deadline_s) as host:
+            return _inspect_host(host, target).processor, "its libvirt does not report it"
     except (HypervisorError, HostCredentialError) as error:
         return None, str(error)
 
 
-def _inspect(host: HostConnection, target: PreflightTarget) -> HostInspection:
+def _inspect_host(host: HostConnection, target: PreflightTarget) -> HostInspection:
     return _retry_after_crash(
         lambda: host.inspect(domain_type=target.domain_type, network=target.network)
     )
@@ -127,7 +127,7 @@ def _retry_after_crash(call: Callable[[], T]) -> T:
     return call()
 
 
-def _connection(
+def _new_connection(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> HostConnection:
     """Return a connection that is not open yet. Raises HostCredentialError."""

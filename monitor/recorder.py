@@ -79,16 +79,16 @@ class PollRecorder:
         for start in range(0, len(polls), MAX_AT_ONCE):
             some = polls[start : start + MAX_AT_ONCE]
             if len(some) == 1:
-                self._write_alone(some[0])
+                self._write_one(some[0])
                 continue
             try:
                 self._write(some)
             except Exception as error:
                 log.warning("looks_not_recorded_together", hosts=len(some), error=str(error))
                 for each in some:  # an error in one report concerns no other host
-                    self._write_alone(each)
+                    self._write_one(each)
 
-    def _write_alone(self, pending: tuple[UUID, _PendingPoll]) -> None:
+    def _write_one(self, pending: tuple[UUID, _PendingPoll]) -> None:
         try:
             self._write([pending])
         except Exception as error:

@@ -38,7 +38,7 @@ class PollerThreads:
         self._is_closed = False
         self._start(stays=True)
 
-    def do(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """Run a function, which must not raise, in a thread."""
         with self._counting:
             has_idle = self._idle > 0
@@ -150,7 +150,7 @@ class PollScheduler:
             for position, turn in enumerate(turns):
                 entry = _Entry(turn, due_at=now + position * apart_s, ended_at=now)
                 self._entries[id(turn)] = entry
-                self._push(entry)
+                self._schedule(entry)
             self._changed.notify()
 
     def drop(self, turn: PeriodicTask) -> None:
@@ -161,7 +161,7 @@ class PollScheduler:
             entry.is_over = True
             closes_now = not entry.is_polling
         if closes_now:
-            self._threads.do(lambda: self._close(entry))
+            self._threads.submit(lambda: self._close(entry))
 
     def count_late(self, after_s: float) -> int:
         """Return how many tasks finished no poll within ``after_s``."""
@@ -194,7 +194,7 @@ class PollScheduler:
                 if entry.is_over:
                     continue
                 entry.is_polling = True
-            self._threads.do(lambda entry=entry: self._poll(entry))  # type: ignore[misc]
+            self._threads.submit(lambda entry=entry: self._poll(entry))  # type: ignore[misc]
 
     def _poll(self, entry: _Entry) -> None:
         try:
@@ -207,7 +207,7 @@ class PollScheduler:
             is_over = entry.is_over
             if not is_over:
                 entry.due_at = next_tick(entry.due_at, self._period_s, now)
-                self._push(entry)
+                self._schedule(entry)
             self._changed.notify_all()
         if is_over:
             self._close(entry)
@@ -218,7 +218,7 @@ class PollScheduler:
             entry.is_closed = True
             self._changed.notify_all()
 
-    def _push(self, entry: _Entry) -> None:
+    def _schedule(self, entry: _Entry) -> None:
         heapq.heappush(self._due_times, _Due(entry.due_at, next(self._numbers), entry))
 
     def _is_due(self) -> bool:

@@ -102,7 +102,7 @@ class Monitor:
         age_s = time.monotonic() - self._followed_at
         if age_s > _FOLLOWED_WITHIN_S:
             return Check("polling", False, f"the list of hosts was last read {age_s:.0f} s ago")
-        late = self._late()
+        late = self._overdue_polls()
         if late or not self._scheduler.is_alive:
             count = len(self._watches)
             return Check("polling", False, f"polls of {late} of {count} hosts are late")
@@ -130,7 +130,7 @@ class Monitor:
                 self.follow_hosts()
                 stop.wait(period_s)
         finally:
-            self._end()
+            self._shut_down()
 
     def follow_hosts(self) -> None:
         """Start watches of new hosts, and stop those of hosts that left or changed.
@@ -141,7 +141,7 @@ class Monitor:
         if not self._scheduler.is_alive:
             return  # without a heartbeat other monitors take these hosts
         try:
-            peers = self._peers.renew_lease(watched=len(self._watches), late=self._late())
+            peers = self._peers.renew_lease(watched=len(self._watches), late=self._overdue_polls())
             changed = self._table.follow(peers)
         except Exception:
             log.exception("hosts_not_read")  # the existing watches go on
@@ -162,7 +162,7 @@ class Monitor:
     def _update_watch(self, host_id: UUID) -> HostWatch | None:
         """Stop a host's outdated watch; return a new one to start, or None."""
         watched = self._watches.get(host_id)
-        host = self._table.hosts.get(host_id) if self._table.is_ours(host_id) else None
+        host = self._table.hosts.get(host_id) if self._table.is_polled_here(host_id) else None
         connection = None if host is None else self._credential_checks.connection_settings(host)
         if watched is not None:
             if connection is not None and (
@@ -175,9 +175,9 @@ class Monitor:
             log.info("watch_stopped", host=watched.host.name)
         if host is None or connection is None:
             return None
-        return self._watch(host, connection)
+        return self._start_watch(host, connection)
 
-    def _watch(self, host: WatchedHost, connection: ConnectionSettings) -> HostWatch:
+    def _start_watch(self, host: WatchedHost, connection: ConnectionSettings) -> HostWatch:
         if connection.locked_out is not None:
             probe: HostProbe = LockedOutProbe(host.uri, connection.locked_out)
         else:
@@ -194,13 +194,13 @@ class Monitor:
         log.info("watch_started", host=host.name)
         return watch
 
-    def _late(self) -> int:
+    def _overdue_polls(self) -> int:
         """Return how many hosts have an overdue poll, allowing for a hung one."""
         return self._scheduler.count_late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s
         )
 
-    def _end(self) -> None:
+    def _shut_down(self) -> None:
         # A poll of a hung host is abandoned: its thread is a daemon, and its child process ends
         # with this one.
         self._scheduler.end(_GOODBYE_S)

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from hypervisor import Credential
-from monitor.host_shards import rank
+from monitor.host_shards import rendezvous_rank
 from monitor.translate import to_credential
 from registry import HostCredentialError, Registry
 from registry.hosts import CredentialFiles, HostCredentials, Opening, WatchedHost, opening_of
@@ -118,12 +118,12 @@ class HostTable:
             changed |= self.hosts.keys()
         return changed
 
-    def is_ours(self, key: UUID) -> bool:
+    def is_polled_here(self, key: UUID) -> bool:
         """Return whether this monitor polls a host."""
         if key not in self.hosts:
             return False
         if key not in self._ranks:
-            self._ranks[key] = rank(key, self._key, self._peers)
+            self._ranks[key] = rendezvous_rank(key, self._key, self._peers)
         return self._ranks[key] <= (1 if key in self._in_trouble else 0)
 
     def _read(self) -> set[UUID]:

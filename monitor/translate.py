@@ -78,7 +78,7 @@ def to_report(
 
 
 def _check_amounts(seen: SeenReport) -> None:
-    for what, amount in _amounts(seen):
+    for what, amount in _resource_amounts(seen):
         if amount is not None and not 0 <= amount <= MAX_REPORTED:
             raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
     if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
@@ -88,7 +88,7 @@ def _check_amounts(seen: SeenReport) -> None:
             raise OperationFailedError("report", f"{domain.uuid[:40]!r} is not a domain's UUID")
 
 
-def _amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
+def _resource_amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
     yield "vcpus", seen.vcpus
     yield "MiB of memory", seen.memory_mib
     yield "MiB of memory in use", seen.memory_used_mib

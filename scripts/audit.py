@@ -39,7 +39,7 @@ class Locked:
     marker: str = ""
 
     @property
-    def here(self) -> bool:
+    def applies_here(self) -> bool:
         """Whether it is installed on a machine like this one."""
         return not self.marker or Marker(self.marker).evaluate()
 
@@ -155,7 +155,7 @@ def licence_problems(
         if package.name in named:
             told = {named[package.name]}
         elif found is None:
-            if package.here:
+            if package.applies_here:
                 problems.append(f"{package.name}: not installed in .venv: make install")
             continue
         else:

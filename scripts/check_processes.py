@@ -43,9 +43,13 @@ def main() -> int:
             "FUGA_METRICS_LISTEN": f"unix:{folder}/{{process}}.sock",
         }
         subprocess.run([FUGA, "db", "upgrade"], env=environ, check=True)
-        started = {name: start(name, state, environ) for name in PROCESSES}
+        started = {name: start_process(name, state, environ) for name in PROCESSES}
         try:
-            return 0 if all(ready(name, child, state) for name, child in started.items()) else 1
+            return (
+                0
+                if all(wait_until_ready(name, child, state) for name, child in started.items())
+                else 1
+            )
         finally:
             for child in started.values():
                 child.terminate()
@@ -53,13 +57,13 @@ def main() -> int:
                 child.wait(timeout=60)
 
 
-def start(name: str, state: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_process(name: str, state: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start one process; what it says goes to a file."""
     with (state / f"{name}.log").open("wb") as log:
         return subprocess.Popen([FUGA, name], env=environ, stdout=log, stderr=log)
 
 
-def ready(name: str, child: subprocess.Popen[bytes], state: Path) -> bool:
+def wait_until_ready(name: str, child: subprocess.Popen[bytes], state: Path) -> bool:
     """Wait until a process is ready; print its log if it never is."""
     end = time.monotonic() + PATIENCE_S
     told = "nothing"

@@ -41,7 +41,7 @@ class PackagePicture:
     @property
     def drawn(self) -> frozenset[tuple[str, str]]:
         """Return the arrows that do not follow from others."""
-        below = _all_below(self.arrows)
+        below = _transitive_imports(self.arrows)
         return frozenset(
             (room, known)
             for room, known in self.arrows
@@ -59,9 +59,9 @@ def plans() -> dict[str, PackagePicture]:
     """
     roots = packages()
     graph = grimp.build_graph(*roots)
-    found = {name: _plan(graph, roots if name == "house" else [name]) for name in PICTURES}
+    found = {name: _package_plan(graph, roots if name == "house" else [name]) for name in PICTURES}
     for plan in found.values():
-        _all_below(plan.arrows)
+        _transitive_imports(plan.arrows)
     return found
 
 
@@ -76,23 +76,23 @@ def picture_of(name: str) -> str:
     return "house.svg" if name == "house" else f"house-{name}.svg"
 
 
-def _plan(graph: grimp.ImportGraph, containers: list[str]) -> PackagePicture:
+def _package_plan(graph: grimp.ImportGraph, containers: list[str]) -> PackagePicture:
     depth = 1 if len(containers) > 1 else 2
     modules: dict[str, int] = defaultdict(int)
     arrows: set[tuple[str, str]] = set()
     for module in graph.modules:
-        room = _room(module, containers, depth)
+        room = _room_of(module, containers, depth)
         if room is None:
             continue
         modules[room] += not graph.find_children(module)  # a face is of no count
         for imported in graph.find_modules_directly_imported_by(module):
-            known = _room(imported, containers, depth)
+            known = _room_of(imported, containers, depth)
             if known not in {None, room}:
                 arrows.add((room, str(known)))
     return PackagePicture(dict(modules), frozenset(arrows))
 
 
-def _room(module: str, containers: Iterable[str], depth: int) -> str | None:
+def _room_of(module: str, containers: Iterable[str], depth: int) -> str | None:
     """Return the room of a module; None: it is elsewhere, or the face of a package."""
     parts = module.split(".")
     if parts[0] not in containers or len(parts) < depth:
@@ -100,7 +100,7 @@ def _room(module: str, containers: Iterable[str], depth: int) -> str | None:
     return ".".join(parts[:depth])
 
 
-def _all_below(arrows: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+def _transitive_imports(arrows: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     known: dict[str, set[str]] = defaultdict(set)
     for room, other in arrows:
         known[room].add(other)
@@ -121,7 +121,7 @@ def dot_of(plan: PackagePicture) -> str:
         'edge [color="#6b7a8f", arrowsize=0.6];',
     ]
     for room, count in sorted(plan.modules.items()):
-        about = "<br/>".join(map(html.escape, textwrap.wrap(_about(room), 34)))
+        about = "<br/>".join(map(html.escape, textwrap.wrap(_first_sentence(room), 34)))
         name = html.escape(room.rpartition(".")[2])
         much = "" if count == 1 else f"  ({count} modules)"
         label = f"<b>{name}</b>{much}<br/><font point-size='9'>{about}</font>"
@@ -130,7 +130,7 @@ def dot_of(plan: PackagePicture) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _about(room: str) -> str:
+def _first_sentence(room: str) -> str:
     """Return the first sentence that a room says of itself."""
     path = ROOT / room.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

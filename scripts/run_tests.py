@@ -168,7 +168,11 @@ def main() -> int:
     if account.outcomes:  # a group may have no test of this part
         statuses = [0 if status == NO_TESTS else status for status in statuses]
     passed_alone: list[str] = []
-    if set(statuses) <= {0, TESTS_FAILED} and account.failed_by_libvirt and _pass_alone(account):
+    if (
+        set(statuses) <= {0, TESTS_FAILED}
+        and account.failed_by_libvirt
+        and _pass_when_run_alone(account)
+    ):
         passed_alone, statuses = account.failed, [0]
     _print_summary(account, passed_alone)
     if os.environ.get("CI") == "true":
@@ -179,7 +183,7 @@ def main() -> int:
     return max(abs(status) for status in statuses)  # below 0: a signal ended pytest
 
 
-def _pass_alone(account: Account) -> bool:
+def _pass_when_run_alone(account: Account) -> bool:
     del os.environ["FUGA_TEST_ACCOUNT"]  # the counts are of the first run
     return _run_side_by_side([PytestGroup("that failed, alone", account.failed)], []) == [0]
 

@@ -68,12 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found is None or found.operator is None:
         print("screenshots: nothing runs here; start `fuga up` first", file=sys.stderr)
         return 1
-    with an_api(found.url, found.operator) as api, a_browser() as browser:
+    with open_api(found.url, found.operator) as api, open_browser() as browser:
         site = ScreenshotSite(api, found.url)
         site.populate()
         for theme in given.theme.split(","):
             for whose, views in ((TENANT, OF_TENANTS), (None, OF_OPERATORS)):
-                page = logged_in(browser, found.url, site.token(whose), given.width, theme)
+                page = open_logged_in(browser, found.url, site.token(whose), given.width, theme)
                 for name, show in views:
                     if given.only and name not in given.only.split(","):
                         continue
@@ -110,17 +110,17 @@ class ScreenshotSite:
                 self.api.post("/v1/requests", json=body).raise_for_status()
             if missing:
                 before = self.round()
-                eventually(lambda before=before: self.round() > before)
-        eventually(lambda: self.observed(VM) == "running")
+                wait_until(lambda before=before: self.round() > before)
+        wait_until(lambda: self.observed(VM) == "running")
         hosts = self.items("hosts")
         for place, host in enumerate(hosts):
             labels = {"labels": [f"zone={'east' if place % 2 else 'west'}"]}
             self.api.patch(f"/v1/hosts/{host['name']}", json=labels).raise_for_status()
         if not self.plan():
-            least = min(hosts, key=lambda host: committed(host) or 1 << 60)
+            least = min(hosts, key=lambda host: committed_memory_mib(host) or 1 << 60)
             body = {"kind": "evacuate", "hosts": [least["name"]]}
             self.api.post("/v1/plans", json=body).raise_for_status()
-        eventually(self.plan)
+        wait_until(self.plan)
 
     def plan(self) -> dict[str, Any] | None:
         """Return a plan that waits for approval and moves something."""
@@ -158,18 +158,18 @@ class ScreenshotSite:
 # ---- the views -------------------------------------------------------------------
 
 
-def at(where: str) -> Callable[[Page, ScreenshotSite], None]:
+def page_at(where: str) -> Callable[[Page, ScreenshotSite], None]:
     """Show a view as it opens."""
 
     def show(page: Page, _site: ScreenshotSite) -> None:
-        go(page, where)
+        open_view(page, where)
 
     return show
 
 
-def a_form(page: Page, _site: ScreenshotSite) -> None:
+def show_form(page: Page, _site: ScreenshotSite) -> None:
     """Show the form that requests VMs, filled in."""
-    go(page, "#/ask")
+    open_view(page, "#/ask")
     page.get_by_label("Type").select_option("medium")
     page.get_by_label("How many").fill("12")
     page.get_by_label("Name").first.fill("transit")
@@ -178,9 +178,9 @@ def a_form(page: Page, _site: ScreenshotSite) -> None:
     page.wait_for_timeout(500)
 
 
-def a_console(page: Page, site: ScreenshotSite) -> None:
+def show_console(page: Page, site: ScreenshotSite) -> None:
     """Show a VM whose guest was just asked something."""
-    go(page, f"#/vms/{site.vm(VM)['id']}")
+    open_view(page, f"#/vms/{site.vm(VM)['id']}")
     page.get_by_role("button", name="Open the console").click()
     screen = page.locator(".xterm-accessibility-tree")
     screen.get_by_text("LAB-GUEST-BEAT").first.wait_for()
@@ -191,30 +191,30 @@ def a_console(page: Page, site: ScreenshotSite) -> None:
     page.wait_for_timeout(500)
 
 
-def a_host(page: Page, site: ScreenshotSite) -> None:
+def show_host(page: Page, site: ScreenshotSite) -> None:
     """Show the host that holds most."""
-    most = max(site.items("hosts"), key=committed)
-    go(page, f"#/hosts/{most['name']}")
+    most = max(site.items("hosts"), key=committed_memory_mib)
+    open_view(page, f"#/hosts/{most['name']}")
 
 
-def a_map(page: Page, _site: ScreenshotSite) -> None:
+def show_map(page: Page, _site: ScreenshotSite) -> None:
     """Show all hosts."""
-    go(page, "#/map")
+    open_view(page, "#/map")
     page.get_by_role("img", name="squares").wait_for()
     page.get_by_label("Group by").select_option(label="label zone")
     page.wait_for_timeout(300)
 
 
-def a_plan(page: Page, site: ScreenshotSite) -> None:
+def show_plan(page: Page, site: ScreenshotSite) -> None:
     """Show what the proposed plan would do."""
-    go(page, f"#/plans/{(site.plan() or {})['id']}")
+    open_view(page, f"#/plans/{(site.plan() or {})['id']}")
 
 
-def the_theatre(page: Page, site: ScreenshotSite) -> None:
+def show_theatre(page: Page, site: ScreenshotSite) -> None:
     """Show a round with more than found room, where a host weighs most."""
     rounds = site.items("rounds")
     best = max(rounds, key=lambda each: (min(each["placed"] or 0, 3), each["left_out"] or 0))
-    go(page, f"#/rounds/{best['number']}/game")
+    open_view(page, f"#/rounds/{best['number']}/game")
     step = page.get_by_role("slider", name="Step")
     weighed = []
     for _ in range(int(step.get_attribute("max") or 0)):
@@ -226,14 +226,14 @@ def the_theatre(page: Page, site: ScreenshotSite) -> None:
     page.wait_for_timeout(800)  # bars slide
 
 
-OF_TENANTS: Final = (("overview", at("#/")), ("request", a_form), ("vm", a_console))
+OF_TENANTS: Final = (("overview", page_at("#/")), ("request", show_form), ("vm", show_console))
 OF_OPERATORS: Final = (
-    ("map", a_map),
-    ("host", a_host),
-    ("plan", a_plan),
-    ("tenants", at("#/tenants")),
-    ("rounds", at("#/rounds")),
-    ("theatre", the_theatre),
+    ("map", show_map),
+    ("host", show_host),
+    ("plan", show_plan),
+    ("tenants", page_at("#/tenants")),
+    ("rounds", page_at("#/rounds")),
+    ("theatre", show_theatre),
 )
 
 
@@ -241,7 +241,7 @@ OF_OPERATORS: Final = (
 
 
 @contextmanager
-def an_api(url: str, token: str) -> Iterator[httpx.Client]:
+def open_api(url: str, token: str) -> Iterator[httpx.Client]:
     """Call the API as the operator."""
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as api:
@@ -249,7 +249,7 @@ def an_api(url: str, token: str) -> Iterator[httpx.Client]:
 
 
 @contextmanager
-def a_browser() -> Iterator[Browser]:
+def open_browser() -> Iterator[Browser]:
     """Start Chromium, and end it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -260,7 +260,7 @@ def a_browser() -> Iterator[Browser]:
         browser.close()
 
 
-def logged_in(browser: Browser, url: str, token: str, width: int, theme: str) -> Page:
+def open_logged_in(browser: Browser, url: str, token: str, width: int, theme: str) -> Page:
     """Open the console in a tab of its own."""
     scheme = "dark" if theme == "dark" else "light"
     size = {"width": width, "height": HEIGHT}
@@ -273,7 +273,7 @@ def logged_in(browser: Browser, url: str, token: str, width: int, theme: str) ->
     return page
 
 
-def go(page: Page, where: str) -> None:
+def open_view(page: Page, where: str) -> None:
     """Open a view, and wait until it has read what it shows."""
     page.evaluate("where => { location.hash = where; scrollTo(0, 0); }", where)
     page.get_by_role("heading", level=1).wait_for()
@@ -287,14 +287,14 @@ def save(picture: bytes, path: Path) -> None:
     Image.open(io.BytesIO(picture)).convert("RGB").save(path, lossless=True, quality=100, method=6)
 
 
-def committed(host: dict[str, Any]) -> int:
+def committed_memory_mib(host: dict[str, Any]) -> int:
     """Return how much memory of a host is committed, in MiB."""
     return next(
         each["committed"] for each in host["inventories"] if each["resource"] == "memory_mib"
     )
 
 
-def eventually(look: Callable[[], object]) -> None:
+def wait_until(look: Callable[[], object]) -> None:
     """Wait for what the cluster does by itself."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while not look():

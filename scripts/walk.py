@@ -94,7 +94,7 @@ class Tracer:
         self._begun: list[Transaction] = []
 
     @contextlib.contextmanager
-    def on(self) -> Iterator[None]:
+    def tracing(self) -> Iterator[None]:
         """Trace what runs inside."""
         event.listen(Engine, "begin", self._begin)
         threading.setprofile(self._profile)
@@ -146,25 +146,25 @@ def walks(folder: Path) -> tuple[Walk, Walk]:
     upgrade(url)
     registry = Registry.connect(url)
     try:
-        with _quiet():
+        with _silence_logs():
             return _walks(registry)
     finally:
         registry.close()
 
 
 def _walks(registry: Registry) -> tuple[Walk, Walk]:
-    token = _fill(registry)
+    token = _add_host_type_and_tenant(registry)
     app = create_app(registry)
     decider = PolicyProcess()
     try:
         slots = _SlotLoopThread(registry, decider)
-        _ask(app, token)
+        _call_api(app, token)
         slots.run()
 
         asking, deciding = Tracer(), Tracer()
-        with asking.on():
-            _ask(app, token)
-        with deciding.on():
+        with asking.tracing():
+            _call_api(app, token)
+        with deciding.tracing():
             slots.run()
     finally:
         decider.close()
@@ -174,7 +174,7 @@ def _walks(registry: Registry) -> tuple[Walk, Walk]:
     return asking.walk("POST /v1/requests"), deciding.walk("a round")
 
 
-def _fill(registry: Registry) -> str:
+def _add_host_type_and_tenant(registry: Registry) -> str:
     """Add a host that is up, a VM type and a tenant; return a token of that tenant."""
     registry.vm_types.add("small", _DEMAND, actor=ACTOR)
     registry.tenants.add("a", weight=1.0, actor=ACTOR)
@@ -225,19 +225,19 @@ class _SlotLoopThread:
         self._loop.run_slot(slot, lease)
 
 
-def _ask(app: FastAPI, token: str) -> None:
+def _call_api(app: FastAPI, token: str) -> None:
     headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": uuid.uuid4().hex}
-    asyncio.run(_post(app, headers))
+    asyncio.run(_post_request(app, headers))
 
 
-async def _post(app: FastAPI, headers: Mapping[str, str]) -> None:
+async def _post_request(app: FastAPI, headers: Mapping[str, str]) -> None:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://walk") as client:
         (await client.post("/v1/requests", json=_BODY, headers=headers)).raise_for_status()
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_logs() -> Iterator[None]:
     """Let nothing be logged, as in a site whose log level is above what goes well."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -90,7 +90,7 @@ def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
     ):
         if given is None:
             continue
-        query = _query(given.get_secret_value())
+        query = _query_of(given.get_secret_value())
         for name, whose in zip(names, ("client of the", "authority of the"), strict=True):
             path = query.get(name)
             if path and path != "system":
@@ -101,7 +101,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
     """Yield database and broker, if the settings connect to them by TLS."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
-        parts, query = urlsplit(url), _query(url)
+        parts, query = urlsplit(url), _query_of(url)
         host = parts.hostname or query.get("host", "")
         by_tcp = host and not host.startswith("/") and "," not in host
         if parts.scheme.startswith("postgres") and by_tcp and query.get("sslmode") != "disable":
@@ -109,20 +109,20 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
                 of="database",
                 host=host,
                 port=parts.port or int(query.get("port", _POSTGRES_PORT)),
-                certificate=_path(query.get("sslcert")),
-                key=_path(query.get("sslkey")),
+                certificate=_optional_path(query.get("sslcert")),
+                key=_optional_path(query.get("sslkey")),
                 postgres=True,
             )
     if settings.broker_url is not None:
         url = settings.broker_url.get_secret_value()
-        parts, query = urlsplit(url), _query(url)
+        parts, query = urlsplit(url), _query_of(url)
         if parts.scheme == "rediss" and parts.hostname:
             yield TlsServer(
                 of="broker",
                 host=parts.hostname,
                 port=parts.port or _REDIS_PORT,
-                certificate=_path(query.get("ssl_certfile")),
-                key=_path(query.get("ssl_keyfile")),
+                certificate=_optional_path(query.get("ssl_certfile")),
+                key=_optional_path(query.get("ssl_keyfile")),
             )
 
 
@@ -297,7 +297,7 @@ class CertificateWatch:
             first[kind] = min(first.get(kind, ends_at), ends_at)
         self._gauge.clear()
         for kind, ends_at in first.items():
-            self._gauge.labels(kind).set_function(self._left_until(ends_at))
+            self._gauge.labels(kind).set_function(self._seconds_until(ends_at))
 
     def run(self, over: threading.Event) -> None:
         """Check every hour until ``over`` is set."""
@@ -310,7 +310,7 @@ class CertificateWatch:
                 if not over.is_set():  # an ending process can start no threads
                     log.exception("certificates_not_read")
 
-    def _left_until(self, ends_at: datetime) -> Callable[[], float]:
+    def _seconds_until(self, ends_at: datetime) -> Callable[[], float]:
         end = ends_at.timestamp()
         return lambda: end - self._now()
 
@@ -336,9 +336,9 @@ def watching_certificates(
         over.set()
 
 
-def _query(url: str) -> Mapping[str, str]:
+def _query_of(url: str) -> Mapping[str, str]:
     return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
-def _path(text: str | None) -> Path | None:
+def _optional_path(text: str | None) -> Path | None:
     return None if text is None else Path(text)

@@ -21,7 +21,7 @@ class FairSemaphore:
         self._lock = threading.Lock()
         self._held: Counter[str] = Counter()
 
-    def may_have(self, name: str) -> int:
+    def permits_allowed(self, name: str) -> int:
         """Return how many permits a name may hold now, including those that it holds."""
         others = self._held.total() - self._held[name]
         return min(self._of_a_name, -(-(self._limit - others) // 2))
@@ -33,7 +33,7 @@ class FairSemaphore:
     def take(self, name: str) -> bool:
         """Take a permit, if the name may hold one more."""
         with self._lock:
-            if self._held[name] >= self.may_have(name):
+            if self._held[name] >= self.permits_allowed(name):
                 self._held += Counter()  # drops names without permits
                 return False
             self._held[name] += 1

@@ -28,7 +28,7 @@ _START_TICK: Final = 18  #: among what `/proc/PID/stat` says after the state
 
 
 @contextmanager
-def beating(
+def sending_heartbeats(
     registry: Registry,
     kind: str,
     name: str,

@@ -58,7 +58,7 @@ def configure_logging(
     ]
     renderer: list[Any] = (
         [
-            _without_commands,
+            _escape_control_characters,
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(), exception_formatter=_plain_traceback
             ),
@@ -68,7 +68,7 @@ def configure_logging(
     )
     renderer.append(mask_line)
     # A failure to log must not fail the call.
-    lasting = LogStream(stream, _lost_as_text if as_text else _lost_as_json)
+    lasting = LogStream(stream, _loss_text if as_text else _loss_json)
     structlog.configure(
         processors=[_problem_counter(on_problem), *shared, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -93,17 +93,17 @@ def configure_logging(
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def _lost_as_text(lines: int, reason: str) -> str:
+def _loss_text(lines: int, reason: str) -> str:
     return f"{lines} lines of this log are lost: {reason}"
 
 
-def _lost_as_json(lines: int, reason: str) -> str:
+def _loss_json(lines: int, reason: str) -> str:
     now = datetime.now(UTC).isoformat()
     event = {"event": "log_lines_lost", "level": "warning", "lines": lines, "error": reason}
     return json.dumps(event | {"timestamp": now})
 
 
-def _without_commands(
+def _escape_control_characters(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Escape control characters, so that foreign text cannot forge lines or control terminals."""

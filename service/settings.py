@@ -111,12 +111,12 @@ class SharedSettings(BaseSettings):
 
     @field_validator("log_level", mode="before")
     @classmethod
-    def _in_any_case(cls, level: object) -> object:
+    def _lower_level(cls, level: object) -> object:
         return level.lower() if isinstance(level, str) else level
 
     @field_validator("fence_command")
     @classmethod
-    def _a_program_by_its_path(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_absolute_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
         if command and not command[0].startswith("/"):
             raise ValueError(f"the program needs its full path, found {command[0]!r}")
         return command

@@ -29,7 +29,7 @@ def main() -> int:
         return BAD_SETTINGS
     metrics = ProcessMetrics("worker")
     begin_log(settings, metrics)
-    _quiet_libraries()
+    _limit_library_logs()
     try:
         return run(settings, metrics)
     except RegistryError as error:
@@ -37,7 +37,7 @@ def main() -> int:
         return 1
 
 
-def _quiet_libraries() -> None:
+def _limit_library_logs() -> None:
     # One line per message received and acknowledged says nothing of ours.
     for name in ("celery", "amqp"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -25,7 +25,7 @@ from service import Check, ProcessMetrics, database_check, listening
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import redis_broker_config
 from service.certificates import ends_of_credentials, watching_certificates
-from service.heartbeat import beating
+from service.heartbeat import sending_heartbeats
 from service.settings import celery_config
 from service.supervision import supervised
 from workers.broker import filesystem_broker_config
@@ -35,7 +35,7 @@ from workers.host_limits import HostLimits
 from workers.metrics import TaskMetrics
 from workers.opened_hosts import OpenedHosts
 from workers.settings import WorkerSettings
-from workers.tasks import allowed_messages, register_tasks
+from workers.tasks import allowed_messages_of_queue, register_tasks
 
 log: Final = structlog.get_logger(__name__)
 
@@ -122,7 +122,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
             host_networks=settings.known_host_networks(),
             fence_command=settings.fence_command,
             fence_timeout_s=settings.fence_timeout_s,
-            send=lambda due: _send(app, due),
+            send=lambda due: _send_task(app, due),
         )
     finally:
         consoles.join(within_s=settings.stop_grace_s)
@@ -135,9 +135,9 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
 def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     # fuga's logging is in place: Celery must not set up its own.
-    signals.setup_logging.connect(_keep_our_logging, weak=False)
+    signals.setup_logging.connect(_skip_celery_logging, weak=False)
     threads = settings.threads
-    inbox = Inbox([allowed_messages(*each) for each in threads.items()], metrics)
+    inbox = Inbox([allowed_messages_of_queue(*each) for each in threads.items()], metrics)
     app = build_app(settings, inbox)
     with open_context(settings, app) as context:
         register_tasks(app, context, TaskMetrics(metrics))
@@ -160,7 +160,9 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
 
         with (
             listening(settings.metrics_address("worker"), metrics, ready=ready),
-            beating(context.registry, "worker", context.owner, ready=ready, settings=settings),
+            sending_heartbeats(
+                context.registry, "worker", context.owner, ready=ready, settings=settings
+            ),
             watching_certificates(
                 settings, metrics, lambda: ends_of_credentials(settings.resolved_host_credentials())
             ),
@@ -196,12 +198,12 @@ def _exit_despite_hung_steps() -> None:
     os._exit(os.EX_OK)
 
 
-def _send(app: Celery, due: Due) -> None:
+def _send_task(app: Celery, due: Due) -> None:
     try:
         app.send_task(due.task, args=[str(due.id)], retry=False)
     except (OperationalError, OSError) as error:
         log.warning("broker_unreachable", task=due.task, error=str(error))  # the sweep goes on
 
 
-def _keep_our_logging(**_: Any) -> None:
+def _skip_celery_logging(**_: Any) -> None:
     """Keep Celery from configuring logging."""

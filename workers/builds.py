@@ -43,8 +43,8 @@ from workers import removals
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
-from workers.network_filters import HostNetworks, guard_of
-from workers.seed import seed_of, takes_seed
+from workers.network_filters import HostNetworks, network_guard
+from workers.seed import reads_seed, seed_of
 
 log: Final = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ log: Final = structlog.get_logger(__name__)
 _HELD_BY_OTHERS: Final = frozenset({AssignmentState.CREATING, AssignmentState.ACTIVE})
 
 
-def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
+def build_vm(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Build the VM of a reserved assignment, while this worker holds the claim."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -67,7 +67,7 @@ def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
         host=build.host.name,
     ):
         try:
-            outcome = _attempt(build, context)
+            outcome = _build_and_record(build, context)
         except ClaimLostError:
             outcome = _clean_up_after_lost_claim(build, context)
         log.info("build_ended", outcome=outcome, from_state=build.state)
@@ -76,7 +76,7 @@ def create(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     return outcome
 
 
-def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
+def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
     """Build and record the result. Raises `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
@@ -107,7 +107,7 @@ def _attempt(build: Build, context: WorkerContext) -> TaskOutcome:
         assignments.fail(build.claim, str(error), transient=False)
         # The host answers, so absence may be proven at once and the capacity freed. Otherwise the
         # sweep retries the quarantined assignment.
-        removals.delete(build.claim.assignment_id, context)
+        removals.remove_assignment(build.claim.assignment_id, context)
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
 
@@ -167,7 +167,7 @@ def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> 
     """Return this assignment's own domain if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
-    if seen is None or _has_mark_of(build, seen.mark):
+    if seen is None or _is_mark_of_build(build, seen.mark):
         return seen
     if seen.mark is None:
         raise DomainConflictError(build.host.uri, vm_id, f"{seen.name}, which is foreign")
@@ -195,7 +195,7 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
     """Prepare the domain of an active assignment for its resume, after its worker died."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
-    if seen is None or not _has_mark_of(build, seen.mark):
+    if seen is None or not _is_mark_of_build(build, seen.mark):
         # An operator undefined it before a poll found it running.
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
@@ -214,7 +214,7 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
         # A deletion took the assignment but not the lease: release the lease, so that no worker
         # waits for its end.
         context.registry.assignments.yield_claim(build.claim, None)
-    if removals.delete(assignment_id, context) is TaskOutcome.DONE:
+    if removals.remove_assignment(assignment_id, context) is TaskOutcome.DONE:
         return TaskOutcome.CLAIM_LOST
     try:
         with context.hosts.enter(build.host, pool=True) as host:
@@ -236,7 +236,7 @@ def _log_failure(build: Build, error: Exception) -> None:
     log.warning("build_failed", failed_before=build.failed_before, error=str(error))
 
 
-def _has_mark_of(build: Build, mark: Mark | None) -> bool:
+def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
     return (
         mark is not None
         and mark.assignment_id == str(build.claim.assignment_id)
@@ -266,10 +266,10 @@ def spec_of(build: Build, known: HostNetworks) -> DomainSpec:
         memory_mib=memory_mib,
         pool=build.host.pool,
         volume=volume_name(str(build.disk_of)),
-        seed_volume=seed_name(assignment_id) if takes_seed(build) else None,
+        seed_volume=seed_name(assignment_id) if reads_seed(build) else None,
         network=build.network.source,
         network_kind=build.network.kind,
         mac=build.network.mac,
         limits=VmLimits(**build.limits),
-        guard=guard_of(build.host, build.network.card, known),
+        guard=network_guard(build.host, build.network.card, known),
     )

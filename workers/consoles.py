@@ -31,7 +31,7 @@ _NO_THREAD: Final = (
 _WAIT_S: Final = 0.05
 
 
-def attach(session_id: UUID, context: WorkerContext) -> TaskOutcome:
+def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Hold a console, if the claim succeeds and a thread is free."""
     threads = context.consoles
     holds = context.registry.console_holds
@@ -41,7 +41,7 @@ def attach(session_id: UUID, context: WorkerContext) -> TaskOutcome:
 
     def claim() -> Callable[[], object] | None:
         work = holds.claim(session_id, context.owner, _LEASE_S)
-        return None if work is None else lambda: hold(work, context, threads.hosts)
+        return None if work is None else lambda: hold_console(work, context, threads.hosts)
 
     begun = threads.begin(tenant, claim)
     if begun is None:
@@ -49,7 +49,7 @@ def attach(session_id: UUID, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE if begun else TaskOutcome.NOT_OURS
 
 
-def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskOutcome:
+def hold_console(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskOutcome:
     """Hold a console until its session ends, its guest is off, or this process stops."""
     holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
     try:
@@ -60,7 +60,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
                 )
                 try:
                     holds.mark_attached(work.claim)
-                    _relay(work, context, host)
+                    _relay_console(work, context, host)
                 finally:
                     with contextlib.suppress(HypervisorError):
                         host.release_console(deadline_s=context.lookup_deadline_s)
@@ -84,7 +84,7 @@ def hold(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskO
     return TaskOutcome.DONE
 
 
-def _relay(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
+def _relay_console(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
     holds, typed = context.registry.console_holds, b""
     kept_at = time.monotonic()
     while True:
@@ -106,7 +106,7 @@ def _relay(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
 log: Final = structlog.get_logger(__name__)
 
 
-def read(read_id: UUID, context: WorkerContext) -> TaskOutcome:
+def read_console(read_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Answer one read. An error is an answer, too: the caller decides about it."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():

@@ -28,7 +28,7 @@ log: Final = structlog.get_logger(__name__)
 _MAX_OUTPUT_BYTES: Final = 1000
 
 
-def fence(host_id: UUID, context: WorkerContext) -> TaskOutcome:
+def fence_host(host_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Fence one host, while this worker holds the claim."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -41,7 +41,7 @@ def fence(host_id: UUID, context: WorkerContext) -> TaskOutcome:
     try:
         context.checkpoint("fence.before_command")
         fencing.keep(order, lease_s)
-        trouble = _run(order, context)
+        trouble = _run_fence_command(order, context)
         context.checkpoint("fence.after_command")
         if trouble is not None:
             fencing.fail(order, trouble)
@@ -55,18 +55,18 @@ def fence(host_id: UUID, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _run(order: FenceOrder, context: WorkerContext) -> str | None:
+def _run_fence_command(order: FenceOrder, context: WorkerContext) -> str | None:
     """Run the command; return the error, or None if the host is off."""
     if not context.fence_command:
         return "no command is set: FUGA_FENCE_COMMAND"
-    command = command_for(context.fence_command, order)
+    command = fence_command_line(context.fence_command, order)
     try:
         return run_program(command, env=child_environ(), timeout_s=context.fence_timeout_s)
     except OSError as error:
         return f"{command[0]} cannot be run: {error.strerror}"
 
 
-def command_for(command: Sequence[str], order: FenceOrder) -> list[str]:
+def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
     """Substitute target and host in a command's arguments; the program stays unchanged."""
     program, *arguments = command
     return [

@@ -76,7 +76,7 @@ class _Download:
         self._piece_from = 0
 
     async def run(self) -> None:
-        receiving = asyncio.create_task(self._receive())
+        receiving = asyncio.create_task(self._receive_body())
         try:
             while not receiving.done():
                 await asyncio.wait({receiving}, timeout=_CHECK_EVERY_S)
@@ -91,7 +91,7 @@ class _Download:
         if error is not None:
             raise error
 
-    async def _receive(self) -> None:
+    async def _receive_body(self) -> None:
         async with self._open_response() as response:
             # Raw bytes: nothing is decompressed.
             async for piece in response.aiter_raw():
@@ -134,7 +134,7 @@ class _Download:
                 headers = {"Accept-Encoding": "identity"}
                 async with client.stream("GET", url, headers=headers) as response:
                     if response.is_success:
-                        self._check(response)
+                        self._check_response(response)
                         yield response
                         return
                     if response.status_code in _GONE:
@@ -144,7 +144,7 @@ class _Download:
                     url = urljoin(url, response.headers["Location"])
             raise FetchFailedError(url, f"more than {_MAX_REDIRECTS} redirects")
 
-    def _check(self, response: httpx.Response) -> None:
+    def _check_response(self, response: httpx.Response) -> None:
         packed = response.headers.get("Content-Encoding", "identity").strip()
         if packed.lower() not in ("", "identity"):
             raise FetchFailedError(

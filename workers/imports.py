@@ -31,7 +31,7 @@ log: Final = structlog.get_logger(__name__)
 _REPORT_EVERY_S: Final = 1.0
 
 
-def fetch(image_id: UUID, context: WorkerContext) -> TaskOutcome:
+def import_image(image_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Download an image, if the claim succeeds and a thread is free.
 
     One download at a time, so that a slow mirror does not block uploads to hosts.
@@ -44,10 +44,10 @@ def fetch(image_id: UUID, context: WorkerContext) -> TaskOutcome:
         claimed = context.registry.image_imports.claim(
             image_id, context.owner, context.upload_lease_s
         )
-        return TaskOutcome.NOT_OURS if claimed is None else _fetch(claimed, context)
+        return TaskOutcome.NOT_OURS if claimed is None else _import_claimed(claimed, context)
 
 
-def _fetch(claimed: Import, context: WorkerContext) -> TaskOutcome:
+def _import_claimed(claimed: Import, context: WorkerContext) -> TaskOutcome:
     imports, image = context.registry.image_imports, claimed.image
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
@@ -82,9 +82,9 @@ def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
     """Put the complete, checked image into the store."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
-        signature = _signature(claimed, context)
+        signature = _image_signature(claimed, context)
         with store.receive(image.id, image.format, signature) as incoming:
-            _download(claimed, incoming, context)
+            _download_image(claimed, incoming, context)
             stored = incoming.keep(image.sha256)
     else:
         found = store.examine(image.id, image.format, image.sha256)
@@ -99,15 +99,20 @@ def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
     return stored
 
 
-def _download(claimed: Import, incoming: IncomingFile, context: WorkerContext) -> None:
+def _download_image(claimed: Import, incoming: IncomingFile, context: WorkerContext) -> None:
     def take(piece: bytes) -> None:
         incoming.write(piece)
         context.checkpoint("import.piece")
 
-    download(claimed.url, context.image_urls, take, _timeouts(claimed, context, incoming.announce))
+    download(
+        claimed.url,
+        context.image_urls,
+        take,
+        _download_timeouts(claimed, context, incoming.announce),
+    )
 
 
-def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
+def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
     """Return the image's signature, as given or found next to its URL; None if not needed."""
     if claimed.signature is not None:
         return claimed.signature.encode()
@@ -122,7 +127,7 @@ def _signature(claimed: Import, context: WorkerContext) -> bytes | None:
 
         with suppress(NotThereError):
             url = claimed.url + suffix
-            patience = _timeouts(claimed, context, _announce_signature)
+            patience = _download_timeouts(claimed, context, _announce_signature)
             download(url, context.image_urls, take, patience)
             return bytes(gathered)
     return None
@@ -133,7 +138,7 @@ def _announce_signature(size_bytes: int) -> None:
         raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
 
 
-def _timeouts(
+def _download_timeouts(
     claimed: Import, context: WorkerContext, announce: Callable[[int], None]
 ) -> DownloadTimeouts:
     noted_at = time.monotonic()

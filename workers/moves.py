@@ -61,7 +61,7 @@ class GuestLocation(StrEnum):
     UNKNOWN = "unknown"
 
 
-def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
+def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Carry out a move, or settle one whose worker ended."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -76,11 +76,11 @@ def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         to_host=step.to.host.name,
     ):
         try:
-            outcome = _attempt(step, context)
+            outcome = _move_and_record(step, context)
         except ClaimLostError:
             outcome = TaskOutcome.CLAIM_LOST
         except (HostBusyError, StoppingError):
-            outcome = _postpone(step, context, None)
+            outcome = _hand_back(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
     context.send_next_moves()  # first, so that an ended move does not delay others
     if outcome is TaskOutcome.DONE:
@@ -88,36 +88,36 @@ def move(move_id: UUID, context: WorkerContext) -> TaskOutcome:
     return outcome
 
 
-def _attempt(step: MoveStep, context: WorkerContext) -> TaskOutcome:
+def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
     error, downtime_ms = step.stop, None
     try:
         if step.begun:
             location = _find_guest(step, context, abort=True, is_reclaimed=True)
             over = step.fenced or step.lost or step.attempts > MAX_ATTEMPTS
             if location is not GuestLocation.HERE or error is not None or over:
-                return _settle(step, location, error or "its worker ended", None, context)
+                return _record_result(step, location, error or "its worker ended", None, context)
         if error is None:
             try:
-                downtime_ms = _carry_out(step, context)
+                downtime_ms = _move_guest_or_disk(step, context)
             except (HypervisorError, MoveStoppedError) as failure:
                 error = str(failure)
                 log.warning("move_failed", error=error)
         location = _find_guest(step, context, abort=error is not None)
         if location is GuestLocation.HERE and step.begun and step.stop is None:
             # The former worker's call may have been in the way.
-            return _postpone(step, context, error)
+            return _hand_back(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
-        return _postpone(step, context, error or str(failure))
+        return _hand_back(step, context, error or str(failure))
     try:
-        return _settle(step, location, error, downtime_ms, context)
+        return _record_result(step, location, error, downtime_ms, context)
     except ClaimLostError:
         if downtime_ms is not None:  # unknown to a worker that took the move over
             context.registry.move_steps.note_standstill(step.claim, downtime_ms)
         raise
 
 
-def _carry_out(step: MoveStep, context: WorkerContext) -> int | None:
+def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
     """Move the guest, or the disk of a stopped one; return the downtime in ms, if known."""
     build = step.to
     spec = _spec_of(step, context)
@@ -231,7 +231,7 @@ def _find_at_source(
             seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     except HostUnreachableError:
         return None, True
-    return (seen if seen is not None and _has_mark_of(seen, step.from_id) else None), False
+    return (seen if seen is not None and _is_mark_of_move(seen, step.from_id) else None), False
 
 
 def _find_at_destination(
@@ -248,7 +248,7 @@ def _find_at_destination(
     """
     with context.hosts.enter(step.to.host, pool=True) as host:
         there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
-        if there is not None and not _has_mark_of(there, step.to.claim.assignment_id):
+        if there is not None and not _is_mark_of_move(there, step.to.claim.assignment_id):
             there = None
         if there is not None and there.state is DomainState.RUNNING:
             return GuestLocation.THERE
@@ -297,7 +297,7 @@ def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) 
     )
 
 
-def _settle(
+def _record_result(
     step: MoveStep,
     location: GuestLocation,
     error: str | None,
@@ -308,7 +308,7 @@ def _settle(
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
     if location is GuestLocation.UNKNOWN:
-        return _postpone(step, context, error)
+        return _hand_back(step, context, error)
     if location is GuestLocation.LOST:
         error = f"host {step.to.host.name} was fenced when it had arrived there"
         _restart_at_source(step, context)
@@ -343,11 +343,11 @@ def _extend_claim(
         raise MoveStoppedError(stop)
 
 
-def _postpone(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
+def _hand_back(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     with suppress(ClaimLostError):
         context.registry.move_steps.put_off(step.claim, error)
     return TaskOutcome.HANDED_BACK
 
 
-def _has_mark_of(seen: HostDomain, assignment_id: UUID) -> bool:
+def _is_mark_of_move(seen: HostDomain, assignment_id: UUID) -> bool:
     return seen.mark is not None and seen.mark.assignment_id == str(assignment_id)

@@ -27,7 +27,7 @@ class HostNetworks:
 
 def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
     """Collapse networks of hosts into as few as possible. Raises ValueError for invalid ones."""
-    parsed = [_network(each) for each in networks]
+    parsed = [_parse_network(each) for each in networks]
     ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
     ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
     merged = (*ipaddress.collapse_addresses(ipv4), *ipaddress.collapse_addresses(ipv6))
@@ -39,7 +39,7 @@ def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, merged))
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
@@ -51,13 +51,13 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return network
 
 
-def guard_of(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | None:
+def network_guard(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | None:
     """Return the guard of a card; None for the test driver, which has no network."""
     if host.domain_type == "test":
         return None
-    closed = [*known.networks, *_addresses((card.gateway, urlsplit(host.uri).hostname))]
+    closed = [*known.networks, *_ipv4_addresses((card.gateway, urlsplit(host.uri).hostname))]
     networks = [ipaddress.IPv4Network(each) for each in closed]
-    servers = dict.fromkeys(_addresses((card.gateway, *card.dns)))
+    servers = dict.fromkeys(_ipv4_addresses((card.gateway, *card.dns)))
     return Guard(
         filtered=card.filtered,
         isolated=card.isolated,
@@ -74,7 +74,7 @@ def guard_of(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | 
     )
 
 
-def _addresses(names: tuple[str | None, ...]) -> list[str]:
+def _ipv4_addresses(names: tuple[str | None, ...]) -> list[str]:
     """Return the IPv4 addresses among these; filtered cards pass no IPv6."""
     found = []
     for name in names:

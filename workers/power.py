@@ -19,14 +19,14 @@ from registry.tasks import PowerStep
 from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import HostBusyError, StoppingError
-from workers.network_filters import guard_of
+from workers.network_filters import network_guard
 
 log: Final = structlog.get_logger(__name__)
 
 _GOING_DOWN: Final = frozenset({PowerState.STOPPING, PowerState.SHUTTING_DOWN})
 
 
-def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
+def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Carry out the next step of a VM's power change."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -37,7 +37,7 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
         with context.hosts.enter(step.host) as host:
-            outcome = _take_step(step, host, context)
+            outcome = _take_power_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
             # Another change was requested meanwhile: release the lease, so that its worker need not
@@ -45,18 +45,18 @@ def switch(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             power.put_off(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
-        outcome = _postpone(step, context, None)
+        outcome = _hand_back(step, context, None)
     except HostUnreachableError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _postpone(step, context, str(error))
+        outcome = _hand_back(step, context, str(error))
     except OperationFailedError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _postpone(step, context, str(error), refused=True)
+        outcome = _hand_back(step, context, str(error), refused=True)
     bound.info("power_step_ended", outcome=outcome)
     return outcome
 
 
-def _postpone(
+def _hand_back(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
     try:
@@ -66,7 +66,7 @@ def _postpone(
     return TaskOutcome.HANDED_BACK
 
 
-def _take_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
+def _take_power_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
     power = context.registry.power
     seen = _find_domain(step, host, context)
     state = step.state
@@ -79,7 +79,7 @@ def _take_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> Tas
         _extend_claim(step, state, context)
         if off:
             # The definition may be older than the network's filters.
-            guard = guard_of(step.host, step.card, context.host_networks)
+            guard = network_guard(step.host, step.card, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
             # As in a build: a worker that lost the claim does not resume the guest.
             context.checkpoint("power.after_start")
@@ -94,7 +94,7 @@ def _take_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> Tas
         state = power.advance(step.claim, PowerEvent.SIGNALLED)
         context.checkpoint("power.after_signalled")
         _extend_claim(step, state, context)
-        host.shut_down(str(step.claim.vm_id), run=_run_of(seen))
+        host.shut_down(str(step.claim.vm_id), run=_run_number(seen))
     power.poll_again(step.claim)
     return TaskOutcome.HANDED_BACK
 
@@ -112,7 +112,7 @@ def _find_domain(step: PowerStep, host: HostDriver, context: WorkerContext) -> H
 def _force_off_or_reset(
     step: PowerStep, host: HostDriver, context: WorkerContext, seen: HostDomain
 ) -> TaskOutcome:
-    vm_id, run = str(step.claim.vm_id), _run_of(seen)
+    vm_id, run = str(step.claim.vm_id), _run_number(seen)
     if step.state in _GOING_DOWN:
         host.power_off(vm_id, run=run)
         event = PowerEvent.SEEN_OFF
@@ -124,7 +124,7 @@ def _force_off_or_reset(
     return TaskOutcome.DONE
 
 
-def _run_of(seen: HostDomain) -> int:
+def _run_number(seen: HostDomain) -> int:
     if seen.run is None:
         raise OperationFailedError("find", f"domain {seen.uuid} went off while it was looked at")
     return seen.run

@@ -26,7 +26,7 @@ from workers.errors import HostBusyError, StoppingError
 log: Final = structlog.get_logger(__name__)
 
 
-def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
+def remove_assignment(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Remove the domain and volume of a releasing or quarantined assignment, then release it."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -42,7 +42,7 @@ def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
         host=removal.host.name,
     ):
         try:
-            outcome = _attempt(removal, context)
+            outcome = _remove_and_record(removal, context)
         except ClaimLostError:
             # Another worker removes it: removing twice is harmless.
             outcome = TaskOutcome.CLAIM_LOST
@@ -52,7 +52,7 @@ def delete(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
     return outcome
 
 
-def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
+def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     try:
         with context.hosts.enter(removal.host) as host:
@@ -66,7 +66,7 @@ def _attempt(removal: Removal, context: WorkerContext) -> TaskOutcome:
                 keep=lambda: context.extend_claim(removal.claim),
             )
         with context.hosts.enter(removal.host, pool=True) as host:
-            absent = _remove(removal, host, context)
+            absent = _remove_claimed(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
         return TaskOutcome.HANDED_BACK
@@ -99,7 +99,7 @@ def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> N
     context.checkpoint("delete.after_destroy")
 
 
-def _remove(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
+def _remove_claimed(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     context.extend_claim(removal.claim)
     return remove_attempt(
         host,

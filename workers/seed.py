@@ -20,7 +20,7 @@ _HOSTNAME_LENGTH: Final = 63
 _NUMBER: Final = re.compile(r"-\d+$")
 
 
-def takes_seed(build: Build) -> bool:
+def reads_seed(build: Build) -> bool:
     """Return whether the image of a build's guest reads a seed."""
     if build.host.domain_type == "test":
         return False  # the test driver takes no uploads
@@ -34,20 +34,20 @@ def seed_of(build: Build) -> bytes:
     meta_data = {
         # cloud-init runs once per instance id: a rebuilt VM is a new instance.
         "instance-id": f"{build.vm_id}-{build.disk_generation}",
-        "local-hostname": build.hostname or hostname(build.vm_name),
+        "local-hostname": build.hostname or guest_hostname(build.vm_name),
         "public-keys": list(build.access.ssh_keys),
     }
-    return vfat.volume(
+    return vfat.vfat_volume(
         LABEL,
         {
-            "meta-data": _document(meta_data),
+            "meta-data": _yaml_document(meta_data),
             "user-data": build.access.user_data or _NO_USER_DATA,
-            "network-config": _document(_network_config(build.network)),
+            "network-config": _yaml_document(_network_config(build.network)),
         },
     )
 
 
-def hostname(vm_name: str) -> str:
+def guest_hostname(vm_name: str) -> str:
     """Return a VM's name as a host name: letters, digits and '-', 63 at most."""
     name = re.sub(r"[^a-z0-9-]+", "-", vm_name.lower()).strip("-")
     if len(name) > _HOSTNAME_LENGTH:
@@ -72,5 +72,5 @@ def _network_config(network: GuestNetwork | None) -> dict[str, Any]:
     return {"version": 2, "ethernets": {"nic0": card}}
 
 
-def _document(values: dict[str, Any]) -> bytes:
+def _yaml_document(values: dict[str, Any]) -> bytes:
     return json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n"

@@ -15,7 +15,7 @@ import structlog
 from celery import Celery
 
 from registry.tasks import QUEUE_OF, WorkQueue
-from service.broker.messages import AllowedMessages, one_id
+from service.broker.messages import AllowedMessages, is_one_id
 from workers import builds, consoles, fencing, imports, moves, power, removals, uploads
 from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
@@ -24,39 +24,39 @@ from workers.metrics import TaskMetrics
 TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome]]]] = (
     MappingProxyType(
         {
-            "create_vm": ("assignment_id", builds.create),
-            "delete_vm": ("assignment_id", removals.delete),
-            "switch_power": ("vm_id", power.switch),
-            "read_console": ("read_id", consoles.read),
-            "attach_console": ("session_id", consoles.attach),
+            "create_vm": ("assignment_id", builds.build_vm),
+            "delete_vm": ("assignment_id", removals.remove_assignment),
+            "switch_power": ("vm_id", power.switch_power),
+            "read_console": ("read_id", consoles.read_console),
+            "attach_console": ("session_id", consoles.attach_console),
             "remove_leftover": ("leftover_id", removals.remove_leftover),
-            "upload_image": ("copy_id", uploads.upload),
-            "import_image": ("image_id", imports.fetch),
-            "remove_image": ("copy_id", uploads.remove),
-            "move_vm": ("move_id", moves.move),
-            "fence_host": ("host_id", fencing.fence),
+            "upload_image": ("copy_id", uploads.upload_image),
+            "import_image": ("image_id", imports.import_image),
+            "remove_image": ("copy_id", uploads.remove_image_copy),
+            "move_vm": ("move_id", moves.move_vm),
+            "fence_host": ("host_id", fencing.fence_host),
         }
     )
 )
 
 
-def allowed_messages(queue: WorkQueue, threads: int) -> AllowedMessages:
+def allowed_messages_of_queue(queue: WorkQueue, threads: int) -> AllowedMessages:
     """Return the allowed messages of a queue.
 
     The build queue allows all tasks, for older control centres.
     """
     names = [f"workers.{name}" for name in TASKS]
-    tasks = {name: one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
+    tasks = {name: is_one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
     return AllowedMessages(queue.at_broker, tasks, threads)
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:
     """Register all tasks with ``app``; they use ``context``."""
     for name, (key, work) in TASKS.items():
-        app.task(_task(name, key, work, context, metrics), name=f"workers.{name}")
+        app.task(_make_task(name, key, work, context, metrics), name=f"workers.{name}")
 
 
-def _task(
+def _make_task(
     name: str,
     key: str,
     work: Callable[[UUID, WorkerContext], TaskOutcome],

@@ -30,17 +30,17 @@ log: Final = structlog.get_logger(__name__)
 _REPORT_EVERY_S: Final = 1.0  #: interval of progress reports
 
 
-def upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+def upload_image(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Upload an image to a host, if the claim succeeds and a thread is free."""
     if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
         return TaskOutcome.NOT_OURS
     try:
-        return _upload(copy_id, context)
+        return _upload_claimed(copy_id, context)
     finally:
         context.upload_threads.release()
 
 
-def _upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+def _upload_claimed(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     copies = context.registry.image_copies
     claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
     if claimed is None:
@@ -48,16 +48,16 @@ def _upload(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(image=claimed.image.reference, host=claimed.host.name)
     began = time.monotonic()
     try:
-        outcome = _attempt(claimed, context)
+        outcome = _upload_and_record(claimed, context)
     except ClaimLostError:
-        _delete_own(claimed, context)
+        _delete_own_volume(claimed, context)
         outcome = TaskOutcome.CLAIM_LOST
     bound.info("upload_ended", outcome=outcome, duration_s=round(time.monotonic() - began, 3))
     context.send_next_on_host(claimed.host.id)
     return outcome
 
 
-def _attempt(claimed: Upload, context: WorkerContext) -> TaskOutcome:
+def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
     """Upload and record the result. Raises `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
@@ -123,7 +123,7 @@ class _Meter:
             self._noted_at = now
 
 
-def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Delete the copy of an image that was removed."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
@@ -149,7 +149,7 @@ def remove(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _delete_own(claimed: Upload, context: WorkerContext) -> None:
+def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
     """Delete the volume of an attempt that lost its claim, or leave that to the next attempt."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),

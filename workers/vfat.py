@@ -23,7 +23,7 @@ _VOLUME_LABEL, _ARCHIVE, _LONG_NAME = 0x08, 0x20, 0x0F
 _FIRST_DAY: Final = 0x21  #: 1980-01-01, as directories write a date
 
 
-def volume(label: str, files: Mapping[str, bytes]) -> bytes:
+def vfat_volume(label: str, files: Mapping[str, bytes]) -> bytes:
     """Return a vfat volume with these files.
 
     Parameters
@@ -38,7 +38,7 @@ def volume(label: str, files: Mapping[str, bytes]) -> bytes:
     ValueError
         If the files do not fit.
     """
-    directory = [_entry(label.upper().ljust(11).encode("ascii"), _VOLUME_LABEL, 0, 0)]
+    directory = [_directory_entry(label.upper().ljust(11).encode("ascii"), _VOLUME_LABEL, 0, 0)]
     table = [0xF00 | _MEDIA, _END_OF_FILE]
     data = b""
     for number, (name, content) in enumerate(files.items(), start=1):
@@ -51,8 +51,8 @@ def volume(label: str, files: Mapping[str, bytes]) -> bytes:
     clusters = len(table) - 2
     if clusters > _MAX_CLUSTERS or len(files) > 9:
         raise ValueError(f"{len(files)} files of {len(data)} bytes do not fit on the volume")
-    root = _whole_sectors(b"".join(directory))
-    packed = _whole_sectors(_pack_table(table))
+    root = _pad_to_sectors(b"".join(directory))
+    packed = _pad_to_sectors(_pack_fat(table))
     boot = _boot_sector(
         label.upper(),
         sectors_per_table=len(packed) // _SECTOR,
@@ -89,7 +89,7 @@ def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, secto
     return boot.ljust(_SECTOR - 2, b"\0") + b"\x55\xaa"
 
 
-def _pack_table(table: list[int]) -> bytes:
+def _pack_fat(table: list[int]) -> bytes:
     """Pack 12-bit entries, two in three bytes, little-endian."""
     padded = table + [0] * (len(table) % 2)
     pairs = zip(padded[::2], padded[1::2], strict=True)
@@ -112,10 +112,10 @@ def _file_entries(name: str, number: int, first: int, size: int) -> list[bytes]:
         order = part | (0x40 if part == parts else 0)
         head = struct.pack("<B10sBBB", order, piece[:10], _LONG_NAME, 0, checksum)
         entries.append(head + piece[10:22] + b"\0\0" + piece[22:])
-    return [*entries, _entry(short, _ARCHIVE, first, size)]
+    return [*entries, _directory_entry(short, _ARCHIVE, first, size)]
 
 
-def _entry(name: bytes, attributes: int, first: int, size: int) -> bytes:
+def _directory_entry(name: bytes, attributes: int, first: int, size: int) -> bytes:
     return struct.pack(
         "<11sBBBHHHHHHHI",
         name,
@@ -133,5 +133,5 @@ def _entry(name: bytes, attributes: int, first: int, size: int) -> bytes:
     )
 
 
-def _whole_sectors(content: bytes) -> bytes:
+def _pad_to_sectors(content: bytes) -> bytes:
     return content.ljust(-(-len(content) // _SECTOR) * _SECTOR, b"\0")

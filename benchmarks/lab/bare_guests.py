@@ -61,7 +61,7 @@ class BareHost:
         spec = _spec()
         assert spec.seed_volume is not None
         volumes = self.make_volumes(spec.mark.vm_id, spec.volume, spec.seed_volume)
-        domain = self.connection.defineXML(domain_xml.build(spec, self.files(volumes)))
+        domain = self.connection.defineXML(domain_xml.build_domain_xml(spec, self.files(volumes)))
         self.built.append(Built(spec.mark.vm_id, domain, volumes))
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
         domain.resume()
@@ -69,7 +69,7 @@ class BareHost:
 
     def make_volumes(self, vm_id: str, disk: str, seed: str) -> list[libvirt.virStorageVol]:
         """Make a guest's disk, which is empty, and its seed."""
-        overlay = domain_xml.overlay(disk, DISK_GIB, self.base_path, "qcow2")
+        overlay = domain_xml.overlay_xml(disk, DISK_GIB, self.base_path, "qcow2")
         return [self.pool.createXML(overlay, 0), self._seed(vm_id, seed)]
 
     def files(self, volumes: Sequence[libvirt.virStorageVol]) -> DiskFiles:
@@ -92,8 +92,8 @@ class BareHost:
 
     def _seed(self, vm_id: str, name: str) -> libvirt.virStorageVol:
         meta_data = f'{{"instance-id": "{vm_id}", "local-hostname": "bare"}}\n'
-        content = vfat.volume("cidata", {"meta-data": meta_data.encode(), **_SEED})
-        volume = self.pool.createXML(domain_xml.plain_volume(name, len(content)), 0)
+        content = vfat.vfat_volume("cidata", {"meta-data": meta_data.encode(), **_SEED})
+        volume = self.pool.createXML(domain_xml.raw_volume_xml(name, len(content)), 0)
         stream = self.connection.newStream(0)
         volume.upload(stream, 0, len(content), 0)
         sent = 0

@@ -100,7 +100,7 @@ class Commands(TyperGroup):
         self.commands = cast("MutableMapping[str, Command]", _LazyCommands())
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names alone, so that completion imports what it offers and no more."""
+        """Return the names of commands without importing their modules."""
         return list(self.commands)
 
 
@@ -138,7 +138,7 @@ def _load_command(name: str, place: _CommandEntry) -> Command:
 
 
 def _refuse_non_finite(command: Command) -> None:
-    """Refuse ``nan`` and ``inf``, which are no amounts, in every option of a command or group."""
+    """Make every option of a command or group refuse ``nan`` and ``inf``."""
     for each in getattr(command, "commands", {}).values():
         _refuse_non_finite(each)
     invoke: Callable[[Context], object] = command.invoke

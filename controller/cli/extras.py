@@ -29,14 +29,14 @@ class MissingExtraError(CliError):
 def require_simulation_packages(
     command: str, find: Callable[[str], ModuleSpec | None] = find_spec
 ) -> None:
-    """Refuse to simulate without the packages that write results."""
+    """Raise `CliError` if the packages that write results are not installed."""
     missing = [name for name in SIMULATION if find(name) is None]
     if missing:
         raise MissingExtraError(command, missing, "simulation", "simulation")
 
 
 def require_libvirt(command: str, find: Callable[[str], ModuleSpec | None] = find_spec) -> None:
-    """Refuse to run what reaches hosts without libvirt's binding.
+    """Raise `CliError` if libvirt's Python binding is not installed.
 
     It is imported by child processes alone, which would die of that one after another.
     """

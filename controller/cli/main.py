@@ -11,7 +11,7 @@ import typer
 from controller.cli.commands import Commands
 from controller.client.errors import ApiError
 from controller.session.session import AsOption, Common, OutputOption, UrlOption
-from controller.terminal.errors import CliError, at_the_prompt
+from controller.terminal.errors import CliError, command_error
 from controller.terminal.output import echo_lines
 from controller.terminal.streams import READER_LEFT, OutputLostError, drop_output
 from controller.terminal.times import RULE
@@ -46,12 +46,12 @@ def fuga(
         typer.Option("--version", help="Show version and commit", is_eager=True, callback=_version),
     ] = False,
 ) -> None:
-    """Keep the options that may stand before or after a command's name."""
+    """Store the options that are allowed before or after a command's name."""
     ctx.obj = Common(output, as_tenant, url)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; every error becomes a message and an exit status."""
+    """Run one command; turn each error into a message and an exit status."""
     try:
         try:
             app(args=arguments, prog_name="fuga")
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(READER_LEFT)
         _exit_with_error(CliError(str(error)))
     except ApiError as error:
-        _exit_with_error(at_the_prompt(error))
+        _exit_with_error(command_error(error))
     except CliError as error:
         _exit_with_error(error)
     except Exception as error:

@@ -54,7 +54,7 @@ class FailoverTransport(httpx.BaseTransport):
         raise AssertionError  # pragma: no cover - the last address returns or raises
 
     def reason(self, otherwise: str) -> str:
-        """Return what was wrong at each address."""
+        """Return the error of each address as text."""
         if len(self._urls) == 1:
             return otherwise
         return "; ".join(
@@ -63,11 +63,11 @@ class FailoverTransport(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._transport.close()
 
     def _redirect_to_address(self, request: httpx.Request, at: int, left: int) -> None:
-        """Give a request the address in turn, which the client made for the first."""
+        """Change a request for the first address into one for another address."""
         if len(self._urls) == 1:
             return
         first, to = self._urls[0], self._urls[at]
@@ -83,7 +83,7 @@ class FailoverTransport(httpx.BaseTransport):
 
 
 def is_surely_unsent(error: httpx.TransportError) -> bool:
-    """Return whether nothing of a call can have arrived."""
+    """Return whether an error proves that no part of a call was received."""
     return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 

@@ -13,28 +13,28 @@ class ApiCaller(Protocol):
     """Calls paths below ``/v1``."""
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """Read."""
+        """Read a resource."""
 
     def versioned(self, path: str) -> tuple[dict[str, Any], str | None]:
-        """Read, with the version."""
+        """Read a resource with its version."""
 
     def post(
         self, path: str, body: Mapping[str, Any] | None = None, **query: Any
     ) -> dict[str, Any]:
-        """Create."""
+        """Create a resource."""
 
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
     ) -> dict[str, Any]:
-        """Change."""
+        """Change a resource."""
 
     def delete(self, path: str, *, if_match: str | None = None) -> dict[str, Any]:
-        """Remove."""
+        """Delete a resource."""
 
     def items(
         self, path: str, *, most: int | None = None, **query: Any
     ) -> Iterator[dict[str, Any]]:
-        """Walk through a list."""
+        """Yield the items of a list, page by page."""
 
 
 class Collection(Generic[T]):
@@ -45,28 +45,28 @@ class Collection(Generic[T]):
         self.path = path
 
     def list(self, *, most: int | None = None, **query: Any) -> Iterator[T]:
-        """Walk through all of them, page by page, or at most so many."""
+        """Yield the members page by page, up to a maximum."""
         return cast(Iterator[T], self.caller.items(self.path, most=most, **query))
 
     def get(self, key: object) -> T:
-        """Read one."""
+        """Read one member."""
         return cast(T, self.caller.get(self._member_path(key)))
 
     def read(self, key: object) -> tuple[T, str | None]:
-        """Read one with its version, for ``if_match``."""
+        """Read one member with its version, for ``if_match``."""
         found, version = self.caller.versioned(self._member_path(key))
         return cast(T, found), version
 
     def create(self, body: Mapping[str, Any]) -> T:
-        """Create one, once, however often the call has to be repeated."""
+        """Create one member. Repeated attempts of the call create no second one."""
         return cast(T, self.caller.post(self.path, body))
 
     def change(self, key: object, body: Mapping[str, Any], *, if_match: str | None = None) -> T:
-        """Change one; with ``if_match`` only while it is of that version."""
+        """Change one member; with ``if_match`` only if it has that version."""
         return cast(T, self.caller.patch(self._member_path(key), body, if_match=if_match))
 
     def delete(self, key: object, *, if_match: str | None = None) -> T:
-        """Remove one; with ``if_match`` only while it is of that version."""
+        """Delete one member; with ``if_match`` only if it has that version."""
         return cast(T, self.caller.delete(self._member_path(key), if_match=if_match))
 
     def _member_path(self, key: object) -> str:

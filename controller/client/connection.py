@@ -16,5 +16,5 @@ class ApiConnection:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All addresses, the preferred one first."""
+        """The API's addresses, the preferred one first."""
         return (self.url, *self.others)

@@ -38,13 +38,13 @@ class ApiProblemError(ApiError):
 
     @property
     def current_version(self) -> str | None:
-        """What an `If-Match` would have had to name (412)."""
+        """The resource's current version, which a 412 answer names."""
         found = self.problem.get("current_version")
         return str(found) if found is not None else None
 
 
 def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]) -> str:
-    """One message of a problem document: where, what, what to do; a line for each place."""
+    """Return the text of a problem document, with a line for each faulty place."""
     errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
     lines = [line for line in (_line(each, called) for each in errors) if line]
     if not lines:

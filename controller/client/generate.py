@@ -32,7 +32,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
 def models_module(document: Mapping[str, Any]) -> str:
-    """Return the module."""
+    """Return the source of the module of models."""
     schemas = document["components"]["schemas"]
     written = [
         "\n".join(_class_source(name, schema))

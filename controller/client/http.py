@@ -86,16 +86,16 @@ class Client:
         self.rounds: Collection[models.RoundSummary] = Collection(self, "rounds")
 
     def get(self, path: str, **query: Any) -> Json:
-        """Read one thing, or one page."""
+        """Read a resource, or one page of a list."""
         return self._content(self._call("GET", path, query=query))
 
     def versioned(self, path: str) -> tuple[Json, str | None]:
-        """Read one thing, and its version for ``if_match``."""
+        """Read a resource and its version for ``if_match``."""
         answer = self._call("GET", path)
         return self._content(answer), answer.headers.get("ETag")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
-        """Create something, once."""
+        """Create a resource. Repeated attempts of the call create no second one."""
         answer = self._call(
             "POST", path, query=query, body=body or {}, headers=_idempotency_header()
         )
@@ -104,16 +104,16 @@ class Client:
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
     ) -> Json:
-        """Change something; with ``if_match`` only while it is of that version."""
+        """Change a resource; with ``if_match`` only if it has that version."""
         condition = _if_match_header(if_match)
         return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
 
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Set something by PUT."""
+        """Replace a resource by PUT."""
         return self._content(self._call("PUT", path, body=body))
 
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
-        """Remove something; with ``if_match`` only while it is of that version."""
+        """Delete a resource; with ``if_match`` only if it has that version."""
         return self._content(self._call("DELETE", path, headers=_if_match_header(if_match)))
 
     def upload(
@@ -124,7 +124,7 @@ class Client:
         query: Mapping[str, Any],
         report: Callable[[int, int], None],
     ) -> Json:
-        """Send a file as it is; ``report`` gets the bytes sent and those of the whole."""
+        """Upload a file; ``report`` is called with the bytes sent and the file's size."""
         size = content.seek(0, os.SEEK_END)
         content.seek(0)
 
@@ -162,25 +162,25 @@ class Client:
         return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
 
     def game(self, number: int, steps: int) -> Json:
-        """Return a stored round step by step; it is computed again, as for a replay."""
+        """Recompute a stored round and return its steps."""
         path = f"rounds/{number}/game"
         return self._content(
             self._call("GET", path, query={"steps": steps}, timeout_s=_REPLAY_TIMEOUT_S)
         )
 
     def second_policy(self, number: int, body: Mapping[str, Any]) -> Json:
-        """Let another policy decide a stored round, which takes as long as it takes."""
+        """Decide a stored round by another policy, without a time limit."""
         path = f"rounds/{number}/second-policy"
         return self._content(self._call("POST", path, body=body, timeout_s=_REPLAY_TIMEOUT_S))
 
     def survival(self, domain: str) -> Json:
-        """Return which failure domains may fail; each is decided like a round."""
+        """Return which failure domains may fail. Each one takes as long as a round."""
         query = {"domain": domain}
         path = "capacity/survival"
         return self._content(self._call("GET", path, query=query, timeout_s=_REPLAY_TIMEOUT_S))
 
     def begin_roll(self, body: Mapping[str, Any]) -> Json:
-        """Begin a roll, once its turns are planned."""
+        """Begin a roll; wait until its turns are planned."""
         return self._content(
             self._call(
                 "POST",
@@ -192,7 +192,7 @@ class Client:
         )
 
     def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
-        """Walk through a list page by page, at most ``most`` of it."""
+        """Yield the items of a list page by page, up to ``max_items``."""
         cursor: str | None = None
         left = most
         while left is None or left > 0:
@@ -243,7 +243,7 @@ class Client:
             return False
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def _call(
@@ -311,7 +311,7 @@ class Client:
 
 
 def _ssl_context(connection: ApiConnection) -> ssl.SSLContext:
-    """Return who may vouch for the API."""
+    """Return the TLS context with the certificate authorities to trust."""
     if not any(url.startswith("https:") for url in connection.urls):
         # No certificate is checked; reading the system's certificates takes time.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -338,7 +338,7 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
 
 
 def _retry_after(response: httpx.Response, method: str, request: Mapping[str, Any]) -> float | None:
-    """Return how long to wait before the same call may be made again; None: not at all."""
+    """Return the seconds to wait before a retry; None if the call must not be retried."""
     said = response.headers.get("Retry-After", "")
     if not (
         _may_be_repeated(method, request)
@@ -353,12 +353,12 @@ def _retry_after(response: httpx.Response, method: str, request: Mapping[str, An
 
 
 def _idempotency_header() -> dict[str, str]:
-    """Return the header of one call that creates something, the same in all its attempts."""
+    """Return a new Idempotency-Key header, for all attempts of one call."""
     return {"Idempotency-Key": str(uuid.uuid4())}
 
 
 def _may_be_repeated(method: str, request: Mapping[str, Any]) -> bool:
-    """Return whether a call may be made twice, though the first may have been received."""
+    """Return whether a call may be repeated after it may have been received."""
     return method in _IDEMPOTENT or "Idempotency-Key" in (request.get("headers") or {})
 
 

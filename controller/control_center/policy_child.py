@@ -20,9 +20,15 @@ from controller.queries.ahead import estimate_waits
 from controller.queries.reservation_decision import judge_reservation as reserve
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
-from controller.rounds.policy_process import HEADER, Ideal, PolicyAnswer, PolicyFailure, frame
+from controller.rounds.policy_process import (
+    HEADER,
+    Ideal,
+    PolicyAnswer,
+    PolicyFailure,
+    encode_frame,
+)
 from controller.rounds.price_documents import prices_document
-from controller.rounds.stdout_guard import take_stdout
+from controller.rounds.stdout_guard import capture_stdout
 from controller.shadow.child import decide_in_shadow
 from placement import (
     FloatArray,
@@ -52,7 +58,7 @@ def decide(data: bytes) -> PolicyAnswer:
 
 
 def ideal(snapshot: Snapshot, resource: int) -> Ideal:
-    """Return the bound and the fair shares of a snapshot, computed without its spot VMs."""
+    """Return the LP bound and the fair shares of a snapshot without its spot VMs."""
     snapshot = without_spot(snapshot)
     targets = fair_vms(snapshot)
     holdings = target_holdings(snapshot, targets)
@@ -125,7 +131,7 @@ def main() -> None:
     all imported modules and takes longer than placing a VM. It runs after the round's last
     operation.
     """
-    stdin, stdout = sys.stdin.buffer, take_stdout()
+    stdin, stdout = sys.stdin.buffer, capture_stdout()
     gc.collect()
     gc.freeze()
     while header := stdin.read(HEADER.size):
@@ -134,7 +140,7 @@ def main() -> None:
         operation, argument = pickle.loads(stdin.read(length))  # noqa: S301 our own parent
         if operation not in _OF_ROUNDS:
             gc.enable()
-        stdout.write(frame(answer_request(operation, argument)))
+        stdout.write(encode_frame(answer_request(operation, argument)))
         stdout.flush()
         del argument
         if operation == _OF_ROUNDS[-1]:

@@ -45,7 +45,7 @@ from registry.hosts import OnFailure
 from registry.rounds import Lease
 from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
-from service.heartbeat import beating
+from service.heartbeat import sending_heartbeats
 from service.process_log import begin_log
 from service.supervision import supervised
 
@@ -205,7 +205,7 @@ def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
 
 
 def planning_of(settings: ControllerSettings) -> Planning:
-    """Return the settings by which plans of moves are decided."""
+    """Return the planning settings for moves."""
     return Planning(
         limits=move_limits_of(settings),
         rest_s=settings.plan_rest_s,
@@ -255,7 +255,7 @@ def shadow_of(
 def spare_watch_of(
     settings: ControllerSettings, registry: Registry, leadership: Leadership, metrics: SlotMetrics
 ) -> SpareWatch | None:
-    """Return the watch over spare capacity, or None if the settings keep none."""
+    """Return the watch of spare capacity, or None without spare capacity."""
     if settings.spare is None:
         return None
     return SpareWatch(
@@ -391,7 +391,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     try:
         with (
             listening(settings.metrics_address("control"), metrics, ready=ready),
-            beating(registry, "control", holder, ready=ready, settings=settings),
+            sending_heartbeats(registry, "control", holder, ready=ready, settings=settings),
             watching_certificates(settings, metrics),
             supervised(ready, lambda: loop.turned_at),
         ):

@@ -45,7 +45,7 @@ class SteadyClock:
         self._before_back: datetime | None = None
 
     def now(self) -> datetime:
-        """Return the database's time, without a forward step that is held back."""
+        """Return the database's time, with a recent forward step held back."""
         with self._lock:
             now, elapsed_s = self._registry.now(), self._elapsed()
             if self._at is None:
@@ -63,7 +63,7 @@ class SteadyClock:
             return now
 
     def _restore(self, now: datetime, elapsed_s: float) -> None:
-        """Start, and resume a step that an earlier process held back."""
+        """Restore the state of a step that an earlier process held back."""
         step = self._registry.clock_steps.ahead()
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.back()

@@ -15,7 +15,7 @@ from controller.session.settings import load_settings
 
 
 def run_detached(*, arguments: list[str]) -> int:
-    """Start `fuga up`, show what it says until all runs, and leave it running.
+    """Start `fuga up` in the background; relay its output until it is ready.
 
     Returns its exit status if it ends before, else 0. Interrupted before it is
     ready, it gets a signal to end.
@@ -58,7 +58,7 @@ def run_detached(*, arguments: list[str]) -> int:
 
 
 def notify_ready(descriptor: int) -> None:
-    """Signal the starter that all processes run."""
+    """Notify the starting command that all processes run."""
     os.write(descriptor, b"+")
     os.close(descriptor)
 

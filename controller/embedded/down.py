@@ -34,7 +34,7 @@ _PAGE: Final = 500
 
 
 def run(*, purge: bool) -> None:
-    """End what `fuga up` started; a second time it does nothing."""
+    """End what `fuga up` started. Does nothing if nothing runs."""
     settings = load_settings()
     state = StateDir(settings.state_dir.resolve())
     if not state.path.is_dir():
@@ -68,7 +68,7 @@ def run(*, purge: bool) -> None:
 
 
 def _load_setup_record(state: StateDir, *, purge: bool) -> SetupRecord:
-    """Read what was set up; who removes everything need not know, and looks for a lab."""
+    """Load the setup record; with ``purge``, ignore one that cannot be read."""
     try:
         return SetupRecord.load(state)
     except CliError:
@@ -78,7 +78,7 @@ def _load_setup_record(state: StateDir, *, purge: bool) -> SetupRecord:
 
 
 def end_running_up(state: StateDir) -> bool:
-    """End a `fuga up` that runs for this folder; by force if it does not hear."""
+    """End the `fuga up` of this folder; kill it if it does not respond."""
     try:
         with lock_state_dir(state):
             return False
@@ -93,7 +93,7 @@ def end_running_up(state: StateDir) -> bool:
 
 
 def remove_site(settings: ControllerSettings, state: StateDir) -> str:
-    """End the lab, then write into the register what that means; return a summary.
+    """End the lab, release its VMs and retire its hosts; return a summary.
 
     In this order: a host whose machine is gone for good, with all that ran on it
     and its disks, proves that its domains are absent. Interrupted anywhere, the
@@ -121,7 +121,7 @@ def release_vms(
     wait_s: float = 60.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Delete the pending work of these hosts, and release what they held; return how many VMs.
+    """Delete pending work of hosts and release their VMs; return the number of VMs.
 
     Requests go whole, but for VMs that live on other hosts: those stay.
     """
@@ -157,7 +157,7 @@ def release_vms(
 
 
 def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
-    """Retire the hosts that are not yet; return how many."""
+    """Retire these hosts; return how many were not retired before."""
     present = {host.name for host in registry.hosts.all()} & set(names)
     for name in sorted(present):
         registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
@@ -190,7 +190,7 @@ def _check_no_vms_left(settings: ControllerSettings) -> None:
 
 
 def _remove_files(state: StateDir) -> None:
-    """Remove what `fuga up` makes, by name: the folder may hold other things, too."""
+    """Remove the files that `fuga up` makes, and no others in the folder."""
     for folder in (state.lab, state.logs, state.path / "broker"):
         shutil.rmtree(folder, ignore_errors=True)
     database = [state.database.with_name(state.database.name + end) for end in ("", "-wal", "-shm")]

@@ -22,7 +22,7 @@ EMBEDDED_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def lab_uri_policy(lab_uris: tuple[str, ...]) -> UriPolicy:
-    """Return the URI policy that admits the lab's hosts, also by their sockets."""
+    """Return a URI policy that allows the lab's hosts, including their Unix sockets."""
     parts = [urlsplit(uri) for uri in lab_uris]
     return UriPolicy(
         schemes=DEFAULT_URI_POLICY.schemes | {each.scheme for each in parts},
@@ -58,7 +58,7 @@ def child_environ(
     *,
     image: str | None = None,
 ) -> dict[str, str]:
-    """Return the whole environment of the processes."""
+    """Return the environment of the child processes."""
     added = embedded_settings(environ, lab_uris, image=image)
     return {
         **environ,

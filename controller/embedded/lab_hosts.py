@@ -26,12 +26,12 @@ class LabHosts:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Where the hosts are reached, in their order."""
+        """The URIs of the hosts, in order."""
         return tuple(host.uri for host in self.hosts)
 
 
 def start_new_lab(folder: Path, wanted: str, count: int) -> LabHosts:
-    """Start the best hosts that this machine allows, or those that are wanted.
+    """Start real hosts if this machine can run them, or hosts of the given kind.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def start_new_lab(folder: Path, wanted: str, count: int) -> LabHosts:
 
 
 def start_lab(folder: Path, driver: str, count: int) -> LabHosts:
-    """Start the hosts; those that run are kept, those that died come back with their disks."""
+    """Start the hosts that do not run; their disks are kept."""
     try:
         if driver == QEMU:
             hosts = cluster.start_real_hosts(count, folder, folder / "guest")
@@ -70,7 +70,7 @@ def start_lab(folder: Path, driver: str, count: int) -> LabHosts:
 
 
 def stop_lab(folder: Path) -> None:
-    """End the lab's hosts with all guests and delete their storage; the guest's image stays."""
+    """End the lab's hosts with all guests, and delete their storage. The guest image stays."""
     try:
         cluster.stop(folder, purge=True)
     except LabError as error:

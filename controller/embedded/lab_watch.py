@@ -50,11 +50,13 @@ class LabWatch:
         self._read = [len(_last_lines(host.log_dir)) for host in self.lab.hosts]
 
     def check(self) -> None:
-        """Report what ended since the last check; restart what no other process restarts."""
+        """Report ended processes of the lab; restart those that no other process restarts."""
         if self.lab.driver == QEMU:
             self._report_ended_daemons()
         else:
-            for name, host in zip(self.names, driver_hosts.known(self.folder), strict=False):
+            for name, host in zip(
+                self.names, driver_hosts.started_hosts(self.folder), strict=False
+            ):
                 self._keep_running(name, host)
 
     def _report_ended_daemons(self) -> None:

@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask for the signal, make sure that it was not too late, become the program."""
+    """Request a signal on the parent's death, check the parent, and exec the program."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
         sys.exit("the process that started this one has ended")

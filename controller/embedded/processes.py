@@ -36,7 +36,7 @@ class ProcessId:
 
     @classmethod
     def of_pid(cls, pid: int) -> ProcessId | None:
-        """Return the identity of a living process; None of one that is gone or a zombie."""
+        """Return the identity of a running process; None if it has ended or is a zombie."""
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
@@ -46,11 +46,11 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process still runs; another one with its pid does not count."""
         return ProcessId.of_pid(self.pid) == self
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
-        """Send a signal, to its whole process group if wanted; harmless once it is gone."""
+        """Send a signal to the process, or to its process group; ignore an ended process."""
         if not self.alive:
             return
         try:
@@ -97,7 +97,7 @@ class ChildSupervisor:
         self._spawn(child)
 
     def check(self) -> None:
-        """Notice ended children, and restart each when its pause is over."""
+        """Log ended children, and restart each after its pause."""
         for child in self._children:
             if child.process is not None:
                 code = child.process.poll()
@@ -111,7 +111,7 @@ class ChildSupervisor:
             self._write_record()
 
     def raise_if_failing(self, failures: int = 3) -> None:
-        """Raise if a child ended that many times in a row, with the end of its log."""
+        """Raise `CliError` with the end of a child's log if it keeps failing."""
         for child in self._children:
             if child.failures >= failures:
                 tail = _last_lines(self.log_file(child.name), lines=12)
@@ -120,7 +120,7 @@ class ChildSupervisor:
                 )
 
     def stop(self, order: Sequence[Sequence[str]], *, wait_s: float = _STOP_S) -> None:
-        """End the children group by group, each in bounded time; who stays is killed."""
+        """End the children group by group; kill those that do not end in time."""
         try:
             for names in order:
                 group = [each for each in self._children if each.name in names]
@@ -139,7 +139,7 @@ class ChildSupervisor:
             self.record.unlink(missing_ok=True)
 
     def pid(self, name: str) -> int | None:
-        """Return the pid of a child; None: it does not run."""
+        """Return the pid of a child, or None if it does not run."""
         for child in self._children:
             if child.name == name and child.process is not None:
                 return child.process.pid
@@ -150,7 +150,7 @@ class ChildSupervisor:
         return self.logs / f"{name}.log"
 
     def _postpone_start(self, child: _Child, what: str) -> None:
-        """Start a child again after a pause that grows with its failures."""
+        """Schedule a child's restart after a pause that grows with its failures."""
         steady = self.now() - child.started_at > _STEADY_S
         child.failures = 1 if steady else child.failures + 1
         pause_s = _BACKOFF_S[min(child.failures, len(_BACKOFF_S)) - 1]
@@ -179,7 +179,7 @@ class ChildSupervisor:
         self._write_record()
 
     def _open_log(self, name: str) -> BinaryIO:
-        """Open a child's log; one that cannot be written is no reason not to run the child."""
+        """Open a child's log, or the null device if the log cannot be written."""
         path = self.log_file(name)
         try:
             if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
@@ -207,7 +207,7 @@ class ChildSupervisor:
 
 
 def terminate_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) -> None:
-    """Ask processes to end, wait for all of them together, then end their groups by force."""
+    """Send SIGTERM to processes, wait for all of them, then kill their process groups."""
     for each in processes:
         each.signal(signal.SIGTERM)
         each.signal(signal.SIGCONT, group=True)  # one that is stopped could not hear it
@@ -222,7 +222,7 @@ def terminate_all(processes: Sequence[ProcessId], *, wait_s: float = _STOP_S) ->
 
 
 def terminate_leftovers(record: Path) -> list[str]:
-    """End what an earlier `fuga up` left running; return the names."""
+    """End processes that an earlier `fuga up` left running; return their names."""
     try:
         noted = json.loads(record.read_text())
         found = {name: ProcessId(int(it["pid"]), int(it["started"])) for name, it in noted.items()}

@@ -17,7 +17,7 @@ NEEDED_FOR: Final[Mapping[str, str]] = {
 def processes_without_report(
     reports: Sequence[Mapping[str, Any]], pids: Mapping[str, int | None]
 ) -> list[str]:
-    """Return which of these processes of this machine has not reported.
+    """Return the processes of this machine that have not reported.
 
     Parameters
     ----------

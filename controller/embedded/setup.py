@@ -36,7 +36,7 @@ MEMORY_BACKING_MIB: Final = 128  #: what a guest of the lab really gets, whateve
 
 
 def ensure_operator_token(registry: Registry, found: Credentials | None, url: str) -> Credentials:
-    """Keep the tokens that still open something; make an operator's if there is none.
+    """Keep the valid tokens; create an operator's token if there is none.
 
     The first token cannot come over REST, which wants one.
     """
@@ -56,7 +56,7 @@ def ensure_operator_token(registry: Registry, found: Credentials | None, url: st
 
 
 def add_catalogue(api: Client) -> None:
-    """Put the paper's VM types and two tenants on offer, those that are missing."""
+    """Create the paper's VM types and two tenants, if missing."""
     for name, amounts in VM_TYPES.items():
         if _is_not_found(api, f"vm-types/{name}"):
             resources = dict(zip(RESOURCES, amounts, strict=True))
@@ -69,7 +69,7 @@ def add_catalogue(api: Client) -> None:
 def add_tenant_tokens(
     api: Client, credentials: Credentials, keep: Callable[[Credentials], None]
 ) -> Credentials:
-    """Make the tokens that the file lacks, and keep each at once."""
+    """Create the tenants' tokens that the file lacks; save each at once."""
     for name in TENANTS:
         if name in credentials.tenants or _is_not_found(api, f"tenants/{name}"):
             continue
@@ -86,7 +86,7 @@ def add_tenant_tokens(
 
 
 def lab_host_bodies(lab: LabHosts) -> list[dict[str, Any]]:
-    """Return the paper's cluster on the lab's hosts, in their order."""
+    """Return the API bodies that register the lab's hosts as the paper's cluster."""
     return [
         {
             "name": f"host-{number}",
@@ -102,7 +102,7 @@ def lab_host_bodies(lab: LabHosts) -> list[dict[str, Any]]:
 
 
 def add_lab_image(api: Client, file: Path) -> str:
-    """Put the lab's guest on offer, unless the newest revision is that very file."""
+    """Add the lab's guest image, unless the newest revision is the same file."""
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
         if _is_not_found(api, f"images/{LAB_IMAGE}"):
@@ -144,7 +144,7 @@ def add_hosts(api: Client, bodies: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def update_host_uris(registry: Registry, names: Sequence[str], uris: tuple[str, ...]) -> int:
-    """Let the lab's hosts, as they are registered, be found where they are now."""
+    """Update the registered URIs of the lab's hosts."""
     registered = {host.name: host for host in registry.hosts.all()}
     policy = lab_uri_policy(uris)
     moved = 0
@@ -157,7 +157,7 @@ def update_host_uris(registry: Registry, names: Sequence[str], uris: tuple[str, 
 
 
 def split_hosts_by_health(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
-    """Return which of the hosts are up, and which are not."""
+    """Return the names of the hosts that are up, and of the others."""
     wanted = set(names)
     hosts = [host for host in api.items("hosts") if host["name"] in wanted]
     well = [host for host in hosts if host["health"] == "up"]

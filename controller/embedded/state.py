@@ -30,42 +30,42 @@ class StateDir:
 
     @property
     def credentials(self) -> Path:
-        """URL and tokens, for the commands."""
+        """The file with URL and tokens, for the commands."""
         return self.path / FILE_NAME
 
     @property
     def login_link(self) -> Path:
-        """A link that logs a browser in, where `fuga up` has no terminal to print it to."""
+        """The file with a login link, for a `fuga up` without a terminal."""
         return self.path / "login-link"
 
     @property
     def database(self) -> Path:
-        """The register center, unless FUGA_DATABASE_URL names another."""
+        """The file of the database, unless FUGA_DATABASE_URL names another."""
         return self.path / "fuga.db"
 
     @property
     def lab(self) -> Path:
-        """All of the lab: its hosts' storage, its guest image."""
+        """The folder of the lab: storage of its hosts, and its guest image."""
         return self.path / "lab"
 
     @property
     def lab_image(self) -> Path:
-        """The lab's guest, as a disk image."""
+        """The disk image of the lab's guest."""
         return self.lab / "guest" / "base.qcow2"
 
     @property
     def logs(self) -> Path:
-        """One log per process."""
+        """The folder of the processes' logs."""
         return self.path / "logs"
 
     @property
     def processes(self) -> Path:
-        """The pids of the running processes."""
+        """The file with the pids of the running processes."""
         return self.path / "processes.json"
 
     @property
     def lock(self) -> Path:
-        """Held by `fuga up` while it runs."""
+        """The lock file that a running `fuga up` holds."""
         return self.path / "up.lock"
 
     @property
@@ -74,7 +74,7 @@ class StateDir:
         return self.path / "embedded.json"
 
     def make(self) -> None:
-        """Create the folder, for its owner alone: it holds tokens and disks."""
+        """Create the folder, readable by its owner alone."""
         try:
             for folder in (self.path, self.logs):
                 private_folder(folder)
@@ -99,12 +99,12 @@ class SetupRecord:
 
     @property
     def default_image(self) -> str | None:
-        """Image of requests that name none: the lab's guest, where guests boot."""
+        """The image of requests that name none: the lab's guest, if guests boot."""
         return LAB_IMAGE if self.hosts_from == "lab" and self.driver == "qemu" else None
 
     @classmethod
     def load(cls, state: StateDir) -> SetupRecord:
-        """Read it; a folder without one is new."""
+        """Load the record of a folder; an empty record if it has none."""
         try:
             content = json.loads(state.memory.read_text())
             for name in ("lab_hosts", "lab_uris"):
@@ -118,7 +118,7 @@ class SetupRecord:
             ) from None
 
     def save(self, state: StateDir) -> SetupRecord:
-        """Write it whole or not at all."""
+        """Write the record atomically, and return it."""
         write_private(state.memory, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
         return self
 
@@ -137,7 +137,7 @@ class AlreadyRunningError(CliError):
 
 @contextmanager
 def lock_state_dir(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the state folder for this process.
+    """Lock the state folder for the length of the block.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def lock_state_dir(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
 
 
 def lock_holder(state: StateDir) -> ProcessId | None:
-    """Return who holds the lock, if that process still runs."""
+    """Return the process that holds the lock, if it still runs."""
     try:
         pid, started = state.lock.read_text().split()
         holder = ProcessId(int(pid), int(started))

@@ -26,7 +26,7 @@ class StatusLines:
         self._running: int | None = None
 
     def print_changes(self) -> None:
-        """Print changes; nothing while the API does not answer."""
+        """Print changes of rounds and hosts since the last call, if the API answers."""
         try:
             rounds = self._api.get("rounds", limit=_ROUNDS)["items"]
             hosts = list(self._api.items("hosts"))

@@ -33,7 +33,7 @@ from controller.embedded.status_lines import StatusLines
 from controller.policies import check_policies
 from controller.rest.pages.web import is_built
 from controller.session.credentials import Credentials
-from controller.session.links import new_link
+from controller.session.links import create_login_link
 from controller.session.polling import progress
 from controller.session.private_files import write_private
 from controller.session.settings import load_settings
@@ -61,7 +61,7 @@ _LOOK_EVERY_S: Final = 2.0
 
 
 def print_line(line: str) -> None:
-    """Print a line at once, even into a file; what runs does not depend on its reader."""
+    """Print a line without buffering; ignore a closed output."""
     with suppress(OSError):
         echo_lines(line)
         sys.stdout.flush()
@@ -122,7 +122,7 @@ class LocalSite:
     lab_watch: LabWatch | None = None
 
     def start(self) -> None:
-        """Start everything; keep what exists already."""
+        """Start all processes and hosts; keep those that exist already."""
         print_line(f"fuga up: state in {self.state.path}")
         left = terminate_leftovers(self.state.processes)
         if left:
@@ -150,7 +150,7 @@ class LocalSite:
         self._print_next_commands(url)
 
     def watch(self) -> None:
-        """Keep the processes running and print what happens, until interrupted."""
+        """Restart failed processes and print changes, until interrupted."""
         assert self.supervisor is not None and self.api is not None  # noqa: S101, PT018
         looking = Client(
             self._api_connection(self.api.url), timeout_s=_LOOK_EVERY_S, retry_after_s=()
@@ -175,7 +175,7 @@ class LocalSite:
             self.supervisor.stop(STOP_ORDER)
 
     def print_what_stays(self) -> None:
-        """Print what keeps running, and how to continue or stop it."""
+        """Print which hosts and guests keep running, and how to continue or stop them."""
         whose = (
             "hosts and guests keep running"
             if self.memory.hosts_from == "lab"
@@ -187,7 +187,7 @@ class LocalSite:
 
     @contextmanager
     def _timed_step(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Show a step under way, then its result and duration."""
+        """Print the name of a step, then its result and duration."""
         began = time.monotonic()
         outcome: list[str] = []
         with progress() as show:
@@ -217,7 +217,7 @@ class LocalSite:
         self.memory = dataclasses.replace(self.memory, **changes).save(self.state)
 
     def _prepare_hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts that the register must hold; starts the lab's."""
+        """Return the bodies of the hosts to register; start the lab's hosts."""
         if self.own_hosts is not None:
             if self.memory.hosts_from == "lab":
                 raise CliError(
@@ -239,7 +239,7 @@ class LocalSite:
         return [] if self.memory.registered else bodies
 
     def _move_hosts(self, lab: LabHosts) -> None:
-        """Follow a lab whose hosts came back at other addresses, with all that is on them."""
+        """Register the new addresses of the lab's hosts after a restart."""
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
             moved = setup.update_host_uris(registry, self.memory.lab_hosts, lab.uris)
@@ -296,7 +296,7 @@ class LocalSite:
             time.sleep(0.1)
 
     def _fill_register(self, bodies: list[dict[str, Any]]) -> list[str]:
-        """Fill the register with what it lacks; return the names of the hosts to wait for."""
+        """Register missing types, tenants, images and hosts; return the hosts to wait for."""
         assert self.api is not None  # noqa: S101
         with self._timed_step("register") as done:
             if not self.memory.catalogue:
@@ -333,7 +333,7 @@ class LocalSite:
             )
 
     def _await_reports(self) -> None:
-        """Wait until each process has reported that it is at work; say which has not."""
+        """Wait until each process has reported; raise `CliError` naming those that have not."""
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + _REPORT_S
         with self._timed_step("reports") as done:
@@ -375,7 +375,7 @@ class LocalSite:
         )
 
     def _browser_address(self, fuga: str) -> str:
-        """Return what to open in a browser; nothing where the web console was not built.
+        """Return the address of the web console for a browser; empty if it was not built.
 
         What is no terminal may be a log that others read: there it names a file instead.
         """
@@ -383,7 +383,7 @@ class LocalSite:
         if not is_built():
             return ""
         try:
-            link = new_link(self.api)
+            link = create_login_link(self.api)
         except ApiError as error:  # as after many starts: it is a convenience
             return f"No link for a browser: {error}\n"
         whose = "this link"
@@ -406,7 +406,7 @@ class LocalSite:
 
 
 def command_name() -> str:
-    """Return how a person calls `fuga` from this folder."""
+    """Return the command by which `fuga` is called from this folder."""
     own = Path(sys.executable).parent / "fuga"
     found = shutil.which("fuga")
     if found is not None and Path(found).absolute() == own:
@@ -415,7 +415,7 @@ def command_name() -> str:
 
 
 def _short_path(path: Path) -> str:
-    """Return a path as seen from here, where that is shorter."""
+    """Return a path relative to the current folder, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -424,7 +424,7 @@ def _short_path(path: Path) -> str:
 
 @contextmanager
 def _interrupt_on_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP mean what Ctrl-C means."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C during the block."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -143,7 +143,7 @@ class PlanExecutor:
         rule = self._planning.balance
         if rule is None:
             return "there is no standing rule any more"
-        return rule.objection(_gain(decided) or 0.0, len(decided.moves))
+        return rule.objection(_total_gain(decided) or 0.0, len(decided.moves))
 
     def _decide(self, plan: Plan) -> None:
         bound = log.bind(plan=str(plan.id), kind=plan.kind)
@@ -162,15 +162,15 @@ class PlanExecutor:
         self._registry.plans.propose(
             plan.id,
             _planned_moves(inputs, decided),
-            before={**_measures(decided, 0), **_resting_vms(inputs, decided)},
-            after=_measures(decided, -1),
+            before={**_plan_measures(decided, 0), **_resting_vms(inputs, decided)},
+            after=_plan_measures(decided, -1),
             stays=[_staying_vm(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
             document=result,
             actor=ACTOR,
-            admitted=_room_made(inputs, decided) if plan.kind is PlanKind.ROOM else None,
-            gain=_gain(decided),
+            admitted=_room_result(inputs, decided) if plan.kind is PlanKind.ROOM else None,
+            gain=_total_gain(decided),
             declined=declined,
         )
         self._report_auto_plan(plan, "declined" if declined else "approved")
@@ -287,7 +287,7 @@ def _planned_moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
     ]
 
 
-def _room_made(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+def _room_result(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
     hosts = inputs.names.snapshot.hosts
     left = plan.still_waits[0] if plan.still_waits else None
     return {
@@ -302,7 +302,7 @@ def _room_made(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
     }
 
 
-def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
+def _plan_measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
     """Return the measures before the first move of a plan (0), or after the last (-1).
 
     If the plan comes from a game, ``potential`` is the potential of that game, which rises.
@@ -312,7 +312,7 @@ def _measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
     return found if own is None else {**found, "potential": float(own[place])}
 
 
-def _gain(plan: DecidedPlan) -> float | None:
+def _total_gain(plan: DecidedPlan) -> float | None:
     """Return the gain in potential of a plan that is made for a gain; None for other plans."""
     gains = plan.details.get("gains")
     return None if gains is None else float(sum(gains))
@@ -320,7 +320,7 @@ def _gain(plan: DecidedPlan) -> float | None:
 
 def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
     """Return the number of VMs that a plan made for a gain left alone because they moved lately."""
-    if _gain(plan) is None:
+    if _total_gain(plan) is None:
         return {}
     running = inputs.running
     return {"resting": int((running.movable & running.rests).sum())}

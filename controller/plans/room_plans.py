@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.rounds.snapshots import to_snapshot, without_spot_requests
+from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from placement.constraints.patience import starving_requests
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
@@ -61,7 +61,7 @@ class RoomPlanner:
         except SlotLoopPausedError:
             self._looked_after = None
             return
-        view = without_spot_requests(view)
+        view = drop_spot_requests(view)
         snapshot, _ = to_snapshot(view)
         owed, _ = starving_requests(snapshot, rule.patience)
         for row in owed.tolist():

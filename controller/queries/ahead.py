@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.inputs import RoundInputs, decode_inputs
-from controller.rounds.snapshots import to_snapshot, without_spot_requests
+from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from placement import FloatArray, IntArray, Policy
 from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, zones_of
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
@@ -61,9 +61,9 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     assert view.inputs is not None  # noqa: S101 the caller has checked
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
-    present, roll_host_rows = current_state_of(view)
+    present, roll_host_rows = forecast_start(view)
     ahead = RunAheadOptions(
-        policy=_policies(view.cluster, inputs),
+        policy=_zone_policies(view.cluster, inputs),
         slot_length_s=view.slot_length_s,
         budget_units=inputs.budget_units,
         horizon_s=question.horizon_s,
@@ -92,9 +92,9 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     )
 
 
-def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
+def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
     """Return the state from which a forecast starts, and the rows of each waiting request."""
-    cluster = without_spot_requests(view.cluster)
+    cluster = drop_spot_requests(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
     kinds = [kind for kind in view.kinds if kind.tenant_id in tenant_index]
@@ -121,7 +121,7 @@ def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, 
         groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
         ends_in_s=np.concatenate(
             [
-                _until((view.ends.get(each.id) for each in cluster.requests), cluster.now),
+                _seconds_until((view.ends.get(each.id) for each in cluster.requests), cluster.now),
                 # Lifetimes of future VMs are drawn from those observed.
                 np.full(len(kinds), np.inf),
             ]
@@ -141,7 +141,7 @@ def current_state_of(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, 
                 [max(0.0, (cluster.now - each.placed_at).total_seconds()) for each in living],
                 dtype=np.float64,
             ),
-            ends_in_s=_until((each.ends_at for each in living), cluster.now),
+            ends_in_s=_seconds_until((each.ends_at for each in living), cluster.now),
         ),
         arrivals=RecentArrivals(
             at_s=np.array(
@@ -188,7 +188,7 @@ class _Groups:
         return np.column_stack([both, vm_type, tenant]).reshape(len(of), 3)
 
 
-def _policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
+def _zone_policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
     return _Policies(
         policy=NamedPolicy(policy=inputs.policy, parameters=inputs.parameters),
         zones={
@@ -226,7 +226,7 @@ class _Policies:
         return made
 
 
-def _until(times: Iterable[datetime | None], now: datetime) -> FloatArray:
+def _seconds_until(times: Iterable[datetime | None], now: datetime) -> FloatArray:
     """Return the seconds until each time, at least 0; infinity for None."""
     return np.array(
         [np.inf if at is None else max(0.0, (at - now).total_seconds()) for at in times],

@@ -17,7 +17,7 @@ from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
 from controller.queries.capacity import MAX_VMS, Capacity, capacity_left
 from controller.rounds.policy_process import PolicyProcess
-from controller.rounds.snapshots import to_snapshot, without_spot_requests
+from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from placement import decide, policy_by_name
 from registry.requests import Rules
 from registry.rounds import CapacityView, RequestView
@@ -105,7 +105,7 @@ def capacity_after_round(question: CapacityInputs) -> int:
                 rules=Rules(forbids=rules.forbids, zone=rules.zone),
             ),
         )
-    cluster = without_spot_requests(cluster)  # requested spot VMs take no room from others
+    cluster = drop_spot_requests(cluster)  # requested spot VMs take no room from others
     snapshot, _ = to_snapshot(replace(cluster, requests=(*cluster.requests, *requests)))
     allocation = decide(snapshot, policy_by_name(POLICY, {}), seed=0, budget_units=None)
     taken: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(view.demand))

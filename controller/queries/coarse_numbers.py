@@ -29,6 +29,6 @@ def step_above(number: int) -> int:
     return power * next(each for each in (*_FIRST, 10) if each * power > below)
 
 
-def to_the_percent(share: float) -> float:
+def round_to_percent(share: float) -> float:
     """Round a share of the cluster to whole percents."""
     return round(share, 2)

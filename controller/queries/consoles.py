@@ -59,7 +59,7 @@ def read_console(
     raise ConsoleUnreadError(vm_id, f"no worker answered within {wait_s:g} s")
 
 
-def next_output(
+def wait_for_output(
     registry: Registry,
     queue: TaskQueue,
     vm_id: UUID,

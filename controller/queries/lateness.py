@@ -88,13 +88,13 @@ def _overdue_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Ov
             since=each.heartbeat_at,
             message=f"{called} {each.name} does not respond",
         )
-    for each in _processes_in_trouble(known, silent):
+    for each in _processes_with_trouble(known, silent):
         yield OverdueWork(
             work=what, unattended=False, since=None, message=f"{called} {each.name}: {each.trouble}"
         )
 
 
-def _processes_in_trouble(
+def _processes_with_trouble(
     known: list[HeardProcess], silent: list[HeardProcess]
 ) -> list[HeardProcess]:
     return [each for each in known if each.trouble is not None and each not in silent]

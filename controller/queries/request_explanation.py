@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from controller.host_aliases import Viewer
-from controller.queries.coarse_numbers import step_above, step_below, to_the_percent
+from controller.queries.coarse_numbers import round_to_percent, step_above, step_below
 from controller.queries.explanations import (
     ObstacleExplanation,
     PauseExplanation,
@@ -25,7 +25,7 @@ from controller.queries.explanations import (
     WaitingExplanation,
 )
 from controller.queries.lateness import overdue_work, unattended_work
-from controller.queries.wait_estimates import WaitingTime, WaitingTimes, no_estimate
+from controller.queries.wait_estimates import WaitingTime, WaitingTimes, missing_estimate
 from controller.rounds.obstacles import REQUEST_OBSTACLES, remedy_text
 from placement import is_poorer
 from registry import Registry, RequestState, SlotLoopState
@@ -91,8 +91,8 @@ def explain_request(
     waiting = None
     if request.state in _WAITS:
         waiting = _with_reservation(_waiting_explanation(request, reader), registry, request)
-        waiting = _with_unattended_loop(waiting, liveness)
-        waiting = _with_pause(waiting, liveness.slot_loop)
+        waiting = _explain_unattended_loop(waiting, liveness)
+        waiting = _explain_pause(waiting, liveness.slot_loop)
     return RequestExplanation(
         request=request.id,
         name=request.name,
@@ -118,9 +118,9 @@ def explain_request(
                 ends_at=vm.ends_at,
                 ending_for=reader.own_request(vm.ending_for),
             )
-            for vm in _vms(registry, request_id)
+            for vm in _all_vms(registry, request_id)
         ),
-        unbuilt=_unbuilt_reason(liveness) if request.vms_placed > known else None,
+        unbuilt=_unbuilt_vms_reason(liveness) if request.vms_placed > known else None,
     )
 
 
@@ -144,9 +144,9 @@ def _estimate(
     if waiting is None or times is None:
         return None
     if waiting.paused is not None or waiting.undecided is not None:
-        return no_estimate("not_deciding")
+        return missing_estimate("not_deciding")
     if request.spot:
-        return no_estimate("spot")
+        return missing_estimate("spot")
     return times.waiting_time(request.id)
 
 
@@ -209,10 +209,10 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
             for each in obstacles
         ),
         would_help=tuple(help_ for each in obstacles if (help_ := remedy_text(each, exact=exact))),
-        share=_share(waiting.detail.get("share"), exact=exact),
+        share=_share_explanation(waiting.detail.get("share"), exact=exact),
         quotas=tuple(QuotaExplanation(**each) for each in detail.get("quota", ())),
     )
-    return replace(explanation, message=_message(explanation, exact=exact))
+    return replace(explanation, message=_waiting_message(explanation, exact=exact))
 
 
 def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
     if "freed" in shown:
         shown["freed"] = {"plan": None, "hosts": []}
     if "share" in shown:
-        shown["share"] = {name: to_the_percent(share) for name, share in shown["share"].items()}
+        shown["share"] = {name: round_to_percent(share) for name, share in shown["share"].items()}
     # The number of its own VMs that would fit reveals the room that others leave.
     if "gang" in shown:
         shown["gang"] = {**shown["gang"], "fit": step_below(shown["gang"]["fit"])}
@@ -262,7 +262,7 @@ def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unbuilt_reason(liveness: Liveness) -> str | None:
+def _unbuilt_vms_reason(liveness: Liveness) -> str | None:
     no_process = unattended_work(overdue_work(liveness), "build")
     if no_process is None:
         return None
@@ -270,7 +270,7 @@ def _unbuilt_reason(liveness: Liveness) -> str | None:
     return f"no worker creates VMs{since}: placed VMs wait"
 
 
-def _with_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
+def _explain_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
     no_process = unattended_work(overdue_work(liveness), "decide")
     if no_process is None:
         return waiting
@@ -284,7 +284,7 @@ def _with_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) -> Wa
     )
 
 
-def _with_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
+def _explain_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
     if status.state is not SlotLoopState.PAUSED:
         return waiting
     return replace(
@@ -294,17 +294,19 @@ def _with_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingE
     )
 
 
-def _share(share: Mapping[str, float] | None, *, exact: bool) -> ShareExplanation | None:
+def _share_explanation(
+    share: Mapping[str, float] | None, *, exact: bool
+) -> ShareExplanation | None:
     if share is None:
         return None
     held, fair = share["held"], share["fair"]
     above = bool(is_poorer(fair, held))
     if not exact:
-        held, fair = to_the_percent(held), to_the_percent(fair)
+        held, fair = round_to_percent(held), round_to_percent(fair)
     return ShareExplanation(held=held, fair=fair, above_fair=above)
 
 
-def _message(waiting: WaitingExplanation, *, exact: bool) -> str:
+def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
     about = "" if exact else "at least "
     message = _REASONS.get(waiting.reason, waiting.reason)
     if waiting.gave_way_to:
@@ -373,7 +375,7 @@ def _queue_position(registry: Registry, request: Request, reader: Viewer) -> int
     return 1 + registry.requests.waiting_before(request, tenant)
 
 
-def _vms(registry: Registry, request_id: UUID) -> list[Vm]:
+def _all_vms(registry: Registry, request_id: UUID) -> list[Vm]:
     vms: list[Vm] = []
     cursor = None
     while True:

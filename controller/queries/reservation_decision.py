@@ -12,9 +12,9 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.queries.ahead import current_state_of, lifetimes_of
+from controller.queries.ahead import forecast_start, lifetimes_of
 from controller.queries.coarse_numbers import step_below
-from controller.rounds.snapshots import may_use
+from controller.rounds.snapshots import is_host_allowed
 from placement import BoolArray
 from placement.forecast.reservation_forecast import (
     ReservationDemand,
@@ -43,7 +43,7 @@ class ReservationQuery:
 def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
     """Judge a reservation on samples of the VMs that will have ended when it needs its room."""
     view, wanted = question.view, question.reservation
-    present, _ = current_state_of(view)
+    present, _ = forecast_start(view)
     hosts = view.cluster.hosts
     *demands, own = question.demand
     before = tuple(
@@ -155,6 +155,6 @@ def _reservation_demand(
         rules=NO_RULES,
     )
     allowed: BoolArray = np.array(
-        [host.accepts and may_use(request, host) for host in hosts], dtype=np.bool_
+        [host.accepts and is_host_allowed(request, host) for host in hosts], dtype=np.bool_
     )
     return ReservationDemand(demand=np.array(demand, dtype=np.int64), allowed=allowed, count=count)

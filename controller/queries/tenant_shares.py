@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.snapshots import to_snapshot, without_spot_requests
+from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from controller.rounds.tenant_trees import tree_of
 from placement import FloatArray, TenantTree, fractions_of_pool, shares_in_tree, target_holdings
 from registry.rounds import Accounts, ClusterView, GroupView, TenantView
@@ -65,9 +65,9 @@ def tenant_shares(accounts: Accounts) -> tuple[TenantShare, ...]:
     )
 
 
-def effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]:
+def share_effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]:
     """Return the effect of a change on the entitlement and fair target of each tenant and group."""
-    old, new = _positions(before), _positions(after)
+    old, new = _share_positions(before), _share_positions(after)
     return tuple(
         Effect(
             name=name,
@@ -94,8 +94,8 @@ class _Position:
     target: float
 
 
-def _positions(view: ClusterView) -> Mapping[str, _Position]:
-    snapshot, _ = to_snapshot(without_spot_requests(view))
+def _share_positions(view: ClusterView) -> Mapping[str, _Position]:
+    snapshot, _ = to_snapshot(drop_spot_requests(view))
     tree = _Tree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
     targets = tree.shares(target_holdings(snapshot))

@@ -57,7 +57,7 @@ def explain_vm(
     """
     vm = registry.vms.get(vm_id)
     if vm.deleted_at is not None:
-        return _without_round(
+        return _unplaced_explanation(
             vm,
             f"it is gone since {vm.deleted_at:%Y-%m-%d %H:%M:%S} UTC; `fuga events"
             f" --subject {vm.id}` says who deleted it",
@@ -65,7 +65,7 @@ def explain_vm(
     if vm.round is None or vm.host is None:
         kept = registry.fencing.has_kept_disk(vm.id)
         disk = "; its host failed, and it starts elsewhere with its disk" if kept else ""
-        return _without_round(
+        return _unplaced_explanation(
             vm, "it has no host yet; `fuga explain` of its request shows what it waits for" + disk
         )
     record = registry.rounds.get(vm.round)
@@ -76,7 +76,7 @@ def explain_vm(
         placed = _placement_explanation(vm, record, reader)
     else:
         message = f"round {record.number} placed it on another host"
-        placed = _explanation_of(vm, record, reader, message)
+        placed = _base_explanation(vm, record, reader, message)
     moved = {each.id: redact_move(each, reader) for each in (brought, last) if each is not None}
     placed = replace(
         placed,
@@ -123,7 +123,7 @@ def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -
     )
 
 
-def _without_round(vm: Vm, message: str) -> VmExplanation:
+def _unplaced_explanation(vm: Vm, message: str) -> VmExplanation:
     """Return the explanation of a VM that is on no host."""
     return VmExplanation(
         vm=vm.id,
@@ -159,17 +159,17 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
     try:
         inputs = inputs_of_round(record)
     except RoundPurgedError:
-        return _explanation_of(vm, record, reader, f"{placed} purged")
+        return _base_explanation(vm, record, reader, f"{placed} purged")
     except RoundDamagedError:
-        return _explanation_of(vm, record, reader, f"{placed} damaged, and cannot be read")
-    answer = _explanation_of(vm, record, reader, placed)
+        return _base_explanation(vm, record, reader, f"{placed} damaged, and cannot be read")
+    answer = _base_explanation(vm, record, reader, placed)
     names = inputs.names
     details = record.decision().outcome["details"]
     host = next((h for h, (_, name) in enumerate(names.hosts) if name == vm.host), None)
     request = next(
         (q for q, (each, _, _) in enumerate(names.requests) if each == str(vm.request_id)), None
     )
-    phase = _phase(record, details, request, host)
+    phase = _placement_phase(record, details, request, host)
     why = _placement_message(host_name, record, phase, reader)
     if phase != "game" or host is None:
         return replace(answer, phase=phase, message=why)
@@ -184,7 +184,7 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
         )
     utilities = tuple(
         WeighedCombination(
-            combination=_by_type(each["counts"], names.requests),
+            combination=_counts_by_type(each["counts"], names.requests),
             minimum_utilization=each["minimum_utilization"],
             utility=each["utility"],
             chosen=each["chosen"],
@@ -206,7 +206,7 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
     return replace(answer, phase=phase, utilities=utilities, message=why)
 
 
-def _explanation_of(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
+def _base_explanation(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
     return VmExplanation(
         vm=vm.id,
         name=vm.name,
@@ -232,14 +232,14 @@ def _tenants_vms_in_game(
         for request, there, game, _ in details.get("phase", ())
         if there == host and game and of_tenants[owners[request]][1] == tenant
     }
-    return _by_type(own, inputs.names.requests)
+    return _counts_by_type(own, inputs.names.requests)
 
 
 def _combination_text(combination: Mapping[str, int]) -> str:
     return " + ".join(f"{count} {name}" for name, count in combination.items()) or "nothing"
 
 
-def _phase(
+def _placement_phase(
     record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
 ) -> str:
     here = [request, host]
@@ -256,7 +256,7 @@ def _phase(
     return record.policy
 
 
-def _by_type(
+def _counts_by_type(
     counts: Mapping[str, int], requests: tuple[tuple[str, str, str], ...]
 ) -> dict[str, int]:
     by_type: dict[str, int] = {}

@@ -122,7 +122,7 @@ class WaitingTimes:
             if making is None and (made is None or time.monotonic() > made.until):
                 making = self._making = threading.Event()
                 threading.Thread(
-                    target=self._make, args=(making,), name="estimates", daemon=True
+                    target=self._make_forecast, args=(making,), name="estimates", daemon=True
                 ).start()
         if making is not None and self._waiting.acquire(blocking=False):
             try:
@@ -130,10 +130,10 @@ class WaitingTimes:
             finally:
                 self._waiting.release()
         if made is None:
-            return no_estimate("being_made")
-        return _waiting_time_of(made, request_id)
+            return missing_estimate("being_made")
+        return _cached_waiting_time(made, request_id)
 
-    def _make(self, done: threading.Event) -> None:
+    def _make_forecast(self, done: threading.Event) -> None:
         began = time.monotonic()
         at, estimates, why = None, None, None
         try:
@@ -178,17 +178,17 @@ def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
     return None
 
 
-def no_estimate(why: WhyUnavailable, at: datetime | None = None) -> WaitingTime:
+def missing_estimate(why: WhyUnavailable, at: datetime | None = None) -> WaitingTime:
     """Return an answer without an estimate, with the reason."""
     return WaitingTime(message=_WHY[why], unavailable=why, made_at=at)
 
 
-def _waiting_time_of(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
+def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
     if made.estimates is None or made.unavailable is not None:
-        return no_estimate(made.unavailable or "failed", made.at)
+        return missing_estimate(made.unavailable or "failed", made.at)
     estimate = made.estimates.of.get(request_id)
     if estimate is None:
-        return no_estimate("new", made.at)
+        return missing_estimate("new", made.at)
     return waiting_time(estimate, made.estimates.horizon_s, made.at)
 
 
@@ -196,7 +196,7 @@ def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> W
     """Return an estimate rounded to steps, which hides the VMs of other tenants."""
     median_s, p90_s = duration_in_steps(estimate.half_s), duration_in_steps(estimate.nine_in_ten_s)
     return WaitingTime(
-        message=_message(median_s, p90_s, horizon_s),
+        message=_estimate_message(median_s, p90_s, horizon_s),
         unavailable=None,
         made_at=at,
         median_s=median_s,
@@ -217,7 +217,7 @@ def duration_in_steps(seconds: float | None, *, up: bool = True) -> float | None
     return float(max((each for each in _STEPS_S if each <= seconds), default=0))
 
 
-def _message(median_s: float | None, p90_s: float | None, horizon_s: float) -> str:
+def _estimate_message(median_s: float | None, p90_s: float | None, horizon_s: float) -> str:
     if median_s is None:
         return (
             f"fewer than half of such requests had their place within {_duration_text(horizon_s)}:"

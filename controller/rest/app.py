@@ -36,7 +36,7 @@ from controller.rest.pages.openapi import TITLE, openapi_of
 from controller.rest.pages.static_pages import StaticPage
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
-from controller.rest.problems.pages import PROBLEMS_PATH, meanings, problem_page
+from controller.rest.problems.pages import PROBLEMS_PATH, problem_meanings, problem_page
 from controller.rest.problems.refusals import Refusals
 from controller.rest.routers import (
     audit,
@@ -321,6 +321,6 @@ def _pages() -> Mapping[str, StaticPage]:
             f"{PROBLEMS_PATH}/{each.kind.code}": StaticPage(
                 partial(problem_page, each), "text/html", nothing_else
             )
-            for each in meanings()
+            for each in problem_meanings()
         },
     }

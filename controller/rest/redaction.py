@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from controller.host_aliases import Viewer
-from controller.queries.coarse_numbers import step_below, to_the_percent
+from controller.queries.coarse_numbers import round_to_percent, step_below
 from controller.queries.request_explanation import detail_in_steps
 from controller.queries.tenant_shares import TenantShare
 from controller.rest.middleware.auth import Caller
@@ -110,7 +110,7 @@ def redact_shares(standings: Sequence[TenantShare], tenant: str) -> Sequence[Ten
     """Return the tenant's own shares in percent; exact ones would reveal the cluster's size."""
     return [
         dataclasses.replace(
-            each, share=to_the_percent(each.share), entitlement=to_the_percent(each.entitlement)
+            each, share=round_to_percent(each.share), entitlement=round_to_percent(each.entitlement)
         )
         for each in standings
         if each.name == tenant
@@ -135,10 +135,10 @@ def redact_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
     entry = RoundInList.model_validate(summary)
     if reader.is_operator:
         return entry
-    return entry.model_copy(update=_without_others(summary, reader))
+    return entry.model_copy(update=_own_part_of_round(summary, reader))
 
 
-def redact_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
+def redact_round_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
     """Redact a round as `redact_round` does; hide the outcome, which names other tenants' VMs."""
     if reader.is_operator:
         return detail
@@ -149,13 +149,13 @@ def redact_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
         "reservations": [],
         "shadow": None,
     }
-    return detail.model_copy(update={**_without_others(detail, reader), **hidden})
+    return detail.model_copy(update={**_own_part_of_round(detail, reader), **hidden})
 
 
-def _without_others(entry: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
+def _own_part_of_round(entry: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
     return {
         "shares": [
-            _to_the_percent(each) for each in entry.shares if each["tenant"] == reader.tenant
+            _rounded_share(each) for each in entry.shares if each["tenant"] == reader.tenant
         ],
         "group_shares": [],
         "prices": None,
@@ -170,6 +170,6 @@ def _without_others(entry: RoundListEntry | RoundDetail, reader: Viewer) -> dict
     }
 
 
-def _to_the_percent(share: Mapping[str, Any]) -> dict[str, Any]:
+def _rounded_share(share: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: share[name] for name in _SHARES if share.get(name) is not None}
-    return {**share, **{name: to_the_percent(each) for name, each in known.items()}}
+    return {**share, **{name: round_to_percent(each) for name, each in known.items()}}

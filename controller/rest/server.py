@@ -127,7 +127,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         )
         address = settings.metrics_address("api")
         with (
-            listen_on(settings.listen) as listener,
+            open_listener(settings.listen) as listener,
             listening(address, metrics, ready=lambda: [database_check(registry)]),
             watching_certificates(settings, metrics),
             ExitStack() as stack,
@@ -135,7 +135,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             children = ForkServer((*PRELOADED, CHILD))
             stack.callback(children.close)
             limits = limits_of(settings)
-            app = _application(registry, settings, metrics, limits, children.fork)
+            app = _create_application(registry, settings, metrics, limits, children.fork)
             stack.callback(app.state.refusals.flush)
             stack.callback(app.state.services.what_ifs.close)
             server = bounded_server(app, trusted_proxies=settings.trusted_proxies, limits=limits)
@@ -160,12 +160,12 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
             stack.enter_context(
                 supervised(lambda: [database_check(registry), server.check()], server.last_turn_at)
             )
-            _run(server, listener)
+            _run_server(server, listener)
     finally:
         registry.close()
 
 
-def listen_on(listen: str) -> LimitedListener:
+def open_listener(listen: str) -> LimitedListener:
     """Return a socket that listens on ``host:port``; raise `ListenError` if it cannot."""
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -240,7 +240,7 @@ def _remove_leftover_images(registry: Registry, store: ImageStore) -> None:
         log.warning("image_store_not_tidied", error=str(error))
 
 
-def _application(
+def _create_application(
     registry: Registry,
     settings: ControllerSettings,
     metrics: ProcessMetrics,
@@ -304,10 +304,12 @@ def bounded_server(
     )
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+def _run_server(server: uvicorn.Server, listener: socket.socket) -> None:
     # uvicorn ends on these signals and then raises them again for an earlier
     # handler; an orderly end is no death by signal, so there is none.
-    before = {number: signal.signal(number, _ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, _ignore_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     address = listener.getsockname()
     tls = server.config.ssl is not None if server.config.loaded else False
     log.info("api_started", host=address[0], port=address[1], tls=tls)
@@ -319,5 +321,5 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
         log.info("api_stopped")
 
 
-def _ignore(_number: int, _frame: object) -> None:
+def _ignore_signal(_number: int, _frame: object) -> None:
     return None

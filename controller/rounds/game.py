@@ -41,10 +41,10 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
     inputs = decode_inputs(data)
     who = RoundPolicies(
         policy=inputs.policy,
-        parameters=_with_steps(inputs.policy, inputs.parameters, max_steps),
+        parameters=_parameters_with_steps(inputs.policy, inputs.parameters, max_steps),
         zones=tuple(
             dataclasses.replace(
-                zone, parameters=_with_steps(zone.policy, zone.parameters, max_steps)
+                zone, parameters=_parameters_with_steps(zone.policy, zone.parameters, max_steps)
             )
             for zone in inputs.zones
         ),
@@ -95,8 +95,8 @@ def game_view(
         "hosts": [
             {
                 "name": names.hosts[index][1],
-                "capacity": _amounts(inputs, snapshot.capacity[index]),
-                "free": _amounts(inputs, snapshot.free[index]),
+                "capacity": _amounts_by_resource(inputs, snapshot.capacity[index]),
+                "free": _amounts_by_resource(inputs, snapshot.free[index]),
             }
             for index in view.hosts
         ],
@@ -122,8 +122,8 @@ class _StepView:
         self._targets = target_shares(without_spot(snapshot))
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
-        self._rows_of = self._rows()
-        self.hosts = _with_other_hosts(self._hosts_shown(), len(snapshot.capacity), MAX_HOSTS)
+        self._rows_of = self._rows_by_step()
+        self.hosts = _hosts_to_show(self._hosts_shown(), len(snapshot.capacity), MAX_HOSTS)
         requests = {
             *np.flatnonzero(snapshot.count).tolist()[:MAX_REQUESTS],
             *(row[0] for rows in self._rows_of for row in rows),
@@ -143,7 +143,7 @@ class _StepView:
         self._request_at = {index: place for place, index in enumerate(self.requests)}
         self._tenant_at = {index: place for place, index in enumerate(self.tenants)}
 
-    def _rows(self) -> list[list[list[int]]]:
+    def _rows_by_step(self) -> list[list[list[int]]]:
         """Return the shown rows of each step."""
         left, found = MAX_ROWS, []
         for step in self._shown:
@@ -167,7 +167,7 @@ class _StepView:
             "name": name,
             "tenant": self._inputs.names.tenants[self._snapshot.tenant[index]][1],
             "vm_type": vm_type,
-            "demand": _amounts(self._inputs, self._snapshot.demand[index]),
+            "demand": _amounts_by_resource(self._inputs, self._snapshot.demand[index]),
             "count": int(self._snapshot.count[index]),
         }
 
@@ -189,11 +189,11 @@ class _StepView:
         """Return the steps, each with its changed shares and the fair distance after it."""
         shares = self._before.copy()
         return [
-            self._step(step, rows, shares)
+            self._step_document(step, rows, shares)
             for step, rows in zip(self._shown, self._rows_of, strict=True)
         ]
 
-    def _step(
+    def _step_document(
         self, step: Mapping[str, Any], rows: Sequence[Sequence[int]], shares: Any
     ) -> dict[str, Any]:
         snapshot = self._snapshot
@@ -238,15 +238,17 @@ class _StepView:
         }
 
 
-def _with_steps(policy: str, parameters: Mapping[str, Any], max_steps: int) -> Mapping[str, Any]:
+def _parameters_with_steps(
+    policy: str, parameters: Mapping[str, Any], max_steps: int
+) -> Mapping[str, Any]:
     return {**parameters, "steps": max_steps} if policy == POLICY_WITH_STEPS else parameters
 
 
-def _amounts(inputs: RoundInputs, row: Any) -> dict[str, int]:
+def _amounts_by_resource(inputs: RoundInputs, row: Any) -> dict[str, int]:
     return {name: int(row[r]) for r, name in enumerate(inputs.snapshot.resources)}
 
 
-def _with_other_hosts(hosts_listed: Iterable[int], hosts: int, max_hosts: int) -> list[int]:
+def _hosts_to_show(hosts_listed: Iterable[int], hosts: int, max_hosts: int) -> list[int]:
     """Return the hosts that steps name, and others up to ``max_hosts``."""
     found = list(dict.fromkeys(hosts_listed))
     known = set(found)

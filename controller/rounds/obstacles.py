@@ -175,7 +175,8 @@ class Obstacles:
         for each in found:
             number += each.hosts
         return tuple(
-            self._obstacle(each, each.hosts & (number == 1), request.demand) for each in found
+            self._placement_obstacle(each, each.hosts & (number == 1), request.demand)
+            for each in found
         )
 
     def _cluster_obstacles(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
@@ -200,7 +201,7 @@ class Obstacles:
             )
             yield "quota", f"{name} of {owner}", used + need - limit
 
-    def _obstacle(
+    def _placement_obstacle(
         self, against: _HostObstacle, only: BoolArray, demand: tuple[int, ...]
     ) -> PlacementObstacle:
         missing = against.missing

@@ -66,7 +66,7 @@ class PolicyFailure:
     message: str
 
 
-def frame(message: object) -> bytes:
+def encode_frame(message: object) -> bytes:
     """Encode a message for the pipe."""
     data = pickle.dumps(message)
     return HEADER.pack(len(data)) + data
@@ -191,9 +191,9 @@ class PolicyProcess:
         deadline = time.monotonic() + deadline_s
         try:
             child = self._running_child(deadline)
-            _send(child.stdin, frame((operation, argument)), deadline)
-            (length,) = HEADER.unpack(_receive(child.stdout, HEADER.size, deadline))
-            answer = pickle.loads(_receive(child.stdout, length, deadline))  # noqa: S301 our child
+            _send_frame(child.stdin, encode_frame((operation, argument)), deadline)
+            (length,) = HEADER.unpack(_receive_frame(child.stdout, HEADER.size, deadline))
+            answer = pickle.loads(_receive_frame(child.stdout, length, deadline))  # noqa: S301 our child
         except TimeoutError:
             self.close()
             raise PolicyFailedError(
@@ -217,7 +217,7 @@ class PolicyProcess:
         return self._child
 
 
-def _send(pipe: IO[bytes], data: bytes, deadline: float) -> None:
+def _send_frame(pipe: IO[bytes], data: bytes, deadline: float) -> None:
     rest = memoryview(data)
     while rest:
         remaining = deadline - time.monotonic()
@@ -226,7 +226,7 @@ def _send(pipe: IO[bytes], data: bytes, deadline: float) -> None:
         rest = rest[os.write(pipe.fileno(), rest[:_CHUNK]) :]
 
 
-def _receive(pipe: IO[bytes], length: int, deadline: float) -> bytes:
+def _receive_frame(pipe: IO[bytes], length: int, deadline: float) -> bytes:
     parts: list[bytes] = []
     while length > 0:
         remaining = deadline - time.monotonic()

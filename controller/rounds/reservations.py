@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.inputs import ReservedInputs
-from controller.rounds.snapshots import may_use
+from controller.rounds.snapshots import is_host_allowed
 from placement import IntArray, Snapshot
 from placement.model.host_classes import HostClasses, eligibility
 from placement.model.reservations import (
@@ -83,9 +83,9 @@ def settle_reservations(
             rooms=tuple(each.room for each in snapshot.allowances),
         ),
         names=tuple((str(each.id), each.name) for each in requests),
-        commit=_reserved_commit(view, reservations, reserved, settled),
+        commit=_reservations_commit(view, reservations, reserved, settled),
         kept=_kept_counts(reserved, settled),
-        drawn_or_kept=_drawn_or_kept(snapshot, reserved, settled),
+        drawn_or_kept=_amounts_drawn_or_kept(snapshot, reserved, settled),
     )
 
 
@@ -96,7 +96,7 @@ def _kept_counts(reserved: Reservations, settled: ReservationPlacement) -> tuple
     return tuple(kept)
 
 
-def _drawn_or_kept(
+def _amounts_drawn_or_kept(
     snapshot: Snapshot, reserved: Reservations, settled: ReservationPlacement
 ) -> IntArray:
     """Return the amount of each allowance that is drawn, or kept for begun reservations, (A,)."""
@@ -136,7 +136,7 @@ def _reserved_arrays(
     return Reservations(
         tenant=np.array([tenant_index[each.tenant_id] for each in requests], dtype=np.int64),
         demand=demand.reshape(len(requests), len(view.resources)),
-        eligible=eligibility(view.hosts, classes, requests, may_use),
+        eligible=eligibility(view.hosts, classes, requests, is_host_allowed),
         count=np.array([each.count for each in requests], dtype=np.int64),
         in_force=np.array([each.in_force for each in reservations.reservations], dtype=np.bool_),
         draws=np.array([drawn.get(each.id, -1) for each in view.requests], dtype=np.int64),
@@ -177,7 +177,7 @@ def _missing_vms(
     return short
 
 
-def _reserved_commit(
+def _reservations_commit(
     view: ClusterView,
     reservations: ReservedView,
     reserved: Reservations,

@@ -12,10 +12,10 @@ import numpy as np
 from controller.rounds.snapshots import (
     KnownArrays,
     SnapshotNames,
-    may_use,
+    drop_spot_requests,
+    is_host_allowed,
     rows_by_request,
     to_snapshot,
-    without_spot_requests,
 )
 from placement import IntArray
 from placement.rebalancing.model import (
@@ -52,7 +52,7 @@ def to_running(
     freed: set[UUID] = set()
     if to_move:
         freed = _hosts_with_kept_room(view.cluster)
-        view = replace(view, cluster=without_spot_requests(view.cluster))
+        view = replace(view, cluster=drop_spot_requests(view.cluster))
     cluster = view.cluster
     snapshot, names = to_snapshot(cluster, further_requests=view.requests, known=known)
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
@@ -147,7 +147,7 @@ def _eligible_classes(
             closed = frozenset((set(request.avoid) - set(request.failed_on)) | failed)
         wish = (request.requires, request.hosts, request.rules, closed)
         if wish not in known:
-            able = [host.id not in closed and may_use(request, host) for host in examples]
+            able = [host.id not in closed and is_host_allowed(request, host) for host in examples]
             known[wish] = np.array(able, dtype=np.bool_).tobytes()
         rows[request.id] = known[wish]
     return rows

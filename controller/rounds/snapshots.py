@@ -125,7 +125,7 @@ class SnapshotNames:
     reserved: tuple[tuple[str, str], ...] = ()  #: (id, name) of reservations on the axis V
 
 
-def without_spot_requests(view: ClusterView) -> ClusterView:
+def drop_spot_requests(view: ClusterView) -> ClusterView:
     """Return the cluster without requests for spot VMs; running spot VMs keep their room."""
     if view.spot is None:
         return view
@@ -160,7 +160,7 @@ def to_snapshot(
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
     tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
     allowances, quotas = allowances_of(view) if view.quotas else ((), ())
-    eligible = eligibility(view.hosts, classes, view.requests, may_use)
+    eligible = eligibility(view.hosts, classes, view.requests, is_host_allowed)
     snapshot = Snapshot(
         resources=view.resources,
         capacity=hosts.capacity,
@@ -219,7 +219,7 @@ def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
     )
 
 
-def may_use(request: RequestView, host: HostView) -> bool:
+def is_host_allowed(request: RequestView, host: HostView) -> bool:
     """Return whether a request may use a host by its labels, its zone and the hosts it names."""
     if request.rules == NO_RULES and request.hosts is None and not request.requires:
         return True

@@ -10,7 +10,7 @@ import os
 from typing import BinaryIO
 
 
-def take_stdout() -> BinaryIO:
+def capture_stdout() -> BinaryIO:
     """Return the standard output as a private file; redirect later prints to standard error."""
     own = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -74,14 +74,14 @@ def allowances_of(
         if not tenants:
             continue
         resource = None if quota.resource == VMS else view.resources.index(quota.resource)
-        held = sum(_held(view.tenants[each], resource) for each in tenants)
+        held = sum(_amount_held(view.tenants[each], resource) for each in tenants)
         room = max(0, quota.limit - held)
         allowances.append(QuotaHeadroom(tenants=tuple(tenants), resource=resource, room=room))
         names.append((quota.owner, quota.resource, quota.limit, held))
     return tuple(allowances), tuple(names)
 
 
-def _held(tenant: TenantView, resource: int | None) -> int:
+def _amount_held(tenant: TenantView, resource: int | None) -> int:
     """Return the amount that counts for a quota, including spot VMs."""
     if resource is None:
         return tenant.vms

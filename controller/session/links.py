@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 LINKS: Final = "login/links"
 
 
-def link_of(url: str, made: dict[str, Any]) -> str:
+def login_url(url: str, made: dict[str, Any]) -> str:
     """Return the link of a code; browsers do not send the fragment to servers."""
     return f"{url}/web/#login={made['code']}"
 
 
-def new_link(api: Client) -> str:
+def create_login_link(api: Client) -> str:
     """Create a login link for the caller and return its URL."""
-    return link_of(api.url, api.post(LINKS, {}))
+    return login_url(api.url, api.post(LINKS, {}))

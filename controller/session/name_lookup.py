@@ -64,13 +64,13 @@ def find_target(api: Client, typed: str) -> LookupTarget:
     Among several matches a live one wins, then the newest. Two live matches are ambiguous, also by
     a name and by a part of an id: a tenant may choose a name that equals a part of an id.
     """
-    if found := _by_id(api, typed):
-        return _only_live(typed, found)
-    found = _by_name(api, typed)
+    if found := _find_by_id(api, typed):
+        return _choose_match(typed, found)
+    found = _find_by_name(api, typed)
     named = {each.record["id"] for each in found}
-    found += [each for each in _by_part(api, typed) if each.record["id"] not in named]
+    found += [each for each in _find_by_part_of_id(api, typed) if each.record["id"] not in named]
     if found:
-        return _only_live(typed, found)
+        return _choose_match(typed, found)
     raise NameNotFoundError(typed, advice(typed, _similar_names(api)))
 
 
@@ -113,7 +113,7 @@ def _lifetime_text(vm: Json) -> str:
     return f"{vm['id']} of {vm['tenant']}, {clock(vm['created_at'])} to {clock(vm['deleted_at'])}"
 
 
-def _only_live(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
+def _choose_match(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
     live = [each for each in found if each.is_live]
     if len(live) > 1:
         listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
@@ -128,7 +128,7 @@ def _similar_names(api: Client) -> list[str]:
     return list(dict.fromkeys(str(each["name"]) for each in live))
 
 
-def _by_id(api: Client, typed: str) -> list[LookupTarget]:
+def _find_by_id(api: Client, typed: str) -> list[LookupTarget]:
     try:
         whole = uuid.UUID(typed)
     except ValueError:
@@ -142,13 +142,13 @@ def _by_id(api: Client, typed: str) -> list[LookupTarget]:
     return []
 
 
-def _by_name(api: Client, typed: str) -> list[LookupTarget]:
+def _find_by_name(api: Client, typed: str) -> list[LookupTarget]:
     requests = [LookupTarget("request", each) for each in api.items("requests", name=typed)]
     vms = [LookupTarget("vm", each) for each in api.items("vms", name=typed)]
     return [each for each in requests + vms if each.record["name"] == typed]
 
 
-def _by_part(api: Client, typed: str) -> list[LookupTarget]:
+def _find_by_part_of_id(api: Client, typed: str) -> list[LookupTarget]:
     if not _may_be_part(typed):
         return []
     return [

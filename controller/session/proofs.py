@@ -69,7 +69,9 @@ def parse_document(data: bytes) -> dict[str, Any]:
         raise ProofError(f"the file has {len(data)} bytes, at most {MAX_BYTES} are read")
     try:
         found = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_without_doubles, parse_constant=_no_constant
+            data.decode("utf-8"),
+            object_pairs_hook=_refuse_repeated_keys,
+            parse_constant=_refuse_constant,
         )
     except ProofError:
         raise
@@ -77,10 +79,10 @@ def parse_document(data: bytes) -> dict[str, Any]:
         raise ProofError(
             f"the file is no JSON, or not whole ({error}); save it anew with --save"
         ) from error
-    document = _object(found, ("fuga_proofs", "tenant", "rounds"), "the file")
-    if _int(document["fuga_proofs"], "fuga_proofs") != FORMAT:
+    document = _expect_object(found, ("fuga_proofs", "tenant", "rounds"), "the file")
+    if _expect_int(document["fuga_proofs"], "fuga_proofs") != FORMAT:
         raise ProofError(f"the file has format {document['fuga_proofs']}, this reads {FORMAT}")
-    _str(document["tenant"], "tenant")
+    _expect_str(document["tenant"], "tenant")
     if not isinstance(document["rounds"], list):
         raise ProofError("rounds: a list is expected")
     return document
@@ -136,7 +138,7 @@ def verify_chain(
         purged=tuple(proof["round"] for proof in proofs if proof["header"] is None),
         anchor=proofs[-1]["previous"],
         head=proofs[0]["link"],
-        known_at=None if known is None else _known_at(proofs, known),
+        known_at=None if known is None else _round_of_link(proofs, known),
     )
 
 
@@ -152,7 +154,7 @@ def _check_follows(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
         )
 
 
-def _known_at(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
+def _round_of_link(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
     """Return the round of a known link; 0 if it is the anchor."""
     for proof in proofs:
         if proof["link"] == known:
@@ -168,8 +170,8 @@ def _known_at(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
 
 def _check_round(proof: Any, where: str) -> None:
     """Recompute a round's digests from its row to its link, and compare them."""
-    _object(proof, _KEYS, where)
-    number = _int(proof["round"], f"{where}.round")
+    _expect_object(proof, _KEYS, where)
+    number = _expect_int(proof["round"], f"{where}.round")
     for name in ("previous", "content", "link"):
         _digest_of(proof[name], f"{where}.{name}")
     link = _digest("link", bytes.fromhex(proof["previous"]), bytes.fromhex(proof["content"]))
@@ -180,7 +182,7 @@ def _check_round(proof: Any, where: str) -> None:
         if not (row is proof["salt"] is proof["root"] is None and proof["path"] == []):
             raise ProofError(f"round {number}: it has a row but no header")
         return
-    values = _header_values(header, where)
+    values = _chain_header(header, where)
     if values[0] != number:
         raise ProofError(f"round {number}: its header is that of round {values[0]}")
     root = _digest_of(proof["root"], f"{where}.root")
@@ -192,18 +194,18 @@ def _check_round(proof: Any, where: str) -> None:
         raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
 
-def _header_values(header: Any, where: str) -> list[Any]:
-    _object(header, _OF_HEADER, f"{where}.header")
+def _chain_header(header: Any, where: str) -> list[Any]:
+    _expect_object(header, _OF_HEADER, f"{where}.header")
     return [
-        _int(header["round"], f"{where}.header.round"),
+        _expect_int(header["round"], f"{where}.header.round"),
         *(
-            _str(header[name], f"{where}.header.{name}")
+            _expect_str(header[name], f"{where}.header.{name}")
             for name in ("slot_start_at", "policy", "decided_by")
         ),
-        _bool(header["cut"], f"{where}.header.cut"),
-        _int(header["seed"], f"{where}.header.seed"),
+        _expect_bool(header["cut"], f"{where}.header.cut"),
+        _expect_int(header["seed"], f"{where}.header.seed"),
         *(
-            _str(header[name], f"{where}.header.{name}")
+            _expect_str(header[name], f"{where}.header.{name}")
             for name in ("engine_version", "inputs_digest")
         ),
         *(
@@ -214,12 +216,12 @@ def _header_values(header: Any, where: str) -> list[Any]:
 
 
 def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
-    row = _object(proof["row"], _OF_ROW, f"{where}.row")
+    row = _expect_object(proof["row"], _OF_ROW, f"{where}.row")
     values = [
-        _str(row["tenant"], f"{where}.row.tenant"),
+        _expect_str(row["tenant"], f"{where}.row.tenant"),
         *(_float_hex(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
         None if row["target"] is None else _float_hex(row["target"], f"{where}.row.target"),
-        *(_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
+        *(_expect_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
     ]
     salt = _digest_of(proof["salt"], f"{where}.salt")
     found = hashlib.sha256(b"fuga leaf 1\n" + salt + _canonical_json(values)).digest()
@@ -235,26 +237,26 @@ def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
     return found
 
 
-def _object(value: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
+def _expect_object(value: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
     if not isinstance(value, dict) or set(value) != set(keys):
         found = sorted(value) if isinstance(value, dict) else type(value).__name__
         raise ProofError(f"{where}: expected are {', '.join(keys)}; found: {str(found)[:200]}")
     return value
 
 
-def _str(value: Any, where: str) -> str:
+def _expect_str(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise ProofError(f"{where}: a text is expected, found {_short_text(value)}")
     return value
 
 
-def _bool(value: Any, where: str) -> bool:
+def _expect_bool(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise ProofError(f"{where}: true or false is expected, found {_short_text(value)}")
     return value
 
 
-def _int(value: Any, where: str) -> int:
+def _expect_int(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
         raise ProofError(f"{where}: a whole number is expected, found {_short_text(value)}")
     return value
@@ -286,14 +288,14 @@ def _short_text(value: Any) -> str:
         return "a number too long to print"
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ProofError("an object of the file has a key twice")
     return found
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ProofError(f"the file has {name} where a number is expected")
 
 

@@ -122,7 +122,7 @@ class CallbackListener:
 
             def do_GET(self) -> None:
                 """Accept a request with the state of this login; answer others with 404."""
-                ours = listener._take(self.path)
+                ours = listener._accept_answer(self.path)
                 self.send_response(200 if ours else 404)
                 for name, value in (
                     ("Content-Type", "text/html; charset=utf-8"),
@@ -141,7 +141,7 @@ class CallbackListener:
 
         return Handler
 
-    def _take(self, path: str) -> bool:
+    def _accept_answer(self, path: str) -> bool:
         address = urlsplit(path)
         state = (parse_qs(address.query).get("state") or [""])[0]
         ours = hmac.compare_digest(state.encode(), self._state.encode())
@@ -152,7 +152,7 @@ class CallbackListener:
         return True
 
 
-def unheard_redirect_uri() -> str:
+def remote_redirect_uri() -> str:
     """Return a redirect address for a browser on another machine; usually nothing listens there."""
     return f"http://{_HOST}:{49152 + secrets.randbelow(16384)}{_PATH}"
 

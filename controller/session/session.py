@@ -17,7 +17,7 @@ import typer
 from controller.client.errors import ApiProblemError
 from controller.session.credentials import find_connection
 from controller.terminal.columns import Column
-from controller.terminal.errors import BadInputError, at_the_prompt
+from controller.terminal.errors import BadInputError, command_error
 from controller.terminal.output import OutputFormat, echo, print_json, print_records_as, print_table
 from controller.terminal.watch import watch
 
@@ -195,17 +195,17 @@ class Session:
             self._api.close()
 
 
-def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+def pass_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Decorate a command: pass a `Session`, and add the options -o, --as and --url."""
-    return _with_options(command, watchable=False)
+    return _add_options(command, watchable=False)
 
 
 def list_command(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Decorate a command that lists: as `with_session`, with the option --watch."""
-    return _with_options(command, watchable=True)
+    """Decorate a command that lists: as `pass_session`, with the option --watch."""
+    return _add_options(command, watchable=True)
 
 
-def _with_options(
+def _add_options(
     command: Callable[Concatenate[Session, P], None], *, watchable: bool
 ) -> Callable[..., None]:
     inner = inspect.signature(command, eval_str=True)
@@ -239,11 +239,11 @@ def _with_options(
         session = Session(context.obj, os.environ, before_another=follows)
         try:
             if watched and not follows:
-                _watch(session, lambda: command(session, **given))  # type: ignore[call-arg]  # as below
+                _watch_list(session, lambda: command(session, **given))  # type: ignore[call-arg]  # as below
             else:
                 command(session, **given)  # type: ignore[call-arg]  # Typer fills them by name
         except ApiProblemError as error:
-            raise at_the_prompt(
+            raise command_error(
                 error, functools.partial(option_of_field, context.command)
             ) from error
         finally:
@@ -255,7 +255,7 @@ def _with_options(
     return run
 
 
-def _watch(session: Session, show: Callable[[], None]) -> None:
+def _watch_list(session: Session, show: Callable[[], None]) -> None:
     if session.json:
         raise BadInputError("--watch cannot be used with -o")
 

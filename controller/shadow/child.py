@@ -41,7 +41,7 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     """
     inputs = decode_inputs(shadow.inputs)
     snapshot = inputs.snapshot
-    zones = _zones(inputs, shadow)
+    zones = _shadow_zones(inputs, shadow)
     its = shadow.policy
     who = RoundPolicies(policy=its.policy, parameters=its.parameters, zones=zones)
     started = time.perf_counter()
@@ -53,8 +53,8 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "cut": theirs.cut,
-        "decided": _measure(snapshot, theirs, targets, zones),
-        "first": _measure(snapshot, ours, targets, inputs.zones),
+        "decided": _measures(snapshot, theirs, targets, zones),
+        "first": _measures(snapshot, ours, targets, inputs.zones),
         "agreed": count_agreements(ours, theirs),
         "shares": _share_rows(inputs, ours, theirs),
         "requests": _request_rows(inputs, ours, theirs),
@@ -79,7 +79,7 @@ def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
     return found
 
 
-def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
+def _shadow_zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
     """Return the policies by zone: the round's, with the second policy in place of the first."""
     second = shadow.policy
     if shadow.zones is not None:
@@ -93,7 +93,7 @@ def _zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, ...]:
     )
 
 
-def _measure(
+def _measures(
     snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
 ) -> dict[str, Any]:
     held = snapshot.after_placing(allocation.placed).held

@@ -121,7 +121,7 @@ class ShadowDecider:
                 outcome=stored.outcome,
                 policy=NamedPolicy(policy=second.name, parameters=second.parameters),
                 zones=second.zones,
-                zone_of=self._zones() if second.zones else {},
+                zone_of=self._zones_by_host() if second.zones else {},
             )
             found = self._process.decide_in_shadow(shadow_run, deadline_s=second.deadline_s)
         except (PolicyFailedError, RoundPurgedError, RoundDamagedError) as error:
@@ -131,7 +131,7 @@ class ShadowDecider:
         document |= found | {name: MeasuredDecision(**found[name]) for name in ("decided", "first")}
         return NewShadowRound(**document)
 
-    def _zones(self) -> Mapping[str, str]:
+    def _zones_by_host(self) -> Mapping[str, str]:
         """Return the zone of each host, by the host's id as text."""
         return {str(key): zone for key, zone in self._registry.shadows.zones().items()}
 

@@ -118,12 +118,12 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)
-    inbox = Inbox([AllowedMessages(QUEUE, {TASK: _are_folder_and_name}, jobs)], metrics)
+    inbox = Inbox([AllowedMessages(QUEUE, {TASK: _is_folder_and_name}, jobs)], metrics)
     app.conf.update(redis_broker_config(app.conf.broker_transport_options, inbox))
     begin_log(settings, metrics)
-    _quiet_libraries()
+    _limit_library_logs()
     # Celery would set up logging of its own; ours is in place already.
-    signals.setup_logging.connect(_keep_our_logging, weak=False)
+    signals.setup_logging.connect(_skip_celery_logging, weak=False)
     root, stopping = root.resolve(), threading.Event()
     runs = RunMetrics(metrics, jobs=jobs)
     name_of_worker = f"{socket.gethostname()}:{os.getpid()}"
@@ -189,7 +189,7 @@ def run_message(
     return RunMessageOutcome.NOT_OURS
 
 
-def _are_folder_and_name(arguments: list[Any]) -> bool:
+def _is_folder_and_name(arguments: list[Any]) -> bool:
     return len(arguments) == 2 and all(is_text(each, most=_LONGEST_PATH) for each in arguments)
 
 
@@ -207,7 +207,7 @@ def _folder_check(root: Path) -> Check:
     return Check("folder", True, f"{root} is writable")
 
 
-def _quiet_libraries() -> None:
+def _limit_library_logs() -> None:
     # Their lines about each received message are of no use here.
     for name in ("celery", "amqp"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -215,5 +215,5 @@ def _quiet_libraries() -> None:
     warnings.simplefilter("ignore", SecurityWarning)
 
 
-def _keep_our_logging(**_: Any) -> None:
+def _skip_celery_logging(**_: Any) -> None:
     """Do nothing: a receiver of this signal keeps Celery from configuring logging."""

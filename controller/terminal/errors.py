@@ -17,7 +17,7 @@ __all__ = [
     "CliError",
     "ExitStatus",
     "WaitExpiredError",
-    "at_the_prompt",
+    "command_error",
 ]
 
 
@@ -58,7 +58,7 @@ _ADVICE: Final[Mapping[str | None, str]] = MappingProxyType(
 )
 
 
-def at_the_prompt(error: ApiError, as_typed: Callable[[str], str] = str) -> CliError:
+def command_error(error: ApiError, as_typed: Callable[[str], str] = str) -> CliError:
     """Return the command-line message for an error of the client.
 
     ``as_typed`` maps a field of the API to the typed option.

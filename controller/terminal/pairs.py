@@ -12,7 +12,7 @@ from plain_text import RepeatedNameError, each_once
 T = TypeVar("T")
 
 
-def once(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     """Return what an option or argument gives by name; each name may be given once."""
     try:
         return each_once(pairs)
@@ -22,7 +22,7 @@ def once(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
 
 def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
     """Return a policy's parameters by name: values in JSON, others as plain text."""
-    return once(option, (_parameter(option, word) for word in words))
+    return unique_pairs(option, (_parameter(option, word) for word in words))
 
 
 def _parameter(option: str, word: str) -> tuple[str, Any]:

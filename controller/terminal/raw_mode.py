@@ -21,7 +21,7 @@ def raw_terminal(fileno: int) -> Iterator[None]:
     A signal that would end the process raises `SystemExit` inside the block.
     """
     before = termios.tcgetattr(fileno)
-    handlers = {number: signal.signal(number, _end) for number in _ENDING}
+    handlers = {number: signal.signal(number, _exit_on_signal) for number in _ENDING}
     try:
         tty.setraw(fileno)
         yield
@@ -33,5 +33,5 @@ def raw_terminal(fileno: int) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(number: int, _: FrameType | None) -> None:
+def _exit_on_signal(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)

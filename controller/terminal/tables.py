@@ -26,9 +26,9 @@ def columns_with_room(
     width: int | None,
 ) -> list[int]:
     """Return the indices of the columns that have room, always including the first."""
-    needed = _needed(columns, headings, cells)
+    needed = _needed_widths(columns, headings, cells)
     if width is not None and _line(needed, range(len(needed))) > width:
-        needed = _needed(columns, [_longest_line(each) for each in headings], cells)
+        needed = _needed_widths(columns, [_longest_line(each) for each in headings], cells)
     kept = list(range(len(columns)))
     while width is not None and len(kept) > 1 and _line(needed, kept) > width:
         candidates = [place for place in kept[1:] if not columns[place].prose] or kept[1:]
@@ -45,18 +45,21 @@ def lines_of(
     """
     headings, *cells = rows
     widths = _widths(rows)
-    if width is not None and _line(_needed(columns, headings, cells), range(len(columns))) > width:
+    if (
+        width is not None
+        and _line(_needed_widths(columns, headings, cells), range(len(columns))) > width
+    ):
         widths = _widths([[_longest_line(each) for each in headings], *cells])
     if width is not None:
-        _fold(columns, widths, width)
+        _fold_widths(columns, widths, width)
     for number, row in enumerate(rows):
-        for line in _lines(columns, row, widths, width, heading=number == 0):
+        for line in _cell_lines(columns, row, widths, width, heading=number == 0):
             yield _BOLD.format(line) if bold and number == 0 else line
         if number == 0:
             yield "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
 
 
-def _fold(columns: Sequence[Column], widths: list[int], width: int) -> None:
+def _fold_widths(columns: Sequence[Column], widths: list[int], width: int) -> None:
     """Give prose the rest of the width, and a first column at most the whole line."""
     for place, column in enumerate(columns):
         if column.prose:
@@ -66,7 +69,7 @@ def _fold(columns: Sequence[Column], widths: list[int], width: int) -> None:
         widths[0] = min(widths[0], width)
 
 
-def _lines(
+def _cell_lines(
     columns: Sequence[Column],
     row: Sequence[str],
     widths: Sequence[int],
@@ -94,7 +97,7 @@ def _align(cell: str, wide: int, *, right: bool) -> str:
     return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)
 
 
-def _needed(
+def _needed_widths(
     columns: Sequence[Column], headings: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[int]:
     """Return the least width of every column."""

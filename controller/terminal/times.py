@@ -97,7 +97,8 @@ def parse_time(given: str, option: str) -> datetime | None:
     is_shown = first.replace(tzinfo=None) == at
     raise BadInputError(
         f"{option}: {given} {'comes twice' if is_shown else 'does not exist'} in the local time of"
-        f" this machine, because clocks change then; type {_as_typed(first)} or {_as_typed(second)}"
+        f" this machine, because clocks change then; type {_typed_form(first)} or"
+        f" {_typed_form(second)}"
     )
 
 
@@ -112,18 +113,18 @@ def clock(value: object) -> str:
         return "-"
     at = value.astimezone()
     if at.date() == datetime.now(UTC).astimezone().date():
-        return _short_of_utc(at.timetz().isoformat(timespec="seconds"))
-    return _short_of_utc(at.isoformat(sep=" ", timespec="seconds"))
+        return _abbreviate_utc(at.timetz().isoformat(timespec="seconds"))
+    return _abbreviate_utc(at.isoformat(sep=" ", timespec="seconds"))
 
 
-def age(value: object) -> str:
+def time_since(value: object) -> str:
     """Return how long ago an API time was."""
     if not isinstance(value, str):
         return "-"
     return span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
 
 
-def until(value: object) -> str:
+def time_until(value: object) -> str:
     """Return how long it is until an API time."""
     if not isinstance(value, str):
         return "-"
@@ -139,11 +140,11 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _as_typed(at: datetime) -> str:
-    return _short_of_utc(at.isoformat(timespec="seconds" if at.second else "minutes"))
+def _typed_form(at: datetime) -> str:
+    return _abbreviate_utc(at.isoformat(timespec="seconds" if at.second else "minutes"))
 
 
-def _short_of_utc(text: str) -> str:
+def _abbreviate_utc(text: str) -> str:
     return f"{text.removesuffix('+00:00')}Z" if text.endswith("+00:00") else text
 
 

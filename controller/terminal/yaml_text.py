@@ -21,39 +21,39 @@ _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", 
 
 def yaml_text(value: Any) -> str:
     """Return a JSON value as a YAML document."""
-    return "\n".join(_block(value)) + "\n"
+    return "\n".join(_block_lines(value)) + "\n"
 
 
-def _block(value: Any) -> Iterator[str]:
+def _block_lines(value: Any) -> Iterator[str]:
     """Yield the lines of a value, not indented."""
     if isinstance(value, Mapping) and value:
         for key, each in value.items():
-            yield from _entry(f"{_string(str(key))}:", each, indent="  ")
+            yield from _entry_lines(f"{_string_text(str(key))}:", each, indent="  ")
     elif isinstance(value, list | tuple) and value:
         for each in value:
-            yield from _item(each)
+            yield from _item_lines(each)
     else:
-        yield _scalar(value)
+        yield _scalar_text(value)
 
 
-def _entry(head: str, value: Any, *, indent: str) -> Iterator[str]:
+def _entry_lines(head: str, value: Any, *, indent: str) -> Iterator[str]:
     if isinstance(value, Mapping | list | tuple) and value:
         yield head
-        yield from (indent + line for line in _block(value))
+        yield from (indent + line for line in _block_lines(value))
     else:
-        yield f"{head} {_scalar(value)}"
+        yield f"{head} {_scalar_text(value)}"
 
 
-def _item(value: Any) -> Iterator[str]:
-    lines = _block(value)
+def _item_lines(value: Any) -> Iterator[str]:
+    lines = _block_lines(value)
     yield f"- {next(lines)}"
     yield from (f"  {line}" for line in lines)
 
 
-def _scalar(value: Any) -> str:
+def _scalar_text(value: Any) -> str:
     match value:
         case str():
-            return _string(value)
+            return _string_text(value)
         case float():
             written = json.dumps(value)  # 1e-07, which readers of YAML 1.1 take for text
             mantissa, e, exponent = written.partition("e")
@@ -66,7 +66,7 @@ def _scalar(value: Any) -> str:
             return json.dumps(value)
 
 
-def _string(value: str) -> str:
+def _string_text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return plain_yaml(json.dumps(value, ensure_ascii=False))

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from controller import debug
-from controller.rounds.stdout_guard import take_stdout
+from controller.rounds.stdout_guard import capture_stdout
 from controller.what_ifs.simulations import simulate_both
 from controller.what_ifs.site_recording import record_site
 
@@ -33,7 +33,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Report], Mapping[st
 
 def main() -> None:
     """Run the job and report its result or its error."""
-    answers = take_stdout()
+    answers = capture_stdout()
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, args=(job["folder"],), daemon=True).start()
 

@@ -79,7 +79,7 @@ class WhatIfExecutor:
     def start(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         """Start a what-if, unless it was started before or another process runs it."""
         thread = threading.Thread(
-            target=self._carry, args=(id, changes), name=f"what-if {id}", daemon=True
+            target=self._carry_out, args=(id, changes), name=f"what-if {id}", daemon=True
         )
         with self._starting:
             if any(each.name == thread.name for each in self._threads):
@@ -93,7 +93,7 @@ class WhatIfExecutor:
         for thread in list(self._threads):
             thread.join(timeout=5.0)
 
-    def _carry(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
+    def _carry_out(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
             report = self._make_report(
@@ -185,7 +185,7 @@ class WhatIfExecutor:
         self, job: Mapping[str, Any], deadline: float, report: Callable[[], object]
     ) -> Iterator[Child]:
         """Start a child with its job; end it and its process group with the block."""
-        child = self._start_when_possible(deadline, report)
+        child = self._start_child_with_retries(deadline, report)
         try:
             make_nice(child.pid, NICENESS)
             with contextlib.suppress(BrokenPipeError):
@@ -194,7 +194,7 @@ class WhatIfExecutor:
         finally:
             child.close()
 
-    def _start_when_possible(self, deadline: float, report: Callable[[], object]) -> Child:
+    def _start_child_with_retries(self, deadline: float, report: Callable[[], object]) -> Child:
         while True:
             try:
                 return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))

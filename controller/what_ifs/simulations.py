@@ -49,7 +49,7 @@ def simulate_both(
             f"the first {over_s / 3600:.2f} h of {recording.length_s / 3600:g} h are simulated:"
             f" more takes longer than {job['time_s']:g} s of processor time"
         )
-        second = _spec_until(second, over_s)
+        second = _spec_cut_at(second, over_s)
     what_if = run(second, 0.5, job["time_s"])
     if not what_if.finished:
         raise InputError(
@@ -82,12 +82,12 @@ def _spec(recording: Recording, name: str) -> RunSpec:
     )
 
 
-def _spec_until(spec: RunSpec, until_s: float) -> RunSpec:
+def _spec_cut_at(spec: RunSpec, until_s: float) -> RunSpec:
     # Its last slot is the last one that the other run decided.
-    return RunSpec(**{**_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
+    return RunSpec(**{**_spec_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
 
 
-def _fields(spec: RunSpec) -> dict[str, Any]:
+def _spec_fields(spec: RunSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in spec.__dataclass_fields__}
 
 
@@ -95,7 +95,7 @@ def _what_if_spec(
     spec: RunSpec, recording: Recording, folder: Path, changes: Mapping[str, Any]
 ) -> RunSpec:
     """Return the run with changed hosts, weights and policy; write its files."""
-    fields = {**_fields(spec), "name": "what-if"}
+    fields = {**_spec_fields(spec), "name": "what-if"}
     inventory = json.loads(Path(recording.hosts).read_text(encoding="utf-8"))
     fields["hosts"] = str(folder / "hosts.json")
     Path(fields["hosts"]).write_text(

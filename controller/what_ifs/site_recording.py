@@ -35,7 +35,7 @@ def record_site(
             registry.history.between(now, now) as present,
         ):
             found = repeat_requests(
-                present, window, _lives(ahead), most_vms=job["most_vms"], seed=_SEED
+                present, window, _observed_lifetimes(ahead), most_vms=job["most_vms"], seed=_SEED
             )
         recording = record(found.past, Path(job["folder"]) / RECORDING, decided)
     finally:
@@ -66,7 +66,7 @@ def record_site(
     }
 
 
-def _lives(view: ForecastInputs) -> Iterator[Life]:
+def _observed_lifetimes(view: ForecastInputs) -> Iterator[Life]:
     """Yield observed lifetimes by tenant and demand, including those of deleted tenants."""
     names = {tenant.id: tenant.name for tenant in view.cluster.tenants}
     axis = view.cluster.resources

@@ -116,12 +116,12 @@ class HostFiles:
         """Return the volume at a path, after a refresh if necessary; None if no pool has it."""
         if path not in self._volumes:
             self._reading(path)
-            self._volumes[path] = self._looked_up(path)
+            self._volumes[path] = self._look_up_volume(path)
         return self._volumes[path]
 
     def backing_files_of(self, path: str) -> tuple[str, ...]:
         """Return all files that the backing name in a file's header may refer to."""
-        found = self._backing_of(path)
+        found = self._read_backing(path)
         return () if found is None else backing_names.files_in(found[0], path)
 
     def with_backing_files(self, paths: Iterable[str]) -> set[str]:
@@ -140,7 +140,7 @@ class HostFiles:
 
         A file in no pool counts as the file of the same name in the VM's pool.
         """
-        chain, kind = self._defined(disk)
+        chain, kind = self._files_in_definition(disk)
         found = dict.fromkeys(chain)
         left = chain[-1:] if kind != "raw" else []
         while left:
@@ -157,9 +157,9 @@ class HostFiles:
 
         The content of a raw disk, which the guest writes, is never read as a header.
         """
-        chain, kind = self._defined(disk)
+        chain, kind = self._files_in_definition(disk)
         while chain and kind not in {None, "raw"}:
-            found = self._backing_of(chain[-1])
+            found = self._read_backing(chain[-1])
             path = None if found is None else backing_names.plain_path(found[0], chain[-1])
             if found is None or path is None or path in chain:
                 break
@@ -177,7 +177,7 @@ class HostFiles:
         times = self._times_of(path)
         return times is not None and times == self._times_of(other)
 
-    def _defined(self, disk: ET.Element) -> tuple[list[str], str | None]:
+    def _files_in_definition(self, disk: ET.Element) -> tuple[list[str], str | None]:
         """Return the files that a definition names, and the declared format of the last.
 
         If the definition declares the end of the chain, that format is raw.
@@ -201,12 +201,12 @@ class HostFiles:
             below = below.find("backingStore")
         return list(dict.fromkeys(map(backing_names.normalized_path, found))), kind
 
-    def _backing_of(self, path: str) -> Backing | None:
+    def _read_backing(self, path: str) -> Backing | None:
         if path not in self._backings:
-            self._backings[path] = self._read(path)
+            self._backings[path] = self._read_volume(path)
         return self._backings[path]
 
-    def _read(self, path: str) -> Backing | None:
+    def _read_volume(self, path: str) -> Backing | None:
         volume = self.volume_at(path)
         if volume is None:
             return None
@@ -246,7 +246,7 @@ class HostFiles:
                 store.refresh(0)
         return store
 
-    def _looked_up(self, path: str) -> libvirt.virStorageVol | None:
+    def _look_up_volume(self, path: str) -> libvirt.virStorageVol | None:
         with contextlib.suppress(libvirt.libvirtError):
             return self.conn.storageVolLookupByPath(path)
         folder = path.rpartition("/")[0]

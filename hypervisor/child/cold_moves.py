@@ -59,7 +59,7 @@ def move(
     else:
         shared_pools.check_shared(hosts, spec, domain)
     _check_off(domain)
-    _define(hosts, spec, domain)
+    _define_at_destination(hosts, spec, domain)
     return MoveDone(
         total_ms=round(1000 * (time.monotonic() - started)),
         downtime_ms=None,
@@ -75,11 +75,11 @@ class _Digest:
     sha256: Any = field(default_factory=hashlib.sha256)
     size_bytes: int = 0
 
-    def take(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         self.sha256.update(piece)
         self.size_bytes += len(piece)
 
-    def take_hole(self, length: int) -> None:
+    def add_hole(self, length: int) -> None:
         self.size_bytes += length
         while length > 0:
             self.sha256.update(_ZEROS[: min(length, len(_ZEROS))])
@@ -117,7 +117,7 @@ class _Copy:
         size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
         # A new file: in an existing one, holes would keep the old content.
         disks.delete(store, self._spec.volume)
-        there = store.createXML(domain_xml.plain_volume(self._spec.volume, size, sparse=True), 0)
+        there = store.createXML(domain_xml.raw_volume_xml(self._spec.volume, size, sparse=True), 0)
         self._report(size, 0, now=True)
         expected = self._send(here, there, size)
         self._compare(there, size, expected)
@@ -131,19 +131,21 @@ class _Copy:
     def _send(self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int) -> Any:
         digest = _Digest()
         with (
-            _stream(self._hosts.source.for_move) as down,
-            _stream(self._hosts.destination.for_move) as up,
+            _open_stream(self._hosts.source.for_move) as down,
+            _open_stream(self._hosts.destination.for_move) as up,
         ):
             here.download(down, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
             there.upload(up, 0, size, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
-            pieces = _pieces(down)
-            for piece in pieces if self._base is None else _with_backing_path(pieces, self._base):
+            pieces = _stream_pieces(down)
+            for piece in (
+                pieces if self._base is None else _replace_backing_path(pieces, self._base)
+            ):
                 self._check_not_stopped()
                 if isinstance(piece, int):
-                    digest.take_hole(piece)
+                    digest.add_hole(piece)
                     up.sendHole(piece)
                 else:
-                    digest.take(piece)
+                    digest.add(piece)
                     unsent = memoryview(piece)
                     while unsent:
                         unsent = unsent[up.send(bytes(unsent)) :]
@@ -165,14 +167,14 @@ class _Copy:
             if attempt:
                 time.sleep(_PAUSE_S)
             digest = _Digest()
-            with _stream(self._hosts.destination.for_move) as back:
+            with _open_stream(self._hosts.destination.for_move) as back:
                 there.download(back, 0, size, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
-                for piece in _pieces(back):
+                for piece in _stream_pieces(back):
                     self._check_not_stopped()
                     if isinstance(piece, int):
-                        digest.take_hole(piece)
+                        digest.add_hole(piece)
                     else:
-                        digest.take(piece)
+                        digest.add(piece)
                     self._report(size, size)
                 back.finish()
             if digest.size_bytes == size and digest.sha256.digest() == expected:
@@ -211,7 +213,7 @@ class _Copy:
 
 
 @contextlib.contextmanager
-def _stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
+def _open_stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
     """Lend a stream; abort it if the block fails."""
     stream = conn.newStream(0)
     try:
@@ -222,7 +224,7 @@ def _stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
         raise
 
 
-def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
+def _stream_pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
     """Yield the pieces of a sparse stream: bytes, or the length of a hole."""
     while True:
         piece = stream.recvFlags(_PIECE_BYTES, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
@@ -234,7 +236,7 @@ def _pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
             return
 
 
-def _with_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
+def _replace_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
     """Yield the pieces of an overlay with another backing path in its header."""
     head, hole = b"", 0
     try:
@@ -289,7 +291,7 @@ def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
     )
 
 
-def _define(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+def _define_at_destination(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     conn = hosts.destination.for_move
     files = disks.files_at(conn, spec.pool, spec.volume, spec.seed_volume)
     xml = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=True)

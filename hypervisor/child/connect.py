@@ -47,7 +47,7 @@ def open_host(
     libvirt.libvirtError
         For all other errors.
     """
-    conn = _open(uri, credential)
+    conn = _open_connection(uri, credential)
     if machine is not None:
         try:
             _check_machine(conn, uri, machine)
@@ -76,7 +76,7 @@ def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
         )
 
 
-def _open(uri: str, credential: Credential | None) -> libvirt.virConnect:
+def _open_connection(uri: str, credential: Credential | None) -> libvirt.virConnect:
     if credential is None:
         return libvirt.open(uri)
     if is_ssh(uri):
@@ -85,12 +85,12 @@ def _open(uri: str, credential: Credential | None) -> libvirt.virConnect:
     try:
         return libvirt.open(tls_uri(uri, credential))
     except libvirt.libvirtError as error:
-        reason = _tls_reason(str(error), credential, _log_since(said_before))
+        reason = _tls_reason(str(error), credential, _libvirt_log_since(said_before))
         raise HostUnreachableError(uri, reason) from error
 
 
 def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
-    shown = _shown_fingerprint(uri)
+    shown = _read_fingerprint(uri)
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
             uri,
@@ -123,7 +123,7 @@ def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
             raise
 
 
-def _shown_fingerprint(uri: str) -> str:
+def _read_fingerprint(uri: str) -> str:
     """Return the fingerprint of a host's SSH key, without authenticating.
 
     The caller must not treat the key as known.
@@ -168,7 +168,7 @@ def _log_length() -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _log_since(length: int | None) -> str:
+def _libvirt_log_since(length: int | None) -> str:
     """Return the details that libvirt logs but leaves out of its errors."""
     if length is None:
         return ""

@@ -30,7 +30,9 @@ def files_at(
     seed = None
     if seed_volume is not None:
         seed = DiskFile(path=store.storageVolLookupByName(seed_volume).path(), format="raw")
-    return DiskFiles(root=_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed)
+    return DiskFiles(
+        root=_disk_file(conn, store.storageVolLookupByName(volume), "qcow2"), seed=seed
+    )
 
 
 def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.virStorageVol:
@@ -81,7 +83,7 @@ def use_file_paths(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
 
     def file_of(pool: str, volume: str, kind: str) -> DiskFile:
         store = conn.storagePoolLookupByName(pool)
-        return _file(conn, store.storageVolLookupByName(volume), kind)
+        return _disk_file(conn, store.storageVolLookupByName(volume), kind)
 
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     renewed = disk_xml.with_disks_as_files(domain.XMLDesc(flags), file_of)
@@ -102,7 +104,7 @@ def refuse_backing_file(image: libvirt.virStorageVol, kind: str) -> None:
         )
 
 
-def _file(
+def _disk_file(
     conn: libvirt.virConnect, volume: libvirt.virStorageVol, kind: str, depth: int = 0
 ) -> DiskFile:
     path = volume.path()
@@ -115,5 +117,5 @@ def _file(
     found = conn.storageVolLookupByPath(below)
     # Our overlays name the format of their base; where none is named, QEMU must not guess.
     return DiskFile(
-        path=path, format=kind, backing=_file(conn, found, format_below or "raw", depth + 1)
+        path=path, format=kind, backing=_disk_file(conn, found, format_below or "raw", depth + 1)
     )

@@ -190,7 +190,7 @@ class LibvirtHost:
             else:
                 disks.refuse_backing_file(base, base_format)
         try:
-            store.createXML(domain_xml.overlay(name, capacity_gib, base_path, base_format), 0)
+            store.createXML(domain_xml.overlay_xml(name, capacity_gib, base_path, base_format), 0)
         except libvirt.libvirtError as error:
             # Another call made it at the same time.
             if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
@@ -201,7 +201,7 @@ class LibvirtHost:
         # An earlier writer may have been killed halfway.
         disks.delete(store, name)
         data = base64.b64decode(content)
-        volume = store.createXML(domain_xml.plain_volume(name, len(data)), 0)
+        volume = store.createXML(domain_xml.raw_volume_xml(name, len(data)), 0)
         stream = conn.newStream(0)
         volume.upload(stream, 0, len(data), 0)
         unsent = memoryview(data)
@@ -219,20 +219,20 @@ class LibvirtHost:
         if domain is not None:
             _check_same_mark(wanted, _mark_of(domain))
             return
-        xml = domain_xml.build(wanted, disks.files_of(conn, wanted))
+        xml = domain_xml.build_domain_xml(wanted, disks.files_of(conn, wanted))
         filters.prepare(conn, domain_xml.parse_tree(xml), wanted.guard)
         conn.defineXML(xml)
 
     def _start_paused(
         self, conn: libvirt.virConnect, vm_id: str, guard: Mapping[str, Any] | None
     ) -> None:
-        domain = _expect(conn, "start_paused", vm_id)
+        domain = _require_domain(conn, "start_paused", vm_id)
         if domain.isActive():
             return
         disks.use_file_paths(conn, domain)
         filters.protect(conn, domain, wire.guard_from(guard))
         try:
-            _start(conn, domain)
+            _start_domain(conn, domain)
         except libvirt.libvirtError as error:
             if error.get_error_code() == libvirt.VIR_ERR_OPERATION_INVALID and domain.isActive():
                 return  # another call started it at the same time
@@ -243,7 +243,7 @@ class LibvirtHost:
             domain.suspend()
 
     def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
-        domain = _expect(conn, "resume", vm_id)
+        domain = _require_domain(conn, "resume", vm_id)
         moved_domains.refuse_if_moving("resume", domain)
         while True:
             state, reason = domain.state()
@@ -331,15 +331,15 @@ class LibvirtHost:
         def users(reading: Callable[[str], None]) -> list[str]:
             return snapshots.domains_using(HostFiles(conn, pool, reading), volumes)
 
-        return self._ask(conn, ("users_of", pool, *volumes), users, patience_s)
+        return self._ask_files(conn, ("users_of", pool, *volumes), users, patience_s)
 
     def _delete_volume(
         self, conn: libvirt.virConnect, pool: str, name: str, patience_s: float = _PATIENCE_S
     ) -> None:
-        self._deletable(conn, pool, [name], patience_s=patience_s)
+        self._deletable_files(conn, pool, [name], patience_s=patience_s)
         disks.delete(conn.storagePoolLookupByName(pool), name)
 
-    def _deletable(
+    def _deletable_files(
         self,
         conn: libvirt.virConnect,
         pool: str,
@@ -358,11 +358,11 @@ class LibvirtHost:
             files = HostFiles(conn, pool, reading, refreshed=[pool])
             return snapshots.uses_of(files, volumes, vm_id, definitions)
 
-        found = self._ask(conn, ("uses_of", pool, vm_id, *volumes), uses, patience_s)
-        _refuse_in_use(conn, volumes, found)
+        found = self._ask_files(conn, ("uses_of", pool, vm_id, *volumes), uses, patience_s)
+        _check_not_in_use(conn, volumes, found)
         return found.files
 
-    def _ask(
+    def _ask_files(
         self,
         conn: libvirt.virConnect,
         key: Hashable,
@@ -398,7 +398,9 @@ class LibvirtHost:
                     return False
                 own, definitions = domain, snapshots.definitions_of(domain)
                 _destroy_domain(domain)
-        files = self._deletable(conn, pool, volumes, vm_id, definitions, patience_s=patience_s)
+        files = self._deletable_files(
+            conn, pool, volumes, vm_id, definitions, patience_s=patience_s
+        )
         # Read before the definition that names them is removed: this process may be killed.
         snapshots.delete(conn, files)
         if own is not None:
@@ -406,7 +408,9 @@ class LibvirtHost:
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
             disks.delete(store, volume)
-        absent = not _has_attempt(conn, vm_id, assignment_id) and not _any_exists(store, volumes)
+        absent = not _has_domain_of_attempt(conn, vm_id, assignment_id) and not _any_exists(
+            store, volumes
+        )
         if absent:
             try:
                 serial_logs.delete(conn, vm_id)
@@ -434,7 +438,7 @@ def _lookup(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
         raise
 
 
-def _expect(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
+def _require_domain(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
     domain = _lookup(conn, vm_id)
     if domain is None:
         raise OperationFailedError(op, f"no domain {vm_id}", libvirt.VIR_ERR_NO_DOMAIN)
@@ -442,7 +446,7 @@ def _expect(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
 
 
 def _mark_of(domain: libvirt.virDomain) -> Mark | None:
-    return domain_xml.parse(domain.XMLDesc(0)).mark
+    return domain_xml.parse_domain(domain.XMLDesc(0)).mark
 
 
 def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
@@ -456,7 +460,7 @@ def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
     )
 
 
-def _has_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
+def _has_domain_of_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
     domain = _lookup(conn, vm_id)
     if domain is None:
         return False
@@ -478,7 +482,9 @@ def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
         )
 
 
-def _refuse_in_use(conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.Uses) -> None:
+def _check_not_in_use(
+    conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.Uses
+) -> None:
     """Raise where a domain that is not the VM's, or a volume, rests on one of its files."""
     users, on_them = uses.domains, ", ".join(uses.volumes)
     if on_them:
@@ -528,7 +534,7 @@ def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.vi
     return domain if domain is not None and domain.ID() == run else None
 
 
-def _start(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
+def _start_domain(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
     try:
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
     except libvirt.libvirtError as error:

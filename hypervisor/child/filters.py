@@ -80,7 +80,7 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
             " guest from using other guests' addresses",
             libvirt.VIR_ERR_NO_SUPPORT,
         )
-    for card in network_filters.cards(domain):
+    for card in network_filters.interface_filters(domain):
         _check_source(conn, card)
     try:
         found = conn.nwfilterLookupByName(wanted.name)
@@ -104,7 +104,7 @@ def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | 
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.parse_tree(domain.XMLDesc(_WHOLE))
-    sources = [(card.kind, card.source) for card in network_filters.cards(document)]
+    sources = [(card.kind, card.source) for card in network_filters.interface_filters(document)]
     guard = with_own_addresses(conn, guard, sources)
     prepare(conn, document, guard)
     if network_filters.protect_cards(document, guard):

@@ -174,7 +174,7 @@ def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
 def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
     """Return by how many seconds the host's clock is ahead, by the time of a new file."""
     before = time.time()
-    volume = store.createXML(domain_xml.plain_volume(f"fuga-check-{uuid.uuid4()}", 0), 0)
+    volume = store.createXML(domain_xml.raw_volume_xml(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:
         after = time.time()
         written = disks.last_written_at(volume)

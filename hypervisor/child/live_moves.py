@@ -128,17 +128,19 @@ class _LiveMove:
         domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
         if not self._spec.copy_disk:
             shared_pools.check_shared(self._hosts, self._spec, domain)
-        parameters = _parameters(self._hosts, domain, self._spec, shares=shares)
+        parameters = _migration_parameters(self._hosts, domain, self._spec, shares=shares)
         watched = self._hosts.source.for_queries.lookupByUUIDString(self._spec.vm_id)
         self._started, self._downtime_ms = time.monotonic(), self._spec.downtime_ms
         self._attempts += 1
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
-        call = _Call(domain, self._hosts.destination.for_move, parameters, _flags(self._spec))
+        call = _Call(
+            domain, self._hosts.destination.for_move, parameters, _migration_flags(self._spec)
+        )
         why = self._watch(call, watched)
         if call.error is None:
             self._resume_at_destination()
-            done = _done(self._hosts, self._spec, self._last, self._started)
+            done = _move_done(self._hosts, self._spec, self._last, self._started)
             return replace(done, attempts=self._attempts)
         if why is not None:
             raise self._abort_error(why, call.error)
@@ -182,7 +184,7 @@ class _LiveMove:
         found = watched.jobStats()
         if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
             return
-        self._last = _progress(found)
+        self._last = _read_progress(found)
         self._tell(self._last)
         if self._downtime_ms is not None:
             watched.migrateSetMaxDowntime(self._downtime_ms, 0)
@@ -243,7 +245,7 @@ def _progress_counters(progress: MigrationProgress) -> tuple[int, ...]:
     )
 
 
-def _flags(spec: MoveSpec) -> int:
+def _migration_flags(spec: MoveSpec) -> int:
     flags: int = (
         libvirt.VIR_MIGRATE_LIVE
         | libvirt.VIR_MIGRATE_PERSIST_DEST
@@ -264,7 +266,7 @@ def _flags(spec: MoveSpec) -> int:
     return flags
 
 
-def _parameters(
+def _migration_parameters(
     hosts: MoveHosts, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
 ) -> Mapping[str, Any]:
     destination = hosts.destination.for_move
@@ -301,7 +303,7 @@ def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
     return parameters
 
 
-def _done(
+def _move_done(
     hosts: MoveHosts, spec: MoveSpec, last: MigrationProgress | None, started: float
 ) -> MoveDone:
     """Return duration, downtime and bytes of a move, as far as the destination reports them."""
@@ -319,7 +321,7 @@ def _done(
     )
 
 
-def _progress(found: Mapping[str, Any]) -> MigrationProgress:
+def _read_progress(found: Mapping[str, Any]) -> MigrationProgress:
     return MigrationProgress(
         elapsed_ms=found.get("time_elapsed", 0),
         memory_total_bytes=found.get("memory_total", 0),

@@ -104,19 +104,19 @@ def main(source: HostEndpoint, destination: HostEndpoint) -> None:
     stop = threading.Event()
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     reading = (sys.stdin.buffer, requests, stop)
-    threading.Thread(target=_read, args=reading, daemon=True).start()
+    threading.Thread(target=_read_requests, args=reading, daemon=True).start()
     start_event_loop()
     hosts = MoveHosts(source, destination)
     operations = MoveOperations(
         hosts, stop, lambda progress: answers.write(wire.encode({"progress": progress}))
     )
     while (line := requests.get()) is not None:
-        answers.write(wire.encode(_answer(operations, line)))
+        answers.write(wire.encode(_answer_request(operations, line)))
         stop.clear()
     hosts.close()
 
 
-def _answer(operations: MoveOperations, line: bytes) -> dict[str, Any]:
+def _answer_request(operations: MoveOperations, line: bytes) -> dict[str, Any]:
     request = wire.decode(line)
     try:
         return {"ok": operations.perform(request["op"], request["args"])}
@@ -130,7 +130,7 @@ def _answer(operations: MoveOperations, line: bytes) -> dict[str, Any]:
         return {"error": "failed", "reason": error.reason, "code": error.code}
 
 
-def _read(
+def _read_requests(
     requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None], stop: threading.Event
 ) -> None:
     """Pass requests to the main thread, and set ``stop`` for an abort.

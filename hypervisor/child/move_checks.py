@@ -28,8 +28,8 @@ def check(hosts: MoveHosts, spec: MoveSpec) -> None:
     """Raise `MigrationRefusedError` for the first obstacle; see `Mover.check`."""
     here, there = hosts.source.for_move, hosts.destination.for_move
     _check_address(spec)
-    _check_they_are_two(hosts)
-    with _as_obstacle(MigrationObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
+    _check_distinct_hosts(hosts)
+    with _raising_obstacle(MigrationObstacle.ABSENT, libvirt.VIR_ERR_NO_DOMAIN):
         domain = here.lookupByUUIDString(spec.vm_id)
     runs = bool(domain.isActive())
     document = domain_xml.parse_tree(domain.XMLDesc(_LIVE if runs else _DEFINED))
@@ -49,7 +49,7 @@ def _check_address(spec: MoveSpec) -> None:
         raise MigrationRefusedError(MigrationObstacle.ADDRESS, f"{spec.address!r} is no address")
 
 
-def _check_they_are_two(hosts: MoveHosts) -> None:
+def _check_distinct_hosts(hosts: MoveHosts) -> None:
     numbers = [host.machine_uuid() for host in (hosts.source, hosts.destination)]
     if numbers[0] is not None and numbers[0] == numbers[1]:
         raise MigrationRefusedError(
@@ -71,7 +71,7 @@ def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
             continue
-        if found.isActive() or domain_xml.parse(found.XMLDesc(0)).mark != spec.mark:
+        if found.isActive() or domain_xml.parse_domain(found.XMLDesc(0)).mark != spec.mark:
             raise MigrationRefusedError(
                 MigrationObstacle.NAME_TAKEN,
                 f"the destination has the domain {found.name()} ({found.UUIDString()})",
@@ -79,7 +79,7 @@ def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
 
 
 def _check_machine(there: libvirt.virConnect, document: ET.Element) -> None:
-    kind, arch, machine = _machine(document)
+    kind, arch, machine = _guest_machine_type(document)
     try:
         there.getDomainCapabilities(None, arch, machine, kind, 0)
     except libvirt.libvirtError as error:
@@ -99,7 +99,7 @@ def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
     processor = document.find("cpu")
     if processor is None or processor.find("model") is None:
         return
-    kind, arch, machine = _machine(document)
+    kind, arch, machine = _guest_machine_type(document)
     try:
         there.compareHypervisorCPU(
             None,
@@ -119,12 +119,12 @@ def _check_storage(
     hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool
 ) -> None:
     here, there = hosts.source.for_move, hosts.destination.for_move
-    with _as_obstacle(MigrationObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
+    with _raising_obstacle(MigrationObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
         pool = there.storagePoolLookupByName(spec.pool)
     if not pool.isActive():
         raise MigrationRefusedError(MigrationObstacle.POOL, f"pool {spec.pool} is not active")
     if spec.seed_volume is not None:
-        _volume(pool, spec.seed_volume)
+        _volume_at_destination(pool, spec.seed_volume)
     elif migration_target.has_seed(domain_xml.parse_tree(domain.XMLDesc(_DEFINED))):
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME, "it has a seed, of which no copy is named"
@@ -134,7 +134,7 @@ def _check_storage(
         shared_pools.check_shared(hosts, spec, domain)
         return
     if runs:
-        _check_copy(hosts, _volume(pool, spec.volume), disk)
+        _check_copy(hosts, _volume_at_destination(pool, spec.volume), disk)
     else:
         bases.backing_path_at_destination(hosts, spec, disk)
     needed, available = disk.info()[2], pool.info()[3]
@@ -168,14 +168,14 @@ def _check_copy(
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
     if spec.network_kind == "network":
-        with _as_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
+        with _raising_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
             network = there.networkLookupByName(spec.network)
         if not network.isActive():
             raise MigrationRefusedError(
                 MigrationObstacle.NETWORK, f"network {spec.network} is not active"
             )
     else:
-        with _as_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
+        with _raising_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
             _find_bridge(there, spec.network)
     for card in document.findall("devices/interface"):
         migration_target.connect_card(card, spec)
@@ -194,7 +194,7 @@ def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
             raise
 
 
-def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
+def _volume_at_destination(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
     found = disks.find(pool, name)
     if found is None:
         raise MigrationRefusedError(
@@ -203,14 +203,14 @@ def _volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
     return found
 
 
-def _machine(document: ET.Element) -> tuple[str, str | None, str | None]:
+def _guest_machine_type(document: ET.Element) -> tuple[str, str | None, str | None]:
     kind = document.find("os/type")
     named = {} if kind is None else kind.attrib
     return document.get("type", "qemu"), named.get("arch"), named.get("machine")
 
 
 @contextlib.contextmanager
-def _as_obstacle(obstacle: MigrationObstacle, code: int) -> Iterator[None]:
+def _raising_obstacle(obstacle: MigrationObstacle, code: int) -> Iterator[None]:
     """Raise `MigrationRefusedError` in place of a libvirt error of that code."""
     try:
         yield

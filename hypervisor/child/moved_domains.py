@@ -73,7 +73,7 @@ def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
     """
     there = _find_domain(hosts.destination.for_queries, spec)
     if there is not None:
-        if domain_xml.parse(there.XMLDesc(0)).mark != spec.mark:
+        if domain_xml.parse_domain(there.XMLDesc(0)).mark != spec.mark:
             return False
         if not is_paused_by_move(there) or there.isPersistent():
             return False

@@ -106,7 +106,7 @@ def main() -> None:
     os.dup2(2, 1)
     start_event_loop()
     hosts = _Hosts(answers)
-    threading.Thread(target=_beat, args=(hosts,), daemon=True).start()
+    threading.Thread(target=_send_heartbeats, args=(hosts,), daemon=True).start()
     try:
         _serve(hosts)
     finally:  # hung threads would keep this process alive
@@ -132,7 +132,7 @@ def _serve(hosts: _Hosts) -> None:
     closing.join(_GOODBYE_S)
 
 
-def _beat(hosts: _Hosts) -> None:
+def _send_heartbeats(hosts: _Hosts) -> None:
     """Send heartbeats of the process, and truncate its log."""
     while True:
         with contextlib.suppress(OSError):

@@ -120,10 +120,10 @@ class Surveyor:
         by = time.monotonic() + patience_s
         statistics = self._guests.read()
         self._pool.ask(pool)
-        domains = list(_domains(conn, statistics))
-        memory_mib, memory_used_mib = _memory(conn)
+        domains = list(_read_domains(conn, statistics))
+        memory_mib, memory_used_mib = _read_memory(conn)
         capabilities = self._capabilities(conn)
-        shares_kept, can_filter = self._shares_kept(conn), filters.can_filter(conn)
+        shares_kept, can_filter = self._cpu_shares_known(conn), filters.can_filter(conn)
         found = self._pool.answer(by=by)  # this may take longest, so it comes last
         seen = found if isinstance(found, PoolSeen) else None
         volumes = () if seen is None else seen.volumes
@@ -147,13 +147,13 @@ class Surveyor:
             security_model=domain_xml.security_model(capabilities) if capabilities else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
-            interfaces=self._interfaces.known(),
+            interfaces=self._interfaces.macs(),
             unnamed=() if seen is None else _unreferenced_volumes(conn, pool, seen, domains),
         )
 
     def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
         """Return one domain, without the sizes of its disks."""
-        return _host_domain(conn, domain, domain_xml.parse(domain.XMLDesc(0)), {})
+        return _host_domain(conn, domain, domain_xml.parse_domain(domain.XMLDesc(0)), {})
 
     def _disk_sizes(
         self,
@@ -191,7 +191,7 @@ class Surveyor:
             self._read_capabilities = (conn, conn.getCapabilities())
         return self._read_capabilities[1]
 
-    def _shares_kept(self, conn: libvirt.virConnect) -> bool | None:
+    def _cpu_shares_known(self, conn: libvirt.virConnect) -> bool | None:
         """Return whether cgroups have CPU shares, read once per connection."""
         if conn.getType() != "QEMU":
             return None
@@ -231,7 +231,7 @@ class Interfaces:
         self._queried_at: float | None = None
         self._question: BackgroundCall[InterfaceMacs] | None = None
 
-    def known(self) -> InterfaceMacs:
+    def macs(self) -> InterfaceMacs:
         """Return the known interfaces. Starts a new query every few minutes, one at a time."""
         now = self._clock()
         due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
@@ -288,7 +288,7 @@ def _unreferenced_volumes(
     return tuple(left)
 
 
-def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
+def _read_memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
     """Return the host's memory and the used part, in MiB.
 
     getInfo() is the fallback: it reads only the first NUMA node.
@@ -301,7 +301,7 @@ def _memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
     return kib["total"] >> 10, (kib["total"] - unused) >> 10
 
 
-def _domains(
+def _read_domains(
     conn: libvirt.virConnect, statistics: Values
 ) -> Iterator[tuple[HostDomain, ParsedDomain]]:
     """Yield the domains in order of UUID. Domains that vanish meanwhile are left out."""
@@ -309,7 +309,7 @@ def _domains(
         if serial_logs.is_reader(domain):
             continue
         try:
-            parsed = domain_xml.parse(domain.XMLDesc(0))
+            parsed = domain_xml.parse_domain(domain.XMLDesc(0))
             yield _host_domain(conn, domain, parsed, statistics.get(parsed.uuid, {})), parsed
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:

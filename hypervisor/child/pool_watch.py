@@ -99,7 +99,7 @@ class OtherVolumes:
         if not places:
             return {}
         if self._question is None or not self._question.is_alive():
-            self._question = BackgroundCall(self._spares, lambda conn: _sizes(conn, places))
+            self._question = BackgroundCall(self._spares, lambda conn: _virtual_sizes(conn, places))
             if not self._question.is_open_after(max(0.0, by - time.monotonic())):
                 with contextlib.suppress(libvirt.libvirtError):
                     self._known = self._question.answer()
@@ -119,7 +119,7 @@ def _read_pool(conn: libvirt.virConnect, pool: str) -> PoolSeen:
         capacity_bytes=capacity,
         used_bytes=used,
         folder=domain_xml.pool_path(store.XMLDesc(0)),
-        volumes=_volumes(store),
+        volumes=_read_volumes(store),
     )
 
 
@@ -131,7 +131,7 @@ def _retire_log_pool(conn: libvirt.virConnect) -> None:
             store.destroy()
 
 
-def _volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
+def _read_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
     found = []
     for volume in store.listAllVolumes(0):
         try:
@@ -150,7 +150,7 @@ def _volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
     return tuple(sorted(found, key=lambda volume: volume.name))
 
 
-def _sizes(conn: libvirt.virConnect, places: Sequence[Place]) -> dict[Place, int]:
+def _virtual_sizes(conn: libvirt.virConnect, places: Sequence[Place]) -> dict[Place, int]:
     found = {}
     for pool, name in places:
         with contextlib.suppress(libvirt.libvirtError):  # no such pool or volume any more

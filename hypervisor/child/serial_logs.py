@@ -74,7 +74,7 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
         raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
     for _ in range(_TRIES):
         try:
-            found = _read(conn, _reader(conn, vm_id), max_bytes, after)
+            found = _read_tail(conn, _reader(conn, vm_id), max_bytes, after)
         except libvirt.libvirtError as error:
             # The log was rotated and is shorter now, or its reader was removed.
             if error.get_error_code() not in _MOVED:
@@ -135,7 +135,7 @@ def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
             forgotten += 1
 
 
-def _read(
+def _read_tail(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
     """Read as `tail` does; return None if the log was rotated meanwhile."""
@@ -192,7 +192,7 @@ def _reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
 def _definition(
     vm_id: str, kind: str, logs: tuple[str, ...], *, variables: str | None = None
 ) -> str:
-    return domain_xml.unstartable_domain(
+    return domain_xml.unstartable_domain_xml(
         name=f"fuga-console-{vm_id}",
         uuid=str(_reader_id(vm_id)),
         domain_type=kind,

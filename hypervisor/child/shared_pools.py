@@ -39,7 +39,7 @@ def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) ->
             f"on a shared pool the guest keeps its disk {disk.name()}, not {spec.volume}",
         )
     name = f"fuga-probe-{uuid.uuid4()}.img"
-    probe = here.createXML(domain_xml.plain_volume(name, _PROBE_BYTES), 0)
+    probe = here.createXML(domain_xml.raw_volume_xml(name, _PROBE_BYTES), 0)
     try:
         for attempt in range(_TRIES):
             if attempt:

@@ -33,15 +33,15 @@ def main(uri: str, credential: Credential | None, machine: str | None = None) ->
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     start_event_loop()
     host = LibvirtHost(uri, credential, machine)
     while (line := requests.get()) is not None:
-        answers.write(wire.encode(_answer(host, line)))
+        answers.write(wire.encode(_answer_request(host, line)))
     host.close()
 
 
-def _answer(host: LibvirtHost, line: bytes) -> dict[str, object]:
+def _answer_request(host: LibvirtHost, line: bytes) -> dict[str, object]:
     request = wire.decode(line)
     op = request["op"]
     try:
@@ -52,7 +52,7 @@ def _answer(host: LibvirtHost, line: bytes) -> dict[str, object]:
         return {"error": "failed", "reason": error.reason, "code": error.code}
 
 
-def _read(requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
+def _read_requests(requests_from: IO[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
     """Pass requests to the main thread; end the process with the parent, even in a hung call.
 
     PR_SET_PDEATHSIG would fire when the *thread* that started this process ends.

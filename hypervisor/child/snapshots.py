@@ -117,7 +117,7 @@ def uses_of(
             more.add(path if found is None else files.path_of(found))
     if rest_on := _dependent_volumes(files, volumes, more):
         return Uses(domains=[], volumes=rest_on, files=[])
-    return Uses(domains=[], volumes=[], files=sorted(_unused(files, more, volumes, vm_id)))
+    return Uses(domains=[], volumes=[], files=sorted(_unused_files(files, more, volumes, vm_id)))
 
 
 def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -> list[str]:
@@ -189,7 +189,7 @@ def _files_of_domain(files: HostFiles, definitions: Definitions, own: Collection
         for disk in document.findall("devices/disk"):
             chain = files.owned_by(disk)
             above = _overlays_in_chain(chain, own)
-            if above is None and _is_written(disk):
+            if above is None and _is_writable(disk):
                 above = chain[:-1] or (chain if disk is root else [])
             found |= set(above or ())
     for document in definitions.snapshots:
@@ -210,7 +210,9 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
     }
 
 
-def _unused(files: HostFiles, paths: Collection[str], own: Collection[str], vm_id: str) -> set[str]:
+def _unused_files(
+    files: HostFiles, paths: Collection[str], own: Collection[str], vm_id: str
+) -> set[str]:
     """Return a VM's files that are in pools of its host and in use by nothing else.
 
     Files stay if another domain or a remaining file has them in its chain. Copies of images stay.
@@ -304,7 +306,7 @@ def _snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:
         return []
 
 
-def _is_written(disk: ET.Element) -> bool:
+def _is_writable(disk: ET.Element) -> bool:
     is_disk = disk.get("device", "disk") == "disk"
     return is_disk and disk.find("readonly") is None and disk.find("shareable") is None
 

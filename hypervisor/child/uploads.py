@@ -87,7 +87,7 @@ class Uploads:
             first = base64.b64decode(head)
             file.seek(len(first))
             # Raw, so that the bytes are stored unchanged.
-            volume = store.createXML(domain_xml.plain_volume(name, size_bytes, sparse=True), 0)
+            volume = store.createXML(domain_xml.raw_volume_xml(name, size_bytes, sparse=True), 0)
             # Volumes of the test driver have no content.
             stream = None if conn.getType() == "TEST" else conn.newStream(0)
             if stream is not None:

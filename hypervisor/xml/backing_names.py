@@ -29,7 +29,9 @@ def files_in(name: str, above: str) -> tuple[str, ...]:
     that is not known gives each part that may be a name, so that no user of a file is overlooked;
     of very many, whole paths first.
     """
-    names = sorted(filter(None, _names(name, 0)), key=lambda each: not each.startswith("/"))
+    names = sorted(
+        filter(None, _possible_names(name, 0)), key=lambda each: not each.startswith("/")
+    )
     return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MOST_NAMES]
 
 
@@ -50,10 +52,10 @@ def _resolved_path(name: str, above: str) -> str:
     return normalized_path(posixpath.join(above.rpartition("/")[0], name))
 
 
-def _names(name: str, depth: int) -> Iterator[str]:
+def _possible_names(name: str, depth: int) -> Iterator[str]:
     if name.startswith("json:"):
         try:
-            yield from _leaves(json.loads(name.removeprefix("json:")), depth)
+            yield from _json_strings(json.loads(name.removeprefix("json:")), depth)
         except (ValueError, RecursionError):
             yield from _QUOTES.split(name)  # QEMU takes single quotes, too
     elif name.startswith("file:"):
@@ -66,15 +68,15 @@ def _names(name: str, depth: int) -> Iterator[str]:
         yield name
 
 
-def _leaves(value: Any, depth: int, key: str = "") -> Iterator[str]:
+def _json_strings(value: Any, depth: int, key: str = "") -> Iterator[str]:
     if depth > _DEEPEST:
         raise RecursionError("the name nests too deep")
     if isinstance(value, str):
         if key.rpartition(".")[2] != "driver":
-            yield from _names(value, depth + 1)
+            yield from _possible_names(value, depth + 1)
     elif isinstance(value, dict):
         for each, inner in value.items():
-            yield from _leaves(inner, depth + 1, each)
+            yield from _json_strings(inner, depth + 1, each)
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner, depth + 1, key)
+            yield from _json_strings(inner, depth + 1, key)

@@ -52,56 +52,58 @@ def serial_log_name(domain_name: str) -> str:
     return f"{domain_name}.serial"
 
 
-def build(spec: DomainSpec, files: DiskFiles) -> str:
+def build_domain_xml(spec: DomainSpec, files: DiskFiles) -> str:
     """Return the domain XML of ``spec`` on existing disks.
 
     The mark is part of the first definition: even if the worker is killed, no domain of fuga's
     exists without a mark.
     """
     domain = ET.Element("domain", type=spec.domain_type)
-    _text(domain, "name", spec.name)
-    _text(domain, "uuid", spec.mark.vm_id)
+    _add_text_element(domain, "name", spec.name)
+    _add_text_element(domain, "uuid", spec.mark.vm_id)
     domain.append(_metadata(spec.mark))
-    _text(domain, "memory", str(spec.memory_mib), unit="MiB")
-    _text(domain, "vcpu", str(spec.vcpus))
+    _add_text_element(domain, "memory", str(spec.memory_mib), unit="MiB")
+    _add_text_element(domain, "vcpu", str(spec.vcpus))
     add_shares(domain, spec.vcpus)
     boot = ET.SubElement(domain, "os")
     if spec.domain_type == "test":
-        _text(boot, "type", "hvm")
+        _add_text_element(boot, "type", "hvm")
     else:
-        _text(boot, "type", "hvm", arch="x86_64", machine="pc")
+        _add_text_element(boot, "type", "hvm", arch="x86_64", machine="pc")
         ET.SubElement(boot, "boot", dev="hd")
         _add_machine(domain, spec.domain_type)
     _add_devices(domain, spec, files)
     return ET.tostring(domain, encoding="unicode")
 
 
-def overlay(name: str, capacity_gib: int, base_path: str | None, base_format: str | None) -> str:
+def overlay_xml(
+    name: str, capacity_gib: int, base_path: str | None, base_format: str | None
+) -> str:
     """Return the volume XML of a sparse qcow2 image, with a backing file if there is a base."""
     volume = ET.Element("volume", type="file")
-    _text(volume, "name", name)
-    _text(volume, "allocation", "0")
-    _text(volume, "capacity", str(capacity_gib), unit="GiB")
+    _add_text_element(volume, "name", name)
+    _add_text_element(volume, "allocation", "0")
+    _add_text_element(volume, "capacity", str(capacity_gib), unit="GiB")
     target = ET.SubElement(volume, "target")
     ET.SubElement(target, "format", type="qcow2")
     if base_path is not None:
         backing = ET.SubElement(volume, "backingStore")
-        _text(backing, "path", base_path)
+        _add_text_element(backing, "path", base_path)
         ET.SubElement(backing, "format", type=base_format or "qcow2")
     return ET.tostring(volume, encoding="unicode")
 
 
-def plain_volume(name: str, size_bytes: int, *, sparse: bool = False) -> str:
+def raw_volume_xml(name: str, size_bytes: int, *, sparse: bool = False) -> str:
     """Return the volume XML of a raw file; a sparse one allocates no space in advance."""
     volume = ET.Element("volume", type="file")
-    _text(volume, "name", name)
-    _text(volume, "capacity", str(size_bytes), unit="bytes")
-    _text(volume, "allocation", "0" if sparse else str(size_bytes), unit="bytes")
+    _add_text_element(volume, "name", name)
+    _add_text_element(volume, "capacity", str(size_bytes), unit="bytes")
+    _add_text_element(volume, "allocation", "0" if sparse else str(size_bytes), unit="bytes")
     ET.SubElement(ET.SubElement(volume, "target"), "format", type="raw")
     return ET.tostring(volume, encoding="unicode")
 
 
-def unstartable_domain(
+def unstartable_domain_xml(
     *,
     name: str,
     uuid: str,
@@ -115,16 +117,16 @@ def unstartable_domain(
     A start fails, as one disk is in a pool that does not exist.
     """
     domain = ET.Element("domain", type=domain_type)
-    _text(domain, "name", name)
-    _text(domain, "uuid", uuid)
-    _text(domain, "title", why)
-    _text(domain, "memory", "1", unit="MiB")
-    _text(domain, "vcpu", "1")
+    _add_text_element(domain, "name", name)
+    _add_text_element(domain, "uuid", uuid)
+    _add_text_element(domain, "title", why)
+    _add_text_element(domain, "memory", "1", unit="MiB")
+    _add_text_element(domain, "vcpu", "1")
     boot = ET.SubElement(domain, "os")
-    _text(boot, "type", "hvm", arch="x86_64", machine="pc")
+    _add_text_element(boot, "type", "hvm", arch="x86_64", machine="pc")
     if firmware_variables is not None:
-        _text(boot, "loader", "/nonexistent/fuga", readonly="yes", type="pflash")
-        _text(boot, "nvram", firmware_variables)
+        _add_text_element(boot, "loader", "/nonexistent/fuga", readonly="yes", type="pflash")
+        _add_text_element(boot, "nvram", firmware_variables)
     ET.SubElement(ET.SubElement(domain, "features"), "acpi")
     devices = ET.SubElement(domain, "devices")
     for target, path in raw_disks.items():
@@ -138,7 +140,7 @@ def unstartable_domain(
     return ET.tostring(domain, encoding="unicode")
 
 
-def parse(xml: str) -> ParsedDomain:
+def parse_domain(xml: str) -> ParsedDomain:
     """Parse a domain's XML, fuga's or foreign."""
     domain = parse_tree(xml)
     return ParsedDomain(
@@ -147,14 +149,14 @@ def parse(xml: str) -> ParsedDomain:
         vcpus=int(domain.findtext("vcpu", "1")),
         memory_mib=_memory_mib(domain.find("memory")),
         disks=tuple(
-            _disk(disk)
+            _parse_disk(disk)
             for disk in domain.iterfind("devices/disk")
             # Read-only disks are shared or tiny, so they need no room.
             if disk.get("device", "disk") == "disk" and disk.find("readonly") is None
         ),
-        mark=_mark(domain),
+        mark=_parse_mark(domain),
         filtered=network_filters.is_filtered(domain),
-        files=frozenset(_files(domain)),
+        files=frozenset(_source_files(domain)),
     )
 
 
@@ -209,14 +211,14 @@ def _add_machine(domain: ET.Element, domain_type: str) -> None:
     ET.SubElement(features, "acpi")
     if domain_type == "qemu":
         # The default translation cache of emulation would take much memory per guest.
-        _text(ET.SubElement(features, "tcg"), "tb-cache", "16", unit="MiB")
+        _add_text_element(ET.SubElement(features, "tcg"), "tb-cache", "16", unit="MiB")
     else:
         # All CPU features of the host, and the guest can still move to hosts that have them.
         ET.SubElement(domain, "cpu", mode="host-model")
     ET.SubElement(domain, "clock", offset="utc")
-    _text(domain, "on_poweroff", "destroy")
-    _text(domain, "on_reboot", "restart")
-    _text(domain, "on_crash", "destroy")
+    _add_text_element(domain, "on_poweroff", "destroy")
+    _add_text_element(domain, "on_reboot", "restart")
+    _add_text_element(domain, "on_crash", "destroy")
 
 
 def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None:
@@ -262,11 +264,11 @@ def _metadata(mark: Mark) -> ET.Element:
         ("tenant", mark.tenant),
         ("round", mark.round),
     ):
-        _text(vm, f"{{{NAMESPACE}}}{name}", str(value))
+        _add_text_element(vm, f"{{{NAMESPACE}}}{name}", str(value))
     return metadata
 
 
-def _mark(domain: ET.Element) -> Mark | None:
+def _parse_mark(domain: ET.Element) -> Mark | None:
     vm = domain.find(f"metadata/{{{NAMESPACE}}}vm")
     if vm is None:
         return None
@@ -287,7 +289,7 @@ def _mark(domain: ET.Element) -> Mark | None:
         return None
 
 
-def _disk(disk: ET.Element) -> Disk:
+def _parse_disk(disk: ET.Element) -> Disk:
     source, target = disk.find("source"), disk.find("target")
     attributes = {} if source is None else source.attrib
     return Disk(
@@ -298,7 +300,7 @@ def _disk(disk: ET.Element) -> Disk:
     )
 
 
-def _files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
+def _source_files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
     for source in domain.iterfind("devices/disk//source"):
         path, pool, volume = (source.get(each) for each in ("file", "pool", "volume"))
         if path:
@@ -314,7 +316,7 @@ def _memory_mib(memory: ET.Element | None) -> int:
     return -(-int(memory.text) // _IN_MIB[memory.get("unit", "KiB")])
 
 
-def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+def _add_text_element(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
     child = ET.SubElement(parent, tag, attributes)
     child.text = text
     return child

@@ -45,11 +45,11 @@ class _Rule:
     matches: Mapping[str, str] | None = None
 
 
-def _accept(direction: str, protocol: str, /, **matches: str) -> _Rule:
+def _accept_rule(direction: str, protocol: str, /, **matches: str) -> _Rule:
     return _Rule("accept", direction, -500, protocol, matches)
 
 
-def _drop(direction: str, priority: int, protocol: str, /, **matches: str) -> _Rule:
+def _drop_rule(direction: str, priority: int, protocol: str, /, **matches: str) -> _Rule:
     return _Rule("drop", direction, priority, protocol, matches)
 
 
@@ -57,20 +57,20 @@ _UDP: Final = {"protocol": "udp"}
 # All else is dropped: IPv6 with neighbour discovery and router advertisements (fuga assigns no IPv6
 # addresses, so forged ones could not be detected), VLAN-tagged frames, and other protocols.
 _RULES: Final[Sequence[_Rule]] = (
-    _drop("out", -1000, "mac", match="no", srcmacaddr="$MAC"),
+    _drop_rule("out", -1000, "mac", match="no", srcmacaddr="$MAC"),
     # DHCP server answers, which would redirect other guests' traffic.
-    _drop("out", -950, "ip", **_UDP, srcportstart="67", srcportend="67"),
-    _drop("out", -950, "ip", **_UDP, dstportstart="68", dstportend="68"),
-    _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr="$IP"),
+    _drop_rule("out", -950, "ip", **_UDP, srcportstart="67", srcportend="67"),
+    _drop_rule("out", -950, "ip", **_UDP, dstportstart="68", dstportend="68"),
+    _accept_rule("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr="$IP"),
     # ARP probe before an address is used (RFC 5227).
-    _accept("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
-    _accept("out", "ip", srcipaddr="$IP"),
+    _accept_rule("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
+    _accept_rule("out", "ip", srcipaddr="$IP"),
     # Only frames for this guest, not those that the bridge floods.
-    _accept("in", "arp", **_TO_IT),
-    _accept("in", "arp", **_BROADCAST),
-    _accept("in", "ip", **_TO_IT),
-    _accept("in", "ip", **_BROADCAST),
-    _accept("in", "ip", **_MULTICAST),
+    _accept_rule("in", "arp", **_TO_IT),
+    _accept_rule("in", "arp", **_BROADCAST),
+    _accept_rule("in", "ip", **_TO_IT),
+    _accept_rule("in", "ip", **_BROADCAST),
+    _accept_rule("in", "ip", **_MULTICAST),
     _Rule("drop", "inout", 1000),
 )
 # Isolated guests of all hosts have MACs of one block, and no frame passes between two of them.
@@ -79,9 +79,9 @@ _RULES: Final[Sequence[_Rule]] = (
 _GROUPS: Final = ("ff:00:00:00:00:00", "01:00:00:00:00:00", "33:00:00:00:00:00")
 _OF_GROUP: Final = "ff:00:00:00:00:00"  # libvirt cannot mask the single multicast bit
 _ISOLATED: Final[Sequence[_Rule]] = (
-    _drop("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
-    _drop("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
-    *(_drop("out", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
+    _drop_rule("out", -900, "mac", dstmacaddr=ISOLATED_MACS, dstmacmask=_BLOCK_MASK),
+    _drop_rule("in", -900, "mac", srcmacaddr=ISOLATED_MACS, srcmacmask=_BLOCK_MASK),
+    *(_drop_rule("out", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
 )
 
 
@@ -108,7 +108,7 @@ _HOSTS: Final[Sequence[_Rule]] = (
         for protocol in ("udp", "tcp")
     ),
     _Rule("accept", "out", -780, "ip", {**_SERVICE, "protocol": "icmp"}),
-    _drop("out", -760, "ip", dstipaddr="$CLOSED[@1]", dstipmask="$CLOSED_MASK[@1]"),
+    _drop_rule("out", -760, "ip", dstipaddr="$CLOSED[@1]", dstipmask="$CLOSED_MASK[@1]"),
 )
 
 
@@ -141,29 +141,31 @@ _ARP_OF_SOME: Final = {"arpsrcipaddr": _SOME, "arpsrcipmask": _SOME_MASK}
 _FROM_IT: Final = {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
 
 
-def _accept_early(direction: str, protocol: str, /, **matches: str) -> _Rule:
+def _early_accept_rule(direction: str, protocol: str, /, **matches: str) -> _Rule:
     return _Rule("accept", direction, -700, protocol, matches)
 
 
 _APART: Final[Sequence[_Rule]] = (
     # Broadcast and multicast IP packets are for other guests only.
-    *(_drop("in", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
-    _accept_early("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
-    _accept_early("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
-    _accept_early("out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"),
-    _accept_early("out", "ip", srcipaddr="$IP", dstipaddr=_SOME, dstipmask=_SOME_MASK),
-    _drop("out", -600, "arp"),
-    _drop("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
-    _accept_early("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
+    *(_drop_rule("in", -800, "ip", dstmacaddr=group, dstmacmask=_OF_GROUP) for group in _GROUPS),
+    _early_accept_rule("out", "arp", **_FROM_IT, **_ARP_TO_SOME),
+    _early_accept_rule("out", "arp", **_FROM_IT, arpdstipaddr="$IP"),
+    _early_accept_rule(
+        "out", "arp", arpsrcmacaddr="$MAC", arpsrcipaddr=_NO_ADDRESS, arpdstipaddr="$IP"
+    ),
+    _early_accept_rule("out", "ip", srcipaddr="$IP", dstipaddr=_SOME, dstipmask=_SOME_MASK),
+    _drop_rule("out", -600, "arp"),
+    _drop_rule("out", -600, "ip", dstipaddr="$SUBNET", dstipmask="$SUBNET_MASK"),
+    _early_accept_rule("in", "arp", **_ARP_OF_SOME, arpdstipaddr="$IP"),
     # Gratuitous ARP of a gateway that changes its MAC.
-    _accept_early("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
-    _accept_early("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
-    _drop("in", -600, "arp"),
-    _drop("in", -600, "ip", srcipaddr="$SUBNET", srcipmask="$SUBNET_MASK"),
+    _early_accept_rule("in", "arp", **_ARP_OF_SOME, **_ARP_TO_SOME),
+    _early_accept_rule("in", "ip", **_TO_IT, srcipaddr=_SOME, srcipmask=_SOME_MASK),
+    _drop_rule("in", -600, "arp"),
+    _drop_rule("in", -600, "ip", srcipaddr="$SUBNET", srcipmask="$SUBNET_MASK"),
 )
 
 
-def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
+def _filter_xml(kind: str, rules: Sequence[_Rule]) -> Filter:
     document = ET.Element("filter", chain="root")
     for rule in rules:
         attributes = {
@@ -186,13 +188,13 @@ def _filter(kind: str, rules: Sequence[_Rule]) -> Filter:
 
 #: Filters for a guest with a known address, and with an address by DHCP, which the host snoops;
 #: both also for isolated guests. APART also blocks parts of the guest's subnet.
-FIXED: Final = _filter("fixed", (*_RULES, *_HOSTS))
-BY_DHCP: Final = _filter("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
-ISOLATED: Final = _filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
-ISOLATED_BY_DHCP: Final = _filter(
+FIXED: Final = _filter_xml("fixed", (*_RULES, *_HOSTS))
+BY_DHCP: Final = _filter_xml("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
+ISOLATED: Final = _filter_xml("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
+ISOLATED_BY_DHCP: Final = _filter_xml(
     "isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_DHCP_REQUEST_RULES)
 )
-APART: Final = _filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
+APART: Final = _filter_xml("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
 _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 
 
@@ -231,26 +233,26 @@ def protect_cards(domain: ET.Element, guard: Guard) -> bool:
         () if wanted is None else _parameters(guard),
         guard.isolated,
     )
-    for card, found in zip(_cards(domain), cards(domain), strict=True):
+    for card, found in zip(_card_elements(domain), interface_filters(domain), strict=True):
         if (found.filter, found.parameters, found.isolated) != target:
             protect_card(card, guard)
             changed = True
     return changed
 
 
-def cards(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
+def interface_filters(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
     """Return network and filter of each card of a domain."""
-    return tuple(_card(card) for card in _cards(domain))
+    return tuple(_interface_filter(card) for card in _card_elements(domain))
 
 
 def is_filtered(domain: ET.Element) -> bool:
     """Return whether each card of a domain has a filter of this release."""
-    return all(card.filter in _NAMES for card in cards(domain))
+    return all(card.filter in _NAMES for card in interface_filters(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
     """Return whether two filters have the same rules: an operator may have edited one."""
-    return list(_rules(one)) == list(_rules(other))
+    return list(_parse_rules(one)) == list(_parse_rules(other))
 
 
 def filter_obstacle(network: ET.Element) -> str | None:
@@ -305,11 +307,11 @@ def _parameters(guard: Guard) -> Parameters:
     return tuple(sorted(found, key=lambda each: each[0]))
 
 
-def _cards(domain: ET.Element) -> Sequence[ET.Element]:
+def _card_elements(domain: ET.Element) -> Sequence[ET.Element]:
     return domain.findall("devices/interface")
 
 
-def _card(card: ET.Element) -> InterfaceFilters:
+def _interface_filter(card: ET.Element) -> InterfaceFilters:
     kind = card.get("type")
     source, reference, port = card.find("source"), card.find("filterref"), card.find("port")
     return InterfaceFilters(
@@ -325,7 +327,7 @@ def _card(card: ET.Element) -> InterfaceFilters:
     )
 
 
-def _rules(document: ET.Element) -> Iterator[object]:
+def _parse_rules(document: ET.Element) -> Iterator[object]:
     for rule in document.iterfind("rule"):
         yield (
             tuple(rule.get(name) for name in ("action", "direction", "priority")),

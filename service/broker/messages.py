@@ -63,7 +63,7 @@ def is_text(value: object, *, most: int = _MAX_TEXT) -> bool:
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
 
 
-def one_id(arguments: list[Any]) -> bool:
+def is_one_id(arguments: list[Any]) -> bool:
     """Return whether the arguments are one id."""
     return len(arguments) == 1 and is_id(arguments[0])
 
@@ -78,14 +78,16 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
     """
     if len(content) > MAX_BYTES:
         raise ForeignMessageError("too_long")
-    found = _json(content, "not_json")
+    found = _parse_json(content, "not_json")
     if not isinstance(found, dict):
         raise ForeignMessageError("not_an_envelope")
-    _require(found, _ENVELOPE, optional=_RESTORED, reason="envelope")
+    _check_keys_and_values(found, _ENVELOPE, optional=_RESTORED, reason="envelope")
     headers, properties = found["headers"], found["properties"]
-    _require(headers, _HEADERS, optional=_RESTORED, reason="headers")
-    _require(properties, _PROPERTIES, optional=_EXPIRING, reason="properties")
-    _require(properties["delivery_info"], _DELIVERY, optional=_RESTORED, reason="properties")
+    _check_keys_and_values(headers, _HEADERS, optional=_RESTORED, reason="headers")
+    _check_keys_and_values(properties, _PROPERTIES, optional=_EXPIRING, reason="properties")
+    _check_keys_and_values(
+        properties["delivery_info"], _DELIVERY, optional=_RESTORED, reason="properties"
+    )
     arguments = _arguments(found["body"])
     check = known.tasks.get(headers["task"])
     if check is None:
@@ -101,7 +103,7 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
     )
 
 
-def _json(content: bytes | str, reason: str) -> Any:
+def _parse_json(content: bytes | str, reason: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -113,7 +115,7 @@ def _arguments(body: str) -> list[Any]:
         decoded = base64.b64decode(body, validate=True)
     except ValueError:  # characters outside of ASCII, too
         raise ForeignMessageError("body") from None
-    match _json(decoded, "body"):
+    match _parse_json(decoded, "body"):
         case [list() as arguments, named, how] if named == {} and how == _EMBED:
             return arguments
     raise ForeignMessageError("body")
@@ -180,7 +182,7 @@ def _rebuilt_envelope(
 ValueCheck = Callable[[Any], bool]
 
 
-def _require(
+def _check_keys_and_values(
     found: object,
     required: Mapping[str, ValueCheck],
     *,
@@ -197,12 +199,12 @@ def _require(
         raise ForeignMessageError(reason)
 
 
-def _exactly(wanted: object) -> ValueCheck:
+def _equals(wanted: object) -> ValueCheck:
     # By type as well: to Python, 0, 0.0 and False are one.
     return lambda value: type(value) is type(wanted) and value == wanted
 
 
-def _optional(check: ValueCheck) -> ValueCheck:
+def _none_or(check: ValueCheck) -> ValueCheck:
     return lambda value: value is None or check(value)
 
 
@@ -227,44 +229,44 @@ _EXPIRING: Final[Mapping[str, ValueCheck]] = MappingProxyType({"expiration": _is
 _ENVELOPE: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "body": lambda value: isinstance(value, str),
-        "content-type": _exactly("application/json"),
-        "content-encoding": _exactly("utf-8"),
+        "content-type": _equals("application/json"),
+        "content-encoding": _equals("utf-8"),
         "headers": _is_dict,
         "properties": _is_dict,
     }
 )
 _HEADERS: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
-        "lang": _exactly("py"),
+        "lang": _equals("py"),
         "task": is_text,
         "id": is_id,
-        "shadow": _exactly(None),
-        "eta": _exactly(None),
-        "expires": _optional(lambda value: is_text(value, most=40)),
-        "group": _exactly(None),
-        "group_index": _exactly(None),
-        "retries": _exactly(0),
-        "timelimit": _exactly([None, None]),
+        "shadow": _equals(None),
+        "eta": _equals(None),
+        "expires": _none_or(lambda value: is_text(value, most=40)),
+        "group": _equals(None),
+        "group_index": _equals(None),
+        "retries": _equals(0),
+        "timelimit": _equals([None, None]),
         # A task that sends another one is its parent.
         "root_id": is_id,
-        "parent_id": _optional(is_id),
+        "parent_id": _none_or(is_id),
         "argsrepr": is_text,
-        "kwargsrepr": _optional(is_text),
+        "kwargsrepr": _none_or(is_text),
         "origin": is_text,
-        "ignore_result": _optional(_is_bool),
-        "replaced_task_nesting": _exactly(0),
-        "stamped_headers": _exactly(None),
-        "stamps": _exactly({}),
+        "ignore_result": _none_or(_is_bool),
+        "replaced_task_nesting": _equals(0),
+        "stamped_headers": _equals(None),
+        "stamps": _equals({}),
     }
 )
 _PROPERTIES: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "correlation_id": is_id,
         "reply_to": is_text,
-        "delivery_mode": _exactly(2),
+        "delivery_mode": _equals(2),
         "delivery_info": _is_dict,
-        "priority": _exactly(0),
-        "body_encoding": _exactly("base64"),
+        "priority": _equals(0),
+        "body_encoding": _equals("base64"),
         "delivery_tag": is_id,
     }
 )

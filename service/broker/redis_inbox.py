@@ -84,7 +84,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
         A copy of kombu's method with other queues and another timeout: a full queue is requested
         soon after one of its threads is free.
         """
-        readable = [queue for queue in self.inbox.readable() if queue in self.active_queues]
+        readable = [queue for queue in self.inbox.readable_queues() if queue in self.active_queues]
         if not readable:
             return
         all_are = len(readable) == len(self.active_queues)
@@ -151,7 +151,7 @@ class RedisTransport(kombu_redis.Transport):
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Read in each turn of a worker's loop, and note the turn."""
         super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]  # kombu
-        loop.on_tick.add(connection.client.transport_options[OPTION].turn)
+        loop.on_tick.add(connection.client.transport_options[OPTION].note_turn)
 
 
 def redis_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:

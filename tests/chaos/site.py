@@ -195,7 +195,7 @@ class Site:
             self._struck = {name: each for name, each in self._struck.items() if each is not fault}
 
     def fault(self, host: SiteHost, *action: str) -> None:
-        cluster.fault(self.lab_dir, host.number, *action)
+        cluster.inject_fault(self.lab_dir, host.number, *action)
 
     def mend(self, host: SiteHost, *action: str) -> None:
         """End a fault of a host, which may have been switched off for it meanwhile."""

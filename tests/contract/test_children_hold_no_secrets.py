@@ -115,7 +115,7 @@ def test_postgresqls_programs_get_the_one_password_that_they_need(
 def test_the_daemon_and_the_keeper_of_a_driver_host(tmp_path: Path) -> None:
     cluster.start_test_hosts(1, tmp_path)
     try:
-        [host] = driver_hosts.known(tmp_path)
+        [host] = driver_hosts.started_hosts(tmp_path)
         assert tells(environ(recorded(host.keeper_pid))) == []
         assert tells(environ(recorded(host.daemon_pid))) == []
     finally:

@@ -363,7 +363,7 @@ def test_a_machine_without_qemu_says_which_packages_are_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(cluster, "_path", lambda: "/nonexistent")
+    monkeypatch.setattr(cluster, "_search_path", lambda: "/nonexistent")
 
     assert "qemu-system-x86" in (cluster.why_not_real() or "")
 

@@ -11,7 +11,7 @@ import libvirt
 import pytest
 
 from hypervisor import DomainSpec, DomainState, HostConnection, VmLimits
-from hypervisor.child.driver import _start
+from hypervisor.child.driver import _start_domain
 from hypervisor.xml.limits import SHARES_PER_VCPU
 from lab.cluster import LabHost
 from tests.contract.conftest import DEADLINE_S, Ground
@@ -157,7 +157,7 @@ class WithoutController:
 def test_where_processors_cannot_be_shared_out_a_guest_starts_without_its_share() -> None:
     host = WithoutController("<domain><cputune><shares>32</shares></cputune></domain>")
 
-    _start(host, host)  # type: ignore[arg-type]
+    _start_domain(host, host)  # type: ignore[arg-type]
 
     assert host.started
 
@@ -166,4 +166,4 @@ def test_what_else_a_host_cannot_do_is_its_answer() -> None:
     host = WithoutController("<domain><unknown/></domain>")
 
     with pytest.raises(Unsupported, match="something else"):
-        _start(host, host)  # type: ignore[arg-type]
+        _start_domain(host, host)  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def test_any_bytes_are_refused_or_have_a_size(content: bytes, said: ImageFormat)
 def test_no_user_data_makes_a_seed_lead_libvirt_anywhere(data: bytes, at: int) -> None:
     """A tenant writes its seed's data, and a raw volume of it lies in the hosts' pools."""
     content = bytes(at) + data + b"CD001OOOMQFI" * 2000
-    seed = vfat.volume("cidata", {"user-data": content, "OOOM": data, "QFI": b"QED"})
+    seed = vfat.vfat_volume("cidata", {"user-data": content, "OOOM": data, "QFI": b"QED"})
 
     # An ISO's name has nothing to follow.
     assert all(what.startswith("an ISO") for what in probe_formats(seed[: 1 << 16], b""))

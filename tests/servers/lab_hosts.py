@@ -47,7 +47,7 @@ class LabCluster:
 
     def fault(self, number: int, *action: str) -> None:
         """Make a host fail, or recover: the actions of lab/scripts/host-fault."""
-        cluster.fault(self.directory, number, *action)
+        cluster.inject_fault(self.directory, number, *action)
 
     @contextmanager
     def faulty(self, number: int, action: str, *of: str, until: str) -> Iterator[None]:

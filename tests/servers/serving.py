@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from controller.rest.middleware.connections import UNBOUNDED, Bounds
 from controller.rest.middleware.protocol import Deadlines
 from controller.rest.middleware.rate_limits import RateLimits
-from controller.rest.server import DEADLINES, bounded_server, listen_on
+from controller.rest.server import DEADLINES, bounded_server, open_listener
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def served(
     limits: RateLimits | None = None,
 ) -> Iterator[str]:
     """Serve until the block ends; gives the URL."""
-    listener = listen_on(listen)
+    listener = open_listener(listen)
     listener.set_bounds(bounds)
     server = bounded_server(
         app, trusted_proxies=trusted_proxies, deadlines=deadlines, limits=limits

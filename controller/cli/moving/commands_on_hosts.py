@@ -59,11 +59,11 @@ class CommandsOnHosts:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts whose command runs, or whose result was not read yet."""
+        """The hosts whose command runs, or whose result was not read yet."""
         return (*self._running, *self._not_begun)
 
     def begin(self, host: str) -> None:
-        """Run the command for a host."""
+        """Start the command for a host."""
         from registry.db.child_environ import child_environ  # noqa: PLC0415 - slow to import
 
         try:

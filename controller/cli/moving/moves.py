@@ -13,11 +13,11 @@ from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host, complete_vm
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import find_target, is_part_of_id
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, print_json, short_id
-from controller.terminal.times import age, clock
+from controller.terminal.times import clock, time_since
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
@@ -74,7 +74,7 @@ COLUMNS = (
     Column("state", _state_text, spare=-2),
     Column("progress", _progress_text, prose=True, spare=-1),
     Column("guest paused", _downtime_text, right=True, spare=2),
-    Column("age", lambda row: age(row["requested_at"]), right=True),
+    Column("age", lambda row: time_since(row["requested_at"]), right=True),
     field("reason", spare=3),
     field("requested_by", "requested by", spare=4),
     field("last_error", "last error", spare=3),
@@ -82,7 +82,7 @@ COLUMNS = (
 
 
 @app.command(_MoveGroup.implied)
-@with_session
+@pass_session
 def move_vm(
     session: Session,
     *,
@@ -170,7 +170,7 @@ def list_moves(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, move: MoveArgument) -> None:
     """Show a move."""
     found = _find_move(session.api, move)
@@ -196,7 +196,7 @@ def show(session: Session, move: MoveArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def cancel(session: Session, move: MoveArgument) -> None:
     """Cancel a move. The VM stays where it is."""
     found = _find_move(session.api, move)

@@ -13,7 +13,7 @@ from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.name_lookup import find_request, is_part_of_id
 from controller.session.plan_progress import wait_for_plan, wait_until_decided
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import (
@@ -26,7 +26,7 @@ from controller.terminal.output import (
     short_id,
     terminal_width,
 )
-from controller.terminal.times import age
+from controller.terminal.times import time_since
 
 app = typer.Typer(
     name="plan", no_args_is_help=True, help="Plans of moves: propose, approve, cancel (operators)."
@@ -62,7 +62,7 @@ COLUMNS = (
     field("waves", right=True),
     Column("not moved", lambda row: len(row["not_moved"]), right=True),
     Column("GiB", lambda row: number(row["moved_gib"], 1), right=True),
-    Column("age", lambda row: age(row["requested_at"]), right=True),
+    Column("age", lambda row: time_since(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=2),
     Column("last error", lambda row: row["last_error"], spare=1),
 )
@@ -88,7 +88,7 @@ _IN_THE_WAY: Final[Mapping[str, str]] = {
 
 
 @app.command()
-@with_session
+@pass_session
 def evacuate(
     session: Session,
     hosts: HostsArgument,
@@ -101,10 +101,10 @@ def evacuate(
 
 
 def _add_plan_command(kind: str, about: str) -> None:
-    """Add a command that proposes a plan for which nothing but its kind is said."""
+    """Add a command that proposes a plan of a kind without arguments."""
 
     @app.command(kind, help=about)
-    @with_session
+    @pass_session
     def _propose(
         session: Session,
         approve: ApproveOption = False,
@@ -122,7 +122,7 @@ _add_plan_command("pack", "Plan the moves that empty as many hosts as possible."
 
 
 @app.command()
-@with_session
+@pass_session
 def room(
     session: Session,
     request: Annotated[str, typer.Argument(metavar="REQUEST", help="Request that waits")],
@@ -147,14 +147,14 @@ def list_(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, plan: IdArgument) -> None:
     """Show a plan: what it gains, each move, and what stays."""
     print_plan(session, find_plan(session, plan))
 
 
 @app.command()
-@with_session
+@pass_session
 def approve(
     session: Session, plan: IdArgument, wait: WaitOption = False, timeout: TimeoutOption = TIMEOUT_S
 ) -> None:
@@ -167,7 +167,7 @@ def approve(
 
 
 @app.command()
-@with_session
+@pass_session
 def cancel(session: Session, plan: IdArgument) -> None:
     """End a plan. Moves under way go on."""
     found = session.api.post(f"plans/{find_plan(session, plan)['id']}/cancel", {})
@@ -176,7 +176,7 @@ def cancel(session: Session, plan: IdArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def replay(session: Session, plan: IdArgument) -> None:
     """Decide a stored plan again and compare bit for bit."""
     found = session.api.replay_plan(find_plan(session, plan)["id"])
@@ -190,7 +190,7 @@ def replay(session: Session, plan: IdArgument) -> None:
 def propose(
     session: Session, body: Mapping[str, Any], approve: bool, *, wait: bool, timeout_s: float
 ) -> None:
-    """Have a plan decided, and show it; with ``approve`` have it carried out."""
+    """Request a plan and show it; with ``approve`` also carry it out."""
     plan = session.api.post("plans", {**body, "approve": approve})
     decided = wait_until_decided(session.api, plan, quiet=session.json)
     if wait and approve:
@@ -200,7 +200,7 @@ def propose(
 
 
 def wait_until_carried_out(session: Session, plan: Mapping[str, Any], *, timeout_s: float) -> None:
-    """Wait until a plan is over, with a bar, and say how it ended."""
+    """Wait until a plan ends, show a progress bar, and print the result."""
     done = wait_for_plan(session.api, plan, timeout_s=timeout_s, quiet=session.json)
     moved = done["ended"] - done["failed"]
     session.answer(
@@ -218,7 +218,7 @@ def wait_until_carried_out(session: Session, plan: Mapping[str, Any], *, timeout
 
 
 def _failure_lines(session: Session, plan: Mapping[str, Any]) -> list[str]:
-    """Return what did not move, and why, a line each.
+    """Return a line for each VM that did not move, with the reason.
 
     A VM that its tenant deleted is gone, and one that is on another host by now left without it.
     """
@@ -301,7 +301,7 @@ def _show_measures(plan: Mapping[str, Any]) -> None:
 
 
 def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
-    """Print moves in their order, and why some of them were refused."""
+    """Print moves in order, with the reasons of refusals."""
     echo("")
     print_table(
         (
@@ -325,7 +325,7 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _no_moves_text(before: Mapping[str, Any] | None) -> str:
-    """Print that no move helps, and which VMs were not considered."""
+    """Return a text that no move helps, with the VMs that were not considered."""
     resting = (before or {}).get("resting", 0)
     if not resting:
         return "no useful move"
@@ -334,7 +334,7 @@ def _no_moves_text(before: Mapping[str, Any] | None) -> str:
 
 
 def _admitted_hosts_text(admitted: Mapping[str, Any]) -> str:
-    """Return on which hosts VMs of a request find room, and how many find none."""
+    """Return a text about the hosts that got room for a request's VMs."""
     hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
     if admitted["still_waits"]:
@@ -366,7 +366,7 @@ def _staying_vm_text(session: Session, stays: Mapping[str, Any]) -> str:
 
 
 def _vm_name(session: Session, vm: str) -> str:
-    """Return the name of a VM that a plan of an earlier version has by its id alone."""
+    """Return the name of a VM whose plan, of an earlier version, has only its id."""
     try:
         return str(session.api.get(f"vms/{vm}")["name"])
     except ApiProblemError as problem:

@@ -38,11 +38,11 @@ class Screen(Protocol):
     """Shows lines that stay, and below them how far the moves of the present turn are."""
 
     def line(self, line: str) -> None:
-        """Show a line that stays."""
+        """Print a line."""
         ...
 
     def moves(self, done: int, total: int, what: str) -> None:
-        """Show how many moves are over; of none, and with nothing to say, hide it."""
+        """Update the bar of moves; hide it without moves and text."""
         ...
 
 
@@ -71,7 +71,7 @@ class RollRunner:
         self._printed_lines: dict[str, str] = {}
 
     def run(self) -> Json:
-        """Drive; return the roll as it is then."""
+        """Carry out the roll until it ends or stops; return its last state."""
         begun: list[str] = []
         ended: dict[str, str | None] = {}
         with self._handling_signals():
@@ -93,7 +93,7 @@ class RollRunner:
     def _report_progress(
         self, begun: Sequence[str], ended: Mapping[str, str | None]
     ) -> Json | None:
-        """Report what was done. None if the API does not answer: the next report repeats it."""
+        """Report progress to the API; return its answer."""
         report = {
             "begun": list(begun),
             "ended": [
@@ -117,7 +117,7 @@ class RollRunner:
         return None
 
     def _start_commands(self, turn: Json) -> dict[str, str | None]:
-        """Begin the command where that is written down; return those for which it is too late.
+        """Start the command on hosts whose start is recorded; return the results of the others.
 
         It is written first: if this process ends now, a resumed run knows that it may have run.
         """
@@ -154,7 +154,7 @@ class RollRunner:
             self._screen.moves(plan["ended"], plan["moves"], what)
 
     def _process_signals(self) -> None:
-        """Do what signals said, outside of their handlers."""
+        """Act on received signals, outside of their handlers."""
         while self._signals:
             signum = self._signals.pop(0)
             if self._stop is None and signum == signal.SIGINT:
@@ -238,6 +238,6 @@ def _bar() -> Iterator[Screen]:
 
 
 def run_steps(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
-    """Drive a roll from this terminal until it goes no further."""
+    """Carry out a roll from this terminal until it ends or stops."""
     with open_screen(quiet=quiet) as shown:
         return RollRunner(api, claim, argv, shown).run()

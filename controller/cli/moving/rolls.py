@@ -15,11 +15,11 @@ from controller.cli.moving.roll_runner import run_steps
 from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, print_json, print_table, short_id
-from controller.terminal.times import age, clock
+from controller.terminal.times import clock, time_since
 
 if TYPE_CHECKING:
     from controller.client.http import Json
@@ -60,7 +60,7 @@ COLUMNS: Final = (
     Column("hosts", _hosts_done_text, right=True),
     field("at_once", "at once", right=True, spare=1),
     field("command", spare=1),
-    Column("age", lambda row: age(row["began_at"]), right=True),
+    Column("age", lambda row: time_since(row["began_at"]), right=True),
     field("began_by", "began by", spare=3),
     field("driver", spare=4),
     field("last_error", "last error", spare=2),
@@ -69,14 +69,14 @@ HOST_COLUMNS: Final = (
     Column("turn", lambda row: row["turn"] + 1, right=True),
     field("host"),
     Column("phase", lambda row: str(row["phase"]).replace("_", " ")),
-    Column("since", lambda row: age(row["since"]), right=True),
+    Column("since", lambda row: time_since(row["since"]), right=True),
     Column("before", lambda row: row["admin_before"], spare=2),
     field("error", spare=1),
 )
 
 
 @app.command(_RollGroup.implied)
-@with_session
+@pass_session
 def run_over_hosts(
     session: Session,
     *,
@@ -186,7 +186,7 @@ def list_(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, roll: RollArgument) -> None:
     """Show a roll and where each of its hosts is."""
     found = find_roll(session, roll)
@@ -214,7 +214,7 @@ def show(session: Session, roll: RollArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def cancel(session: Session, roll: RollArgument) -> None:
     """End a roll for good. Hosts on which the command runs come back first."""
     cancelled = session.api.post(f"rolls/{find_roll(session, roll)['id']}/cancel", {})
@@ -262,7 +262,7 @@ def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
 
 
 def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
-    """Say what was done, where the others are, and how to go on."""
+    """Return a text about finished hosts, the others, and how to continue."""
     why = f": {roll['last_error']}" if roll["last_error"] else ""
     lines = [
         f"roll {roll['id']} is {roll['state']}{why}",
@@ -279,7 +279,7 @@ def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
 
 
 def _maintenance_lines(session: Session, roll: Mapping[str, Any]) -> list[str]:
-    """Name the hosts that the roll leaves in maintenance."""
+    """Return a line that names the hosts in maintenance, if there are any."""
     over = ("waiting", "done")
     hosts = session.api.items(f"rolls/{roll['id']}/hosts")
     left = [each["host"] for each in hosts if each["admin_before"] and each["phase"] not in over]

@@ -76,7 +76,7 @@ def columns_for(width: int) -> Sequence[Column]:
 
 
 def _subject_id(session: Session, typed: str) -> str:
-    """Return the id of what was typed; subjects without ids, such as tenants, are names."""
+    """Return the id of the named subject, or the name of a subject without id."""
     try:
         return id_of_subject(session, typed)
     except NoSubjectError:

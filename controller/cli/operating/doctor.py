@@ -35,7 +35,7 @@ from controller.cli.operating.status import (
 from controller.client.errors import ApiError
 from controller.session.config import ConfigOption
 from controller.session.credentials import FILE_NAME
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.session.settings import load_as, load_settings
 from controller.terminal.columns import field
 from controller.terminal.errors import BadInputError, CliError
@@ -55,7 +55,7 @@ _NO_ERROR: Final = "no error recorded; check that the monitor runs"
 S = TypeVar("S", bound="BaseSettings")
 
 
-@with_session
+@pass_session
 def doctor(
     session: Session,
     config: ConfigOption = None,
@@ -129,7 +129,7 @@ def doctor(
 def _print_settings(
     settings: ControllerSettings, environ: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Give every setting of every process with its value, secrets masked, and where it is from."""
+    """Yield each setting of each process with its value, secrets masked, and its source."""
     from controller.embedded.environment import embedded_settings  # noqa: PLC0415
     from controller.embedded.state import SetupRecord, StateDir  # noqa: PLC0415
     from service.settings_in_force import shown_value  # noqa: PLC0415
@@ -167,7 +167,7 @@ def _print_settings(
 
 
 def _misspelt_setting_findings(environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Find variables that are nearly settings: a mistyped setting has no effect."""
+    """Find environment variables whose names look like misspelt settings."""
     from service.settings_names import known_names  # noqa: PLC0415
 
     names = known_names()
@@ -215,7 +215,7 @@ def _lab_uris() -> tuple[str, ...]:
 
 
 def host_trouble(host: Mapping[str, Any]) -> str | None:
-    """Return why a host that should get VMs gets none."""
+    """Return the reason why an active host gets no VMs, or None."""
     if host["admin"] != "active":
         return None
     if host.get("same_machine_as"):
@@ -228,7 +228,7 @@ def host_trouble(host: Mapping[str, Any]) -> str | None:
 
 
 def _liveness_findings(session: Session) -> Iterator[CheckResult]:
-    """Report as `fuga status` does: who leads, and what is late."""
+    """Report the leader and overdue work, as `fuga status` does."""
     try:
         found = session.api.get("status")
     except ApiError:  # an older API, or none: another finding reports that

@@ -29,7 +29,7 @@ _WITHIN_S: Final = 30.0
 
 
 def credential_findings(store: HostCredentials, now: datetime) -> Iterator[CheckResult]:
-    """Check the host credentials that lie on this machine."""
+    """Check the host credentials on this machine."""
     from registry import HostCredentialError  # noqa: PLC0415 - slow; `--help` needs none
     from service.certificates import CERTIFICATES_LAST  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Check
 def certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
 ) -> Iterator[CheckResult]:
-    """Check when certificates end: of the settings' files, of their servers, and of hosts."""
+    """Check when the certificates of settings, their servers and hosts end."""
     from service.certificates import ends_by_settings, ends_of_servers  # noqa: PLC0415
 
     for found in ends_by_settings(settings):

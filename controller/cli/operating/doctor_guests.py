@@ -42,7 +42,7 @@ def guest_findings(
     *,
     resolve: Resolve | None = None,
 ) -> Iterator[CheckResult]:
-    """Judge whether `FUGA_HOST_NETWORKS` has the addresses of hosts and of their gateways."""
+    """Check that `FUGA_HOST_NETWORKS` contains the addresses of hosts and gateways."""
     judged = [
         host
         for host in hosts
@@ -147,7 +147,7 @@ def _name_list(names: Sequence[str]) -> str:
 def _suggested_networks(
     addresses: Collection[ipaddress.IPv4Address],
 ) -> list[ipaddress.IPv4Network]:
-    """Return few networks that contain the addresses, or as few as /16 can be."""
+    """Return few networks, of /16 at most, that contain the addresses."""
     for length in range(24, _SHORTEST_SUGGESTED - 1, -1):
         found = {ipaddress.IPv4Network((each, length), strict=False) for each in addresses}
         merged = list(ipaddress.collapse_addresses(found))
@@ -157,7 +157,7 @@ def _suggested_networks(
 
 
 def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection[Address]]:
-    """Return the addresses in URIs, or of names in them as far as they resolve in time."""
+    """Return the addresses of hosts in URIs; names that do not resolve in time have none."""
     found: dict[str, Collection[Address]] = dict.fromkeys(uris, ())
     names: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     left = 0

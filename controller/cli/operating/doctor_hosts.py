@@ -35,7 +35,7 @@ def move_findings(
     hosts: Sequence[Mapping[str, Any]],
     vm_types: Sequence[Mapping[str, Any]],
 ) -> Iterator[CheckResult]:
-    """Judge the settings of moves by the hosts and VM types that there are."""
+    """Check the settings of moves against the existing hosts and VM types."""
     if settings.moves_at_once < settings.moves_per_host:
         yield CheckResult(
             _ABOUT,
@@ -73,7 +73,7 @@ def move_findings(
 def _slow_vm_types(
     settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
-    """Find VM types whose memory alone takes longer than a move may take."""
+    """Find VM types whose memory takes longer to send than the time limit of a move."""
     rate = settings.move_bandwidth_mib_s
     if rate is None:
         return
@@ -95,7 +95,7 @@ _NAMED: Final = 5
 def failure_findings(
     hosts: Sequence[Mapping[str, Any]], by_default: OnFailure
 ) -> Iterator[CheckResult]:
-    """Find hosts whose VMs are to be placed elsewhere, and wait: their disks are there alone."""
+    """Find failed hosts whose VMs wait because their disks exist only there."""
     # Slow; `--help` needs none of it.
     from registry.hosts import OnFailure, failure_policy_of, shared_pool_of  # noqa: PLC0415
 
@@ -125,7 +125,7 @@ _UNSEEN: Final = (
 
 
 def confinement_finding(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
-    """Judge what keeps guests from their hosts and from one another, where a host reports it."""
+    """Check whether hosts isolate guests from themselves and from each other."""
     checked = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
     for host in checked:
         if host["security_model"] == "none":
@@ -152,7 +152,7 @@ def confinement_finding(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckRes
 def exposure_finding(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
 ) -> Iterator[CheckResult]:
-    """Judge whether others reach a host's libvirt; what `fuga up` started is of this machine."""
+    """Check whether other machines reach a host's libvirt; hosts of `fuga up` are local."""
     from registry.hosts import OPEN_DANGER, is_open  # noqa: PLC0415 - slow; `--help` needs none
 
     for host in hosts:

@@ -24,7 +24,7 @@ def login_findings(
     provider: Mapping[str, Any] | None,
     tenants: Sequence[Mapping[str, Any]],
 ) -> Iterator[CheckResult]:
-    """Look at the provider as the API sees it, and at the rules by which it lets people in.
+    """Check the login provider as the API sees it, and the rules that admit users.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _database_findings(
 
 
 def _connection_findings(registry: Registry) -> Iterator[CheckResult]:
-    """Compare the connections that processes keep with those that the server allows."""
+    """Compare the connections of processes with the server's limit."""
     found = registry.connections()
     if found is None:
         return
@@ -166,7 +166,7 @@ def _connection_findings(registry: Registry) -> Iterator[CheckResult]:
 
 
 def _role_findings(registry: Registry) -> Iterator[CheckResult]:
-    """Report processes that may change tables, and what the role of this command lacks."""
+    """Report processes whose role may change tables, and missing privileges."""
     found = registry.database_roles()
     if found is None:
         return
@@ -194,7 +194,7 @@ def _role_findings(registry: Registry) -> Iterator[CheckResult]:
 
 
 def _token_findings(registry: Registry) -> Iterator[CheckResult]:
-    """Report operators' tokens that expire soon, and those that never do."""
+    """Report operators' tokens that expire soon or never."""
     living = registry.tokens.living_operators()
     now = registry.now()
     soon = [

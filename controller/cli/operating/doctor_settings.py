@@ -28,7 +28,7 @@ _NAMED: Final = 3
 
 
 def settings_of_processes(session: Session) -> Iterator[CheckResult]:
-    """Compare what the processes that live, and the API that answers, were started with."""
+    """Compare the settings of the running processes and of the API."""
     try:
         ours = {each["name"]: each["value"] for each in session.api.items("settings")}
         others = list(session.api.items("settings/processes"))
@@ -39,7 +39,7 @@ def settings_of_processes(session: Session) -> Iterator[CheckResult]:
 
 
 def setting_differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckResult]:
-    """Name the settings in which processes differ.
+    """Report the settings in which processes differ.
 
     Between control centres that is wrong: what is decided would depend on which of them leads.
     """

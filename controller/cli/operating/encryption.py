@@ -19,7 +19,7 @@ _ADVICE: Final = "others can read passwords and data on the way"
 def encryption(
     settings: ControllerSettings, api_urls: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[Found]:
-    """Judge the connections to API, database and broker; print no secret."""
+    """Check whether the connections to API, database and broker are encrypted."""
     yield from map(_judge_api, api_urls)
     database = settings.database_url
     if database is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json
 
 
-@with_session
+@pass_session
 def env(session: Session) -> None:
     """Print FUGA_URL and FUGA_TOKEN for a shell: eval "$(fuga env)"."""
     found = session.connection

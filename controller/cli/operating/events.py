@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, short_id
@@ -54,7 +54,7 @@ EVENT_COLUMNS = (
 )
 
 
-@with_session
+@pass_session
 def events(
     session: Session,
     *,
@@ -106,7 +106,7 @@ def events(
 
 
 def _no_events_text(session: Session, kind: str | None) -> str:
-    """Say that there are no events; of a kind, which kinds the newest of all have."""
+    """Return a text that there are no events, with the kinds of recent ones."""
     if kind is None:
         return "no events"
     newest = session.api.get("events", limit=_PAGE, newest=True)["items"]
@@ -116,7 +116,7 @@ def _no_events_text(session: Session, kind: str | None) -> str:
 
 
 def _follow_events(session: Session, after: int, query: Mapping[str, Any]) -> None:
-    """Print new events as they come; by polling where the API refuses a stream."""
+    """Print new events as they come; poll if the API refuses a stream."""
     from controller.client.errors import ApiProblemError, ApiUnreachableError  # noqa: PLC0415
 
     wanted = {name: value for name, value in query.items() if name != "since"}

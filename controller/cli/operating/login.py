@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from controller.client.connection import ApiConnection
-from controller.session.links import LINKS, link_of
+from controller.session.links import LINKS, login_url
 from controller.session.logins import StoredLogins, change_logins, logins_file
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo_lines
-from controller.terminal.times import until
+from controller.terminal.times import time_until
 
 if TYPE_CHECKING:
     from controller.client.http import Client
 
 
-@with_session
+@pass_session
 def login(
     session: Session,
     *,
@@ -44,9 +44,9 @@ def login(
     """
     if link:
         made = session.api.post(LINKS, {"read_only": read_only})
-        address = link_of(session.api.url, made)
+        address = login_url(session.api.url, made)
         session.answer({**made, "link": address}, address)
-        session.print_message(f"It logs in once, within {until(made['expires_at'])}.")
+        session.print_message(f"It logs in once, within {time_until(made['expires_at'])}.")
         return
     if read_only:
         raise BadInputError("--read-only needs --link")
@@ -66,7 +66,7 @@ def login(
     whom = "an operator" if made["tenant"] is None else f"tenant {made['tenant']}"
     only = ", read-only" if made["read_only"] else ""
     session.answer(
-        made, f"logged in at {found.url} as {whom}{only}, for {until(made['expires_at'])}"
+        made, f"logged in at {found.url} as {whom}{only}, for {time_until(made['expires_at'])}"
     )
     if elsewhere:
         echo_lines(
@@ -76,7 +76,7 @@ def login(
         )
 
 
-@with_session
+@pass_session
 def logout(session: Session) -> None:
     """End your login, here and at the API."""
     path, found = _logins_path(), session.connection
@@ -122,11 +122,11 @@ def _obtain_code(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool
     from controller.session.provider_login import (  # noqa: PLC0415
         CallbackListener,
         LoginAttempt,
-        unheard_redirect_uri,
+        remote_redirect_uri,
     )
 
     if no_browser:
-        attempt = LoginAttempt.begin(way, unheard_redirect_uri())
+        attempt = LoginAttempt.begin(way, remote_redirect_uri())
         echo_lines(f"Open in a browser:\n\n  {attempt.address}\n", err=True)
         typed = typer.prompt(
             "It ends at a page that does not load. Its address", hide_input=True, err=True

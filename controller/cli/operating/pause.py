@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from controller.client.errors import ApiError
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.times import clock
 
 
-@with_session
+@pass_session
 def pause(
     session: Session,
     reason: Annotated[
@@ -24,7 +24,7 @@ def pause(
     session.answer(answer, "paused: no rounds until `fuga resume`")
 
 
-@with_session
+@pass_session
 def resume(
     session: Session,
     reason: Annotated[
@@ -37,7 +37,7 @@ def resume(
 
 
 def pause_notice(session: Session) -> str | None:
-    """Return a sentence about the pause; None while slots are decided."""
+    """Return a sentence about the pause, or None while slots are decided."""
     try:
         found: Mapping[str, Any] = session.api.get("slot-loop")
     except ApiError:  # an older API, or none: another finding reports that
@@ -52,7 +52,7 @@ def pause_notice(session: Session) -> str | None:
 
 
 def halt_notice(session: Session) -> str | None:
-    """Return a sentence about why nothing is decided: a pause, or no process that decides."""
+    """Return a sentence about why no slot is decided, or None."""
     if notice := pause_notice(session):
         return notice
     try:

@@ -78,7 +78,7 @@ def simulation_worker(
 
 
 def _exec_module(module: str) -> None:
-    """Replace this process by the module's: the controller imports neither monitor nor workers."""
+    """Replace this process by one that runs the module, with exec."""
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", module])  # noqa: S606
 

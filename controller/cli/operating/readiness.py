@@ -103,7 +103,7 @@ def _query_readiness(url: str, context: ssl.SSLContext) -> _Answer:
 
 
 def _missing_checks(body: bytes) -> str | None:
-    """Return what a process says it lacks."""
+    """Return the failed checks in a process's answer, as text."""
     try:
         document = json.loads(body)
         checks = document.get("checks", {})
@@ -114,7 +114,7 @@ def _missing_checks(body: bytes) -> str | None:
 
 
 def _is_this_machine(url: str) -> bool:
-    """Return whether an address is of this machine: settings and units here are not another's."""
+    """Return whether an address is of this machine."""
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def _is_this_machine(url: str) -> bool:
 
 
 def _failure_reasons(ends_at: float) -> Iterator[str]:
-    """Yield why no process of this release starts on this machine, the most basic first."""
+    """Yield reasons why no process starts on this machine, the most basic first."""
     from registry import RegistryUnavailableError  # noqa: PLC0415 - slow; `--help` needs none
 
     yield from _import_errors(ends_at)
@@ -188,7 +188,7 @@ def _schema_errors() -> Iterator[str]:
 
 
 def _crashed_units() -> Iterator[str]:
-    """Yield which unit goes on ending, unless its database is away: then units go on trying."""
+    """Yield the systemd unit that fails again and again, if the database is available."""
     from registry import RegistryUnavailableError  # noqa: PLC0415
 
     if (crashed := crashed_unit()) is None:
@@ -201,7 +201,7 @@ def _crashed_units() -> Iterator[str]:
 
 
 def crashed_unit() -> str | None:
-    """Return which unit of fuga's systemd starts again and again, with its last words."""
+    """Return the unit that systemd restarts again and again, with its last log lines."""
     if shutil.which("systemctl") is None:
         return None
     shown = _output_of("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")

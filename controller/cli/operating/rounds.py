@@ -11,7 +11,7 @@ import typer
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.shadow import print_comparison
 from controller.session.round_words import decided_by_text, duration_s, shares_text
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, percent, print_json, print_table
@@ -33,7 +33,7 @@ def _bound_text(value: float | None) -> str:
 
 
 def _price_of_fairness_text(prices: Mapping[str, Any] | None) -> float | None:
-    """The price of fairness as a part of the most that could be placed."""
+    """Return the price of fairness, as a fraction of what could be placed without it."""
     if not prices or prices["of_fairness"] is None:
         return None
     return prices["of_fairness"] / prices["most"] if prices["most"] else 0.0
@@ -107,7 +107,7 @@ def rounds(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, number: NumberArgument) -> None:
     """Show one round in full."""
     found = session.api.get(f"rounds/{number}")
@@ -165,7 +165,7 @@ def show(session: Session, number: NumberArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def game(
     session: Session,
     number: NumberArgument,
@@ -226,7 +226,7 @@ def _price_text(resource: str, row: Mapping[str, Any]) -> str:
     return f"{row['price'][resource] * units:.3g}"
 
 
-@with_session
+@pass_session
 def replay(
     session: Session,
     number: NumberArgument,

@@ -21,7 +21,7 @@ _LAST: Final = 100
 def _both_policies_column(
     name: str, render: Callable[[Any], str] = str
 ) -> Callable[[Row], str | None]:
-    """Return a column's function that shows a measure of both policies."""
+    """Return a cell function that shows a measure of both policies."""
 
     def cell(row: Row) -> str | None:
         if row["first"] is None or row["decided"] is None:
@@ -32,7 +32,7 @@ def _both_policies_column(
 
 
 def _used_percent(used: Mapping[str, float]) -> str:
-    """Return the used part of the first resource."""
+    """Return the used fraction of the first resource."""
     return percent(next(iter(used.values()), None))
 
 
@@ -146,7 +146,7 @@ def _mean_difference(values: Sequence[float | None]) -> float | None:
 
 
 def print_comparison(found: Row) -> None:
-    """Print the second policy's decision of a round next to the real one."""
+    """Print the second policy's decision of a round beside the real one."""
     echo()
     echo(f"second policy {found['policy']}, without effect (first / second):")
     if found["error"] is not None:
@@ -162,7 +162,7 @@ def print_comparison(found: Row) -> None:
 
 
 def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
-    """Return labels and what both policies came to."""
+    """Return labels and the results of both policies."""
     lines = [
         ("placed", _both_policies_column("placed")(found)),
         ("not placed", _both_policies_column("left_out")(found)),
@@ -177,6 +177,6 @@ def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
 
 
 def _zone_policies_text(zones: Mapping[str, str]) -> str:
-    """Return which policy decides in which zone."""
+    """Return the policies of zones as text."""
     policies = [f"{zone or 'elsewhere'}: {policy}" for zone, policy in zones.items()]
     return ", ".join(policies) or "the same everywhere"

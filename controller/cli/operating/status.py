@@ -8,11 +8,11 @@ from typing import Any, Final
 import typer
 
 from controller.client.errors import ApiProblemError
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo, print_json, print_table
-from controller.terminal.times import age, clock, span
+from controller.terminal.times import clock, span, time_since
 from plain_text import plain
 
 
@@ -73,7 +73,7 @@ def _repair(session: Session, difference: Mapping[str, Any]) -> bool:
 _AHEAD_S: Final = 5.0
 
 
-@with_session
+@pass_session
 def status(session: Session) -> None:
     """Show the leader, the last round, the processes and what is late.
 
@@ -91,12 +91,12 @@ def status(session: Session) -> None:
 
 def late_sentence(late: Mapping[str, Any]) -> str:
     """Return a sentence about one late thing."""
-    since = f" since {clock(late['since'])} ({age(late['since'])})" if late["since"] else ""
+    since = f" since {clock(late['since'])} ({time_since(late['since'])})" if late["since"] else ""
     return f"{late['message']}{since}"
 
 
 def all_well_sentence(found: Mapping[str, Any]) -> str:
-    """Return a line about the leader and the running processes."""
+    """Return a line about the leader and the running processes, if nothing is late."""
     heard = [each["kind"] for each in found["processes"] if not each["late"]]
     slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""
     return (
@@ -106,7 +106,7 @@ def all_well_sentence(found: Mapping[str, Any]) -> str:
 
 
 def clock_sentence(found: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the database's clock, and what to do; None: nothing is."""
+    """Return a sentence about a wrong clock of the database, or None if it is right."""
     step, ahead_s = found.get("clock_step"), found.get("clock_ahead_s") or 0.0
     check = "check the time synchronization of the database's machine (chronyc tracking)"
     if ahead_s > _AHEAD_S:
@@ -126,7 +126,7 @@ def clock_sentence(found: Mapping[str, Any]) -> str | None:
 
 
 def release_sentence(found: Mapping[str, Any]) -> str | None:
-    """Return which processes run another release than the API; None: none does."""
+    """Return a sentence about processes of another release than the API's, or None."""
     ours = found.get("release")
     others = [each for each in found["processes"] if each.get("release") != ours]
     if ours is None or not others:
@@ -147,7 +147,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
         echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
     if found["oldest_unbuilt_at"]:
         echo(
-            f"{'unbuilt':12}the oldest VM has waited {age(found['oldest_unbuilt_at'])} for a worker"
+            f"{'unbuilt':12}the oldest VM has waited {time_since(found['oldest_unbuilt_at'])} for a"
+            " worker"
         )
     if sentence := clock_sentence(found):
         echo(f"{'clock':12}{sentence}")
@@ -159,7 +160,7 @@ def _print_status(found: Mapping[str, Any]) -> None:
             field("kind"),
             field("name"),
             Column("started", lambda row: clock(row["started_at"])),
-            Column("heard", lambda row: f"{age(row['heartbeat_at'])} ago"),
+            Column("heard", lambda row: f"{time_since(row['heartbeat_at'])} ago"),
             Column("", lambda row: "LATE" if row["late"] else row["trouble"] or "ok"),
         )
         print_table(columns, found["processes"], empty="")
@@ -167,4 +168,4 @@ def _print_status(found: Mapping[str, Any]) -> None:
 
 
 def _time_text(value: object) -> str:
-    return f"{clock(value)} ({age(value)} ago)" if value else "none yet"
+    return f"{clock(value)} ({time_since(value)} ago)" if value else "none yet"

@@ -17,14 +17,14 @@ from controller.session.proofs import (
     parse_document,
     verify_chain,
 )
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError, CliError
 from plain_text import plain
 
 _SHOWN = 10  #: numbers of rounds in a sentence
 
 
-@with_session
+@pass_session
 def verify(
     session: Session,
     *,
@@ -98,7 +98,7 @@ def _read(path: Path) -> bytes:
 
 
 def _save_document(path: Path, document: dict[str, Any]) -> None:
-    """Write a new file: an older one may be evidence."""
+    """Write a new file; never overwrite one, because it may be evidence."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from controller.session.config import ConfigOption
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 
 
-@with_session
+@pass_session
 def wait_ready(
     session: Session,
     config: ConfigOption = None,

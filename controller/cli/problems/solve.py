@@ -89,7 +89,7 @@ def solve_command(
 
 
 def _catalogue() -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what `--list` shows of every entry, and the errors of unusable plugins."""
+    """Return the entries for `--list`, and the errors of unusable plugins."""
     from placement.catalog.names import listings  # noqa: PLC0415
 
     rows, broken = listings()

@@ -59,7 +59,7 @@ def solve_problem(
     parameters: Mapping[str, object] | None = None,
     details: bool,
 ) -> dict[str, Any]:
-    """Read, decide and check; every kind of bad input becomes one message.
+    """Solve a problem file: read it, run the policy or mechanism, and check the result.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def solve_problem(
 def _run_policy(
     whole: WholeVmProblem, name: str, entry: CatalogEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
-    """Do the part of a round between its reading and its commit."""
+    """Run a policy on a problem, check the allocation, and return the answer."""
     who = RoundPolicies(policy=name, parameters=policy_parameters(whole, entry))
     policy, clock = who.make_policy(), Clock()
     allocation = decide(whole.snapshot, policy, seed=seed, budget_units=None, after=clock.lap)
@@ -130,7 +130,7 @@ class Clock:
         self._last_s = time.perf_counter()
 
     def lap(self, step: str) -> None:
-        """Note the seconds since the last step, or since it was made."""
+        """Record the seconds since the last lap, or since the clock was made."""
         before_s, self._last_s = self._last_s, time.perf_counter()
         self.laps_s[step] = self._last_s - before_s
 
@@ -138,7 +138,7 @@ class Clock:
 def _run_mechanism(
     problem: Problem, name: str, entry: MechanismEntry, seed: int, *, details: bool
 ) -> dict[str, Any]:
-    """Divide, check and return the answer."""
+    """Run a mechanism, check the division, and return the answer."""
     mechanism = mechanism_by_name(name, mechanism_parameters(problem, entry))
     divided = to_divisible(problem, name, entry)
     started_s = time.perf_counter()
@@ -152,7 +152,7 @@ def _run_mechanism(
 
 
 def _solver_error(file: str, problem: Problem, name: str, error: SolverError) -> CliError:
-    """Return the error of a failed solver; amounts that lie far apart are the cause."""
+    """Return the error for a solver that failed, usually at amounts of very different size."""
     spread = widest_extent(problem)
     if spread is None or spread.ratio < FAR_APART:
         return CliError(f"{_file_text(file)}: {name} found no answer, please report it: {error}")
@@ -187,7 +187,7 @@ def _read_some(stream: BinaryIO) -> bytes:
 
 
 def _replace_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:
-    """Return the problem with parameters of the command line in place of its own."""
+    """Return the problem with its parameters replaced by those of the command line."""
     if "seed" in given:
         raise BadInputError("-p seed: give the seed with --seed")
     return dataclasses.replace(problem, parameters={**problem.parameters, **given})

@@ -40,7 +40,7 @@ _SIZES: Final = (
 
 
 def print_answer(answer: Row, *, details: bool) -> None:
-    """Print an answer; the policy's own details only on request."""
+    """Print an answer, with the policy's details on request."""
     placed = sum(each["tasks"] for each in answer["tasks"])
     out = sum(each["count"] for each in answer["left_out"])
     unit, done = ("tasks", "given") if answer["divisible"] else ("VMs", "placed")
@@ -161,12 +161,12 @@ def _percent(part: float | None) -> str:
 
 
 def _number(amount: float) -> str:
-    """Write whole numbers as they are, others to six figures."""
+    """Return a number as text, with six significant digits if it is not whole."""
     return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
 
 
 def _rows_by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
-    """Gather the entries of each host, hosts in the order in which they appear."""
+    """Return a row for each host with its entries, in order of appearance."""
     rows: dict[str | None, dict[str, Any]] = {}
     for each in tasks:
         row = rows.setdefault(each["host"], {"host": each["host"], "demands": [], "tasks": 0})

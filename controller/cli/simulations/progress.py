@@ -23,11 +23,11 @@ class StudyProgress(Protocol):
     """Shows the progress of a study."""
 
     def update(self, progress: Mapping[str, RunProgress]) -> None:
-        """Show the progress of every run that has begun."""
+        """Update the display with the progress of each run that has begun."""
         ...
 
     def warn(self, sentence: str) -> None:
-        """Show what keeps the study from continuing."""
+        """Show a warning about what stops the study."""
         ...
 
 

@@ -34,7 +34,7 @@ class RecordingWindow:
     anonymous: bool
 
     def times(self, now: datetime) -> tuple[datetime, datetime]:
-        """Return its beginning and end; the latter is not after ``now``."""
+        """Return the window's beginning and end; the end is not after ``now``."""
         since = parse_moment(self.since or _SINCE, "--since", now)
         until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
@@ -54,7 +54,7 @@ def save_recording(window: RecordingWindow, folder: Path) -> None:
 def options_on_recording(
     options: SimulateOptions, window: RecordingWindow, *, out: Path, resume: bool
 ) -> SimulateOptions:
-    """Return the wanted simulation on a recording of the register center, which DIR keeps.
+    """Record the register center into DIR; return options that simulate the recording.
 
     A study that goes on does so on the recording that it began with. What is not given
     is as rounds of the live system were: slots, parameters, budget, and the policies of
@@ -115,12 +115,12 @@ def _record_window(window: RecordingWindow, folder: Path) -> Recording:
 
 
 def deciding_settings(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
-    """Return how rounds were decided: as the newest of the period, else as the settings say."""
+    """Return the policies of the period's newest round, or else of the settings."""
     return DecidedRounds(**decision_from_round(newest, decision_from_settings(settings)))
 
 
 def _slot_start(at: datetime, length_s: float) -> datetime:
-    """Return the start of the slot of a time: slots of the simulation are those of the system."""
+    """Return the start of the system's slot that contains a time."""
     return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
 
 

@@ -74,7 +74,7 @@ def _number_text(value: float | None, digits: int = 2) -> str:
 
 
 def _print_roll(run: Mapping[str, Any]) -> None:
-    """Print how a roll went, and the hosts that were left out."""
+    """Print the result of a simulated roll, with the hosts that were left out."""
     roll = run["moves"]["roll"]
     if roll is None:
         return
@@ -239,7 +239,7 @@ class SimulateOptions:
 
 
 def parse_seconds(text: str | None, option: str) -> float | None:
-    """Return a time of a trace."""
+    """Parse a time of a trace into seconds."""
     if text is None:
         return None
     try:
@@ -252,7 +252,7 @@ def parse_seconds(text: str | None, option: str) -> float | None:
 
 
 def parse_calendar_time(text: str | None, option: str) -> float:
-    """Return a time of the calendar in seconds since 1970."""
+    """Parse a calendar time into seconds since 1970."""
     if text is None:
         return 0.0
     if (at := parse_time(text, option)) is None:
@@ -316,7 +316,7 @@ def run_study(
 
 
 def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
-    """Return the queue of the fleet, once its broker has answered."""
+    """Return the queue of the simulation workers; check that its broker answers."""
     from controller.session.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
     from controller.simulations.queue import NoFleetError, SimulationQueue  # noqa: PLC0415
 

@@ -11,12 +11,12 @@ from controller.session.completion import complete_host
 from controller.session.name_lookup import is_part_of_id
 from controller.session.plan_progress import progress_bar
 from controller.session.polling import poll_attempts
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
-from controller.terminal.pairs import once, parameters_of
-from controller.terminal.times import age, span
+from controller.terminal.pairs import parameters_of, unique_pairs
+from controller.terminal.times import span, time_since
 
 app = typer.Typer(
     name="what-if",
@@ -41,14 +41,14 @@ COLUMNS = (
     Column("state", lambda row: row["state"]),
     Column("over", lambda row: percent(row["progress"]), right=True),
     Column("changed", lambda row: change_summary(row["arguments"]), spare=2),
-    Column("age", lambda row: age(row["requested_at"]), right=True),
+    Column("age", lambda row: time_since(row["requested_at"]), right=True),
     Column("requested by", lambda row: row["requested_by"], spare=1),
     Column("last error", lambda row: row["last_error"], spare=3),
 )
 
 
 @app.command()
-@with_session
+@pass_session
 def run(  # noqa: PLR0917 - options of a command line
     session: Session,
     hours: Annotated[
@@ -135,7 +135,7 @@ def list_(session: Session) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def show(
     session: Session,
     what_if: IdArgument,
@@ -148,7 +148,7 @@ def show(
 
 
 @app.command()
-@with_session
+@pass_session
 def cancel(session: Session, what_if: IdArgument) -> None:
     """End a what-if that waits or runs."""
     found = session.api.post(f"what-ifs/{find_what_if(session, what_if)['id']}/cancel", {})
@@ -168,7 +168,7 @@ def find_what_if(session: Session, typed: str) -> Mapping[str, Any]:
 
 
 def change_summary(changes: Mapping[str, Any]) -> str:
-    """Return in a line what is changed."""
+    """Return the changes of a what-if in one line."""
     parts = []
     if added := changes["add_hosts"]:
         size = f" like {added['like']}" if added["like"] else ""
@@ -184,7 +184,7 @@ def change_summary(changes: Mapping[str, Any]) -> str:
 
 
 def print_what_if(session: Session, what_if: Mapping[str, Any]) -> None:
-    """Print a what-if and its report; fail if it has none and will have none."""
+    """Print a what-if and its report; raise `CliError` if it ended without a report."""
     if session.json:
         print_json(what_if)
         return
@@ -294,7 +294,7 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
 def _wait_until_over(
     session: Session, what_if: Mapping[str, Any], timeout_s: float
 ) -> Mapping[str, Any]:
-    """Return a what-if once it is over."""
+    """Wait until a what-if ends, and return it."""
     seen = dict(what_if)
     with progress_bar(quiet=session.json, of="% over") as show_:
         for look in poll_attempts(timeout_s):
@@ -317,7 +317,7 @@ def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:
         if not equals or not name:
             raise BadInputError(f"{option} {word}: expected NAME=VALUE")
         found.append((name, value))
-    return once(option, found)
+    return unique_pairs(option, found)
 
 
 def _parse_integer(name: str, text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from controller.cli.site.hosts import parse_amounts
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 
 #: Not resources: what a VM may take of its host at most.
@@ -42,7 +42,7 @@ def _limit(name: str) -> Any:
 
 
 @types.command("add")
-@with_session
+@pass_session
 def add_type(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the VM type")],

@@ -17,7 +17,7 @@ from controller.cli.site.host_judgement import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.config import ConfigOption
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.session.settings import load_settings
 from controller.terminal.columns import field
 from controller.terminal.errors import BadInputError, CliError
@@ -33,7 +33,7 @@ _FIELDS: Final = ("uri", "credential", "ssh_host_keys", "domain_type", "pool", "
 _STARTING_S: Final = 120.0  #: for imports, on a busy machine
 
 
-@with_session
+@pass_session
 def check(
     session: Session,
     config: ConfigOption = None,

@@ -11,12 +11,12 @@ from controller.cli.site.host_changes import host_change_body, print_required_ac
 from controller.cli.site.host_check import check
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host
-from controller.session.session import SearchOption, Session, list_command, with_session
+from controller.session.session import SearchOption, Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
-from controller.terminal.pairs import once
-from controller.terminal.times import age, clock
+from controller.terminal.pairs import unique_pairs
+from controller.terminal.times import clock, time_since
 
 if TYPE_CHECKING:
     from controller.client.http import Json
@@ -65,7 +65,7 @@ def _columns(hosts: Sequence[Host]) -> list[Column]:
         field("admin"),
         Column("health", _health),
         *(Column(name, _of(name), right=True) for name in names),
-        Column("polled", lambda row: age(row.get("last_polled_at")), right=True),
+        Column("polled", lambda row: time_since(row.get("last_polled_at")), right=True),
         field("labels"),
         Column("confined", lambda row: row.get("security_model")),
         Column("last error", lambda row: row.get("last_error")),
@@ -92,7 +92,7 @@ def parse_amounts(option: str, given: list[str] | None) -> dict[str, int]:
                 f"{option}: found {each!r}, wanted RESOURCE=AMOUNT such as memory_mib=8192"
             )
         amounts.append((resource, int(amount)))
-    return once(option, amounts)
+    return unique_pairs(option, amounts)
 
 
 def parse_ratios(given: list[str] | None) -> dict[str, int]:
@@ -107,7 +107,7 @@ def parse_ratios(given: list[str] | None) -> dict[str, int]:
         if not resource or thousandths <= 0:
             raise BadInputError(f"--ratio: found {each!r}, wanted RESOURCE=RATIO such as vcpus=2.5")
         ratios.append((resource, thousandths))
-    return once("--ratio", ratios)
+    return unique_pairs("--ratio", ratios)
 
 
 app.command()(check)
@@ -136,7 +136,7 @@ def list_(
 
 
 @app.command()
-@with_session
+@pass_session
 def add(
     session: Session,
     *,
@@ -212,7 +212,7 @@ def add(
 
 
 @app.command("set")
-@with_session
+@pass_session
 def set_(
     session: Session,
     *,
@@ -285,7 +285,7 @@ def set_(
 
 
 @app.command("ratios")
-@with_session
+@pass_session
 def ratios_(
     session: Session,
     label: Annotated[
@@ -310,7 +310,7 @@ def _ratios(row: Mapping[str, Any]) -> str:
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, name: NameArgument) -> None:
     """Show one host: settings, inventory, and the monitor's last report."""
     host = session.api.get(f"hosts/{name}")
@@ -401,7 +401,7 @@ def _seconds(nanoseconds: int | None) -> str | None:
 
 
 @app.command()
-@with_session
+@pass_session
 def drain(
     session: Session, *, name: NameArgument, move: MoveOption = False, wait: WaitOption = False
 ) -> None:
@@ -410,7 +410,7 @@ def drain(
 
 
 @app.command()
-@with_session
+@pass_session
 def maintenance(
     session: Session, *, name: NameArgument, move: MoveOption = False, wait: WaitOption = False
 ) -> None:
@@ -420,14 +420,14 @@ def maintenance(
 
 
 @app.command()
-@with_session
+@pass_session
 def activate(session: Session, name: NameArgument) -> None:
     """Place VMs on a host again."""
     _set_admin(session, name, "active", "takes VMs again")
 
 
 @app.command()
-@with_session
+@pass_session
 def fence(
     session: Session,
     *,
@@ -455,7 +455,7 @@ def _fencing_state(fence: Mapping[str, Any]) -> str:
 
 
 @app.command()
-@with_session
+@pass_session
 def remove(session: Session, name: NameArgument) -> None:
     """Retire a host that holds no VMs. Its history is kept."""
     answer = session.api.hosts.delete(name)
@@ -463,7 +463,7 @@ def remove(session: Session, name: NameArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def alias(
     session: Session,
     name: Annotated[

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import ApiProblemError, BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, print_json, print_table
-from controller.terminal.times import age
+from controller.terminal.times import time_since
 
 app = typer.Typer(
     name="image", no_args_is_help=True, help="Disk images that VMs start from (operators add them)."
@@ -46,7 +46,7 @@ class SeedKind(StrEnum):
 
 
 def size_text(bytes_: int | None) -> str:
-    """Return a size for people."""
+    """Return a size as text, such as ``1.5 GiB``."""
     if bytes_ is None:
         return "-"
     for unit, length in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -77,7 +77,7 @@ _COLUMNS: Final = (
     Column("disk", lambda row: size_text(row["virtual_size_bytes"]), right=True),
     field("min_memory_mib", "min memory mib", right=True),
     field("seed_kind", "seed"),
-    Column("age", lambda row: age(row.get("created_at")), right=True),
+    Column("age", lambda row: time_since(row.get("created_at")), right=True),
     Column("last error", lambda row: row.get("held_reason") or row.get("last_error")),
 )
 _COPY_COLUMNS: Final = (
@@ -108,7 +108,7 @@ def list_(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, image: ReferenceArgument) -> None:
     """Show an image and, to operators, its copies on hosts."""
     found = session.api.get(f"images/{image}")
@@ -140,7 +140,7 @@ def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
 
 
 @app.command()
-@with_session
+@pass_session
 def add(
     session: Session,
     *,
@@ -227,7 +227,7 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
 
 
 @app.command()
-@with_session
+@pass_session
 def remove(session: Session, image: ReferenceArgument) -> None:
     """Remove an unused image from the store and all hosts."""
     removed = session.api.delete(f"images/{image}")
@@ -235,7 +235,7 @@ def remove(session: Session, image: ReferenceArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def release(session: Session, image: ReferenceArgument) -> None:
     """Release an image that is held because hosts stopped answering during its upload."""
     released = session.api.post(f"images/{image}/release", {})
@@ -271,7 +271,7 @@ def _image_format(file: Path) -> ImageFormatOption:
 
 @contextmanager
 def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress on a terminal."""
+    """Show a progress bar on a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _whole: None
         return

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json
-from controller.terminal.pairs import once
+from controller.terminal.pairs import unique_pairs
 
 app = typer.Typer(name="network", no_args_is_help=True, help="Networks that VMs are attached to.")
 
@@ -33,7 +33,7 @@ def parse_source(text: str) -> dict[str, str]:
 
 def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
     """Read ``HOST=SOURCE`` pairs; ``HOST=`` gives None."""
-    return once("HOST=SOURCE", map(_host, given or ()))
+    return unique_pairs("HOST=SOURCE", map(_host, given or ()))
 
 
 def _host(each: str) -> tuple[str, dict[str, str] | None]:
@@ -44,7 +44,7 @@ def _host(each: str) -> tuple[str, dict[str, str] | None]:
 
 
 def source_text(source: Mapping[str, Any] | None) -> str:
-    """Return a source as it is typed."""
+    """Return a source in the form in which it is typed."""
     if source is None:
         return "-"
     return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
@@ -61,7 +61,7 @@ def _hosts_text(network: Mapping[str, Any]) -> list[str]:
 
 
 def users_text(network: Mapping[str, Any]) -> str:
-    """Return who may use a network."""
+    """Return the users of a network as text."""
     if network["tenant"] is not None:
         return f"{network['tenant']} alone"
     if network["offered_to"] is None:
@@ -70,7 +70,7 @@ def users_text(network: Mapping[str, Any]) -> str:
 
 
 def guest_traffic_text(network: Mapping[str, Any]) -> str:
-    """Return what the VMs of a network may do to each other."""
+    """Return as text whether VMs of a network reach each other."""
     said = "isolated" if network["isolated"] else "reach each other"
     return said if network["filtered"] else f"{said}, NOT FILTERED"
 
@@ -86,7 +86,7 @@ def parse_user_names(given: str) -> list[str] | None:
 
 
 def print_warnings(network: Mapping[str, Any]) -> None:
-    """Print what of a network's addresses is doubtful on standard error."""
+    """Print warnings about a network's addresses on standard error."""
     for warning in network.get("warnings", ()):
         echo(f"warning: network {network['name']}: {warning}", err=True)
 
@@ -123,7 +123,7 @@ _COLUMNS = (
 
 
 @app.command("add")
-@with_session
+@pass_session
 def add_network(
     session: Session,
     *,
@@ -184,7 +184,7 @@ def list_networks(session: Session) -> None:
 
 
 @app.command("show")
-@with_session
+@pass_session
 def show_network(session: Session, name: NameArgument) -> None:
     """Show a network."""
     network = session.api.get(f"networks/{name}")
@@ -209,7 +209,7 @@ def show_network(session: Session, name: NameArgument) -> None:
 
 
 @app.command("map")
-@with_session
+@pass_session
 def map_network(
     session: Session,
     name: NameArgument,
@@ -225,7 +225,7 @@ def map_network(
 
 
 @app.command("set")
-@with_session
+@pass_session
 def set_network(
     session: Session,
     name: NameArgument,
@@ -253,7 +253,7 @@ def set_network(
 
 
 @app.command("remove")
-@with_session
+@pass_session
 def remove_network(session: Session, name: NameArgument) -> None:
     """Remove a network that no request and no VM uses (operators)."""
     answer = session.api.delete(f"networks/{name}")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_table
-from controller.terminal.pairs import once
+from controller.terminal.pairs import unique_pairs
 
 app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants and groups.")
 
@@ -19,7 +19,7 @@ NONE = "none"  #: what a command line writes for no limit
 
 
 @app.command()
-@with_session
+@pass_session
 def show(
     session: Session,
     tenant: Annotated[
@@ -32,7 +32,7 @@ def show(
 
 
 @app.command("set")
-@with_session
+@pass_session
 def set_(
     session: Session,
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant or group")],
@@ -59,7 +59,7 @@ def set_(
 
 def parse_limits(given: list[str]) -> dict[str, int | None]:
     """Read ``resource=limit`` pairs."""
-    return once("RESOURCE=LIMIT", map(_parse_limit, given))
+    return unique_pairs("RESOURCE=LIMIT", map(_parse_limit, given))
 
 
 def _parse_limit(each: str) -> tuple[str, int | None]:
@@ -90,7 +90,7 @@ def _print_quota(session: Session, quota: Mapping[str, Any]) -> None:
 
 
 def _tenant_of_token(session: Session) -> str:
-    """Return the tenant whose token this is."""
+    """Return the tenant of the session's token."""
     found = session.api.get("shares")["items"]
     if len(found) != 1:
         raise BadInputError("give a tenant or group (see `fuga tenant list`)")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import field
 
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 
 @app.command("list")
-@with_session
+@pass_session
 def list_(session: Session) -> None:
     """List resources with unit and overhead per VM."""
     columns = [field("name"), field("unit"), field("overhead_per_vm", right=True)]
@@ -25,7 +25,7 @@ def list_(session: Session) -> None:
 
 
 @app.command("add")
-@with_session
+@pass_session
 def add(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as gpu")],
@@ -41,7 +41,7 @@ def add(
 
 
 @app.command("set")
-@with_session
+@pass_session
 def set_(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as memory_mib")],

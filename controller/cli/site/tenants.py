@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.completion import complete_tenant
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, percent, print_json, print_table
 
@@ -55,7 +55,7 @@ def list_(session: Session) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, name: NameArgument) -> None:
     """Show one tenant or group: its group, weight, share and entitlement."""
     found = {**_share_text(session, name), **session.api.get(f"tenants/{name}")}
@@ -74,7 +74,7 @@ def show(session: Session, name: NameArgument) -> None:
 
 
 @app.command()
-@with_session
+@pass_session
 def create(
     session: Session,
     *,
@@ -104,7 +104,7 @@ app.command("add", hidden=True)(create)
 
 
 @app.command("set")
-@with_session
+@pass_session
 def set_(
     session: Session,
     name: NameArgument,
@@ -116,7 +116,7 @@ def set_(
 
 
 @app.command()
-@with_session
+@pass_session
 def move(
     session: Session,
     name: NameArgument,
@@ -132,7 +132,7 @@ def move(
 
 
 @app.command()
-@with_session
+@pass_session
 def remove(session: Session, name: NameArgument) -> None:
     """Remove an unused tenant or group. Its history is kept."""
     answer = session.api.delete(f"tenants/{name}")
@@ -149,7 +149,7 @@ def _print_change(
 
 
 def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
-    """Print the effect of a change on everybody whom it touches."""
+    """Print the effects of a change on all tenants and groups concerned."""
     if session.json:
         print_json(answer)
         return

@@ -12,11 +12,11 @@ import typer
 
 from controller.session.credentials import FILE_NAME, Credentials, state_dir
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import short_id
-from controller.terminal.times import age, parse_end, until
+from controller.terminal.times import parse_end, time_since, time_until
 from plain_text import advice
 
 ENDS_SOON: Final = timedelta(days=14)
@@ -45,16 +45,16 @@ def list_tokens(session: Session) -> None:
         field("role"),
         field("tenant"),
         field("read_only"),
-        Column("age", lambda row: age(row["created_at"]), right=True),
-        Column("last used", lambda row: age(row["last_used_at"]), right=True),
-        Column("ends in", lambda row: until(row["expires_at"]), right=True),
+        Column("age", lambda row: time_since(row["created_at"]), right=True),
+        Column("last used", lambda row: time_since(row["last_used_at"]), right=True),
+        Column("ends in", lambda row: time_until(row["expires_at"]), right=True),
         Column("state", _state_text),
     )
     session.show(session.api.items("tokens"), columns, empty="no tokens")
 
 
 @app.command("create")
-@with_session
+@pass_session
 def create_token(
     session: Session,
     *,
@@ -99,7 +99,7 @@ app.command("add", hidden=True)(create_token)
 
 
 @app.command("renew")
-@with_session
+@pass_session
 def renew_token(
     session: Session,
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token name, id or end of the id")],
@@ -123,7 +123,7 @@ def renew_token(
 
 
 @app.command("revoke")
-@with_session
+@pass_session
 def revoke_token(
     session: Session,
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token name, id or end of the id")],

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table, resources
 
 
-@with_session
+@pass_session
 def capacity(
     session: Session,
     *,
@@ -108,7 +108,7 @@ def _print_after_queue(found: Mapping[str, Any]) -> None:
 
 
 def print_survival(session: Session, found: Mapping[str, Any]) -> None:
-    """Print whether any one failure domain may fail, and what is missing."""
+    """Print whether the cluster survives the failure of any one domain, and what it lacks."""
     if session.json:
         print_json(found)
         return

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.name_lookup import find_request, find_target
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError
-from controller.terminal.pairs import once
+from controller.terminal.pairs import unique_pairs
 from controller.terminal.times import clock, parse_ttl
 
 RequestArgument = Annotated[
@@ -24,7 +24,7 @@ TtlOption = Annotated[
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:
     """Read ``key=value`` pairs."""
-    return once("KEY=VALUE", map(_parse_label, given or ()))
+    return unique_pairs("KEY=VALUE", map(_parse_label, given or ()))
 
 
 def _parse_label(each: str) -> tuple[str, str]:
@@ -45,7 +45,7 @@ def labels_text(record: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={value}" for key, value in (record.get("labels") or {}).items())
 
 
-@with_session
+@pass_session
 def scale(
     session: Session,
     *,
@@ -70,7 +70,7 @@ def scale(
     )
 
 
-@with_session
+@pass_session
 def label(
     session: Session,
     *,
@@ -84,7 +84,7 @@ def label(
 ) -> None:
     """Set or remove labels of a request or a VM."""
     found = find_target(session.api, target)
-    gone = once("KEY-", [(each[:-1], None) for each in changes if _is_removal(each)])
+    gone = unique_pairs("KEY-", [(each[:-1], None) for each in changes if _is_removal(each)])
     put = parse_labels([each for each in changes if not _is_removal(each)])
     if both := gone.keys() & put.keys():
         raise BadInputError(f"label {min(both)!r} is both set and removed")
@@ -96,7 +96,7 @@ def _is_removal(change: str) -> bool:
     return change.endswith("-") and "=" not in change
 
 
-@with_session
+@pass_session
 def extend(
     session: Session,
     *,

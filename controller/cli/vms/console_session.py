@@ -71,7 +71,7 @@ class ConsoleSession:
         return self._reason
 
     def _forward_keystrokes(self, path: str) -> None:
-        """Pass on what is typed, until the escape or the end."""
+        """Send typed keys to the guest until Ctrl-] or the end of the session."""
         number = 1
         while not self._over.is_set():
             ready, _, _ = select.select([self._stdin, self._woken], [], [])
@@ -105,7 +105,7 @@ class ConsoleSession:
         return False
 
     def _print_output(self, path: str) -> None:
-        """Write what the guest does, until the end."""
+        """Print the guest's output until the session ends."""
         after, last, attached_at = 0, "waiting", time.monotonic()
         while not self._over.is_set():
             asked_at = time.monotonic()
@@ -131,7 +131,7 @@ class ConsoleSession:
                 self._over.wait(_AGAIN_S)  # the API has no thread that could wait for us
 
     def _next_output(self, path: str, after: int) -> dict[str, Any] | None:
-        """Return what the guest wrote since; None once the session is over."""
+        """Return the guest's next output, or None after the end of the session."""
         since = time.monotonic()
         while not self._over.is_set():
             try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from controller.session.name_lookup import find_target
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, echo_lines, print_json
 
@@ -39,7 +39,7 @@ ForceOption = Annotated[
 ]
 
 
-@with_session
+@pass_session
 def console(
     session: Session,
     vm: Annotated[str, typer.Argument(metavar="VM", help="VM name, id or end of the id")],

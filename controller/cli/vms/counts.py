@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, print_json, print_table
 
 
-@with_session
+@pass_session
 def counts(
     session: Session,
     tenant: Annotated[str | None, typer.Option(help="Count only those of this tenant")] = None,

@@ -9,13 +9,13 @@ import typer
 
 from controller.cli.vms.requests import image_wait_text, observed_state_text
 from controller.session.completion import complete_target
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, print_json, print_table
 from controller.terminal.times import clock
 
 
-@with_session
+@pass_session
 def explain(
     session: Session,
     target: Annotated[

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from controller.session.name_lookup import is_part_of_id
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, short_id
-from controller.terminal.times import age
+from controller.terminal.times import time_since
 from plain_text import advice, plain
 
 app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a tenant's new VMs.")
@@ -23,7 +23,7 @@ _MAX_KEY_FILE_BYTES = 262_144
 
 
 def read_public_keys(path: Path) -> list[str]:
-    """Read a file of public keys, one on a line, as ``authorized_keys`` holds them."""
+    """Read a file of public keys in the format of ``authorized_keys``."""
     text = _read_limited(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
     if "PRIVATE KEY" in text:
         raise BadInputError(f"{path} holds a private key; give the public key, {path}.pub")
@@ -35,7 +35,7 @@ def read_public_keys(path: Path) -> list[str]:
 
 
 def read_user_data(path: Path) -> str:
-    """Read user-data as the API takes it; warn of what cloud-init will ignore."""
+    """Read a user-data file; warn if cloud-init will ignore it."""
     from controller.cloud_init import ignored_reason  # noqa: PLC0415 - YAML, seldom needed
 
     content = _read_limited(path, MAX_USER_DATA_BYTES)
@@ -57,7 +57,7 @@ def _read_limited(path: Path, most: int) -> bytes:
 
 
 @app.command("add")
-@with_session
+@pass_session
 def add_key(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key")],
@@ -89,7 +89,7 @@ def list_keys(
         field("name"),
         field("tenant"),
         field("fingerprint"),
-        Column("age", lambda row: age(row["created_at"]), right=True),
+        Column("age", lambda row: time_since(row["created_at"]), right=True),
     )
     session.show(
         session.api.items("ssh-keys", tenant=tenant),
@@ -99,7 +99,7 @@ def list_keys(
 
 
 @app.command("remove")
-@with_session
+@pass_session
 def remove_key(
     session: Session,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Key name, id or end of the id")],

@@ -8,7 +8,7 @@ import typer
 
 from controller.session.name_lookup import find_target
 from controller.session.polling import wait_until_switched
-from controller.session.session import Session, with_session
+from controller.session.session import Session, pass_session
 from controller.terminal.output import print_json
 
 TargetsArgument = Annotated[
@@ -32,7 +32,7 @@ _DONE = {"stop": "stopping", "start": "starting", "reboot": "rebooting"}
 _GRACE_S = 60
 
 
-@with_session
+@pass_session
 def stop(
     session: Session,
     targets: TargetsArgument,
@@ -44,13 +44,13 @@ def stop(
     _switch_power(session, "stop", targets, timeout_s=timeout, force=force, wait=wait)
 
 
-@with_session
+@pass_session
 def start(session: Session, targets: TargetsArgument, wait: WaitOption = False) -> None:
     """Start VMs that are off, on their hosts."""
     _switch_power(session, "start", targets, timeout_s=None, force=False, wait=wait)
 
 
-@with_session
+@pass_session
 def reboot(
     session: Session,
     targets: TargetsArgument,

@@ -20,11 +20,11 @@ from controller.session.completion import (
 )
 from controller.session.name_lookup import LIVE_REQUEST, find_request, find_reservation, find_target
 from controller.session.polling import power_text, wait_until_gone, wait_until_running
-from controller.session.session import SearchOption, Session, list_command, with_session
+from controller.session.session import SearchOption, Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import print_json, short_id
-from controller.terminal.times import age, clock, parse_moment, until
+from controller.terminal.times import clock, parse_moment, time_since, time_until
 
 TimeoutOption = Annotated[float, typer.Option(help="Maximum seconds to wait", min=0, metavar="S")]
 LabelOption = Annotated[
@@ -40,7 +40,7 @@ PRIORITIES: Final[Mapping[str, int]] = MappingProxyType({"low": -10, "normal": 0
 
 
 def waiting_text(request: Mapping[str, Any]) -> str:
-    """Return in a few words why VMs of a request wait, or are unknown."""
+    """Return the reason why VMs of a request wait or are unknown, in a few words."""
     waiting, unknown = request.get("waiting"), request.get("vms_unknown")
     if request["state"] not in LIVE_REQUEST:
         return "-"
@@ -53,7 +53,7 @@ def waiting_text(request: Mapping[str, Any]) -> str:
 
 
 def vm_state_text(vm: Mapping[str, Any]) -> str:
-    """Return the state of a VM, or the change under way, in a word or two."""
+    """Return a VM's state, or the change under way, in a word or two."""
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
     if vm.get("power"):
@@ -72,16 +72,16 @@ def vm_state_text(vm: Mapping[str, Any]) -> str:
 
 
 def vm_host_text(vm: Mapping[str, Any]) -> str | None:
-    """Return the host of a VM; of one that moves also the host where it will be."""
+    """Return a VM's host, and during a move also the destination."""
     to = vm.get("moving_to")
     return vm["host"] if to is None else f"{vm['host']} → {to}"
 
 
 def observed_state_text(vm: Mapping[str, Any]) -> str:
-    """Return how a VM was seen, or since when that is not known, or its guest is held up."""
+    """Return a VM's observed state, or since when it is unknown or its guest is paused."""
     for key, word in (("unknown_since", "unknown"), ("paused_since", "paused")):
         if vm.get(key):
-            return f"{word}, {age(vm[key])}"
+            return f"{word}, {time_since(vm[key])}"
     return str(vm["observed"])
 
 
@@ -103,7 +103,7 @@ def rules_body(
     affinity: str | None,
     spread: str | None,
 ) -> dict[str, Any]:
-    """Return the rules that the options give."""
+    """Return the rules of a request from the options, as the API's body."""
     given: dict[str, Any] = {
         "forbids": list(forbid or ()),
         "prefers": list(prefer or ()),
@@ -146,8 +146,8 @@ REQUEST_COLUMNS = (
     field("vms_running", "running", right=True),
     field("state", spare=-1),
     Column("waits for", waiting_text, spare=-1),
-    Column("ends in", lambda row: until(row.get("expires_at")), right=True, spare=2),
-    Column("age", lambda row: age(row.get("created_at")), right=True, spare=1),
+    Column("ends in", lambda row: time_until(row.get("expires_at")), right=True, spare=2),
+    Column("age", lambda row: time_since(row.get("created_at")), right=True, spare=1),
     Column("labels", labels_text, spare=3),
 )
 
@@ -160,7 +160,7 @@ VM_COLUMNS = (
     Column("state", vm_state_text, spare=-2),
     field("address"),
     field("round", right=True, spare=1),
-    Column("age", lambda row: age(row.get("created_at")), right=True, spare=2),
+    Column("age", lambda row: time_since(row.get("created_at")), right=True, spare=2),
     Column("labels", labels_text, spare=3),
     field("last_error", "last error", spare=3),
 )
@@ -176,7 +176,7 @@ GONE_COLUMNS = (
 _RECENTLY: Final = "7d"
 
 
-@with_session
+@pass_session
 def request(
     session: Session,
     *,
@@ -408,7 +408,7 @@ def _deleted_at_text(since: str | None) -> str:
     return parse_moment(since or _RECENTLY, "--since", datetime.now(UTC)).isoformat()
 
 
-@with_session
+@pass_session
 def rm(
     session: Session,
     targets: Annotated[

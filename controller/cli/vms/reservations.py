@@ -12,7 +12,7 @@ from controller.cli.operating.pause import halt_notice
 from controller.session.completion import complete_vm_type
 from controller.session.name_lookup import find_reservation
 from controller.session.polling import poll_attempts, progress
-from controller.session.session import Session, list_command, with_session
+from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import short_id
@@ -42,7 +42,7 @@ COLUMNS = (
 )
 
 
-@with_session
+@pass_session
 def reserve(
     session: Session,
     *,
@@ -113,14 +113,14 @@ def reservations(
 
 
 @app.command()
-@with_session
+@pass_session
 def show(session: Session, reservation: ReservationArgument) -> None:
     """Show a reservation: what was decided, and what is left of it."""
     _print_reservation(session, find_reservation(session.api, reservation))
 
 
 @app.command()
-@with_session
+@pass_session
 def cancel(session: Session, reservation: ReservationArgument) -> None:
     """Cancel a reservation. VMs that drew on it stay."""
     found = find_reservation(session.api, reservation)
@@ -129,7 +129,7 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
 
 
 def _print_reservation(session: Session, found: Mapping[str, Any]) -> None:
-    """Print a reservation; of one that is not over also why no room is kept for it now."""
+    """Print a reservation and, if it is open, why no room is kept for it."""
     session.answer(found, *_status_lines(found))
     if found["state"] in _OPEN and not session.json and (notice := halt_notice(session)):
         session.print_message(notice)

@@ -48,7 +48,7 @@ class AuditTrail:
             await self.app(scope, receive, send)
             return
         call = AuditedCall(
-            method=scope["method"][:16], path=_path(scope), address=address_of(scope)
+            method=scope["method"][:16], path=_quoted_path(scope), address=address_of(scope)
         )
         repeated = REPEATED.fullmatch(scope["path"]) is not None
         state = scope.setdefault("state", {})
@@ -62,13 +62,13 @@ class AuditTrail:
             finished = True
             if repeated and status in GOES_ON:
                 return
-            _complete(call, scope)
+            _add_route_and_subject(call, scope)
             if call.row is None and (status is None or status >= _REFUSED_FROM):
                 await self.refusals.add(call, status)
                 return
             if call.is_noted(status):
                 return
-            await run_in_threadpool(self._finish, call, status)
+            await run_in_threadpool(self._store_record, call, status)
 
         async def send_when_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -81,7 +81,7 @@ class AuditTrail:
             if not finished:  # the caller went away; changes are not undone
                 await finish(None)
 
-    def _finish(self, call: AuditedCall, status: int | None) -> None:
+    def _store_record(self, call: AuditedCall, status: int | None) -> None:
         try:
             self.registry.audit.finish(call, status)
         except Exception as error:  # must not prevent the answer
@@ -90,7 +90,7 @@ class AuditTrail:
             log.error("audit_failed", **(values | {"status": status, "error": str(error)}))
 
 
-def _path(scope: Scope) -> str:
+def _quoted_path(scope: Scope) -> str:
     """Return the path and query as sent, quoted so that they are printable."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
     query: bytes = scope.get("query_string", b"")
@@ -106,7 +106,7 @@ def note_route(scope: Scope) -> None:
         call.route = f"{PROTECTED_PREFIX}{route}"
 
 
-def _complete(call: AuditedCall, scope: Scope) -> None:
+def _add_route_and_subject(call: AuditedCall, scope: Scope) -> None:
     """Add the route and the subject to an audit record."""
     note_route(scope)
     named = list((scope.get("path_params") or {}).values())

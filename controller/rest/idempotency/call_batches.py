@@ -79,7 +79,7 @@ class CallBatcher(Generic[M, R]):
                 some = waiting.members[: self._max_members]
                 del waiting.members[: self._max_members]
                 began = time.monotonic()
-                await self._serve_some(some)
+                await self._serve_batch(some)
                 if self._pause_factor:
                     await asyncio.sleep(self._pause_factor * (time.monotonic() - began))
         finally:
@@ -87,7 +87,7 @@ class CallBatcher(Generic[M, R]):
             for _, future in waiting.members:  # the loop ends
                 future.cancel()
 
-    async def _serve_some(self, some: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
+    async def _serve_batch(self, some: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
         try:
             results = await run_in_threadpool(self._together, [member for member, _ in some])
         except Exception as error:  # each member gets the error

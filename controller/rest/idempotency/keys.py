@@ -83,7 +83,7 @@ class Creation:
             self.call, once=None if key is None else IdempotentCall(key)
         )
         if key is None:
-            return _json(show(create(registry)), status)
+            return _encode_json(show(create(registry)), status)
         keys = self.registry.idempotency
         keys.forget_old()
         try:
@@ -98,7 +98,7 @@ class Creation:
                 raise
         except AnsweredBeforeError as before:
             return _replayed_answer(before, adapter, show)
-        return _json(show(made), status)
+        return _encode_json(show(made), status)
 
     async def answer_of_one(
         self,
@@ -114,7 +114,7 @@ class Creation:
         if key is not None and self.registry.idempotency.may_forget():
             await run_in_threadpool(self.registry.idempotency.forget_old)
         try:
-            return _json(shown(await create(key)), status)
+            return _encode_json(shown(await create(key)), status)
         except AnsweredBeforeError as before:
             return _replayed_answer(before, adapter, shown)
 
@@ -167,9 +167,9 @@ def _replayed_answer(
             " what it made"
         ) from error
     content = before.body.encode() if record is None else shown(record)
-    return _json(content, before.status, replayed=True)
+    return _encode_json(content, before.status, replayed=True)
 
 
-def _json(content: bytes, status: int, *, replayed: bool = False) -> Response:
+def _encode_json(content: bytes, status: int, *, replayed: bool = False) -> Response:
     headers = {REPLAYED_HEADER: "true"} if replayed else {}
     return Response(content, status_code=status, media_type=JSON_TYPE, headers=headers)

@@ -99,12 +99,12 @@ class ETagResponse:
         return record
 
 
-async def _shown(request: HttpRequest, response: Response) -> ETagResponse:
+async def _etag_response(request: HttpRequest, response: Response) -> ETagResponse:
     return ETagResponse(services_of(request).host_names, response)
 
 
 #: For endpoints that answer with one resource of a collection in `VERSIONED`.
-ETagDep = Annotated[ETagResponse, Depends(_shown)]
+ETagDep = Annotated[ETagResponse, Depends(_etag_response)]
 
 
 def note_condition(request: HttpRequest, given: str) -> None:
@@ -120,7 +120,7 @@ def note_condition(request: HttpRequest, given: str) -> None:
     versioned = versioned_resource_at(found[1], found[3] or "") if found is not None else None
     if found is None or versioned is None or request.method == "POST":
         raise HeaderError("If-Match", given, "no If-Match: this has no version")
-    key, names = _key(versioned, found[2]), services_of(request).host_names
+    key, names = _parse_key(versioned, found[2]), services_of(request).host_names
 
     def check(registry: Registry) -> None:
         record = versioned.read(registry, key)
@@ -138,7 +138,7 @@ def version_of(record: Any, *, secret: bytes) -> str:
     The id counts, because a resource may have the name of a deleted one. The digest is keyed with
     a secret, so that no reader can guess hidden values from it.
     """
-    counted = {"id": getattr(record, "id", None), "set": _set_by_clients(record)}
+    counted = {"id": getattr(record, "id", None), "set": _versioned_fields(record)}
     text = json.dumps(counted, sort_keys=True, default=str)
     return f'"{hmac.digest(secret, text.encode(), "sha256").hex()[:24]}"'
 
@@ -159,19 +159,19 @@ def entity_tags(header: str) -> Sequence[str]:
     return [each[1] for each in found if each is not None]
 
 
-def _set_by_clients(value: Any) -> Any:
+def _versioned_fields(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            name: _set_by_clients(getattr(value, name)) for name in settable_fields(type(value))
+            name: _versioned_fields(getattr(value, name)) for name in settable_fields(type(value))
         }
     if isinstance(value, Mapping):
-        return {str(key): _set_by_clients(each) for key, each in value.items()}
+        return {str(key): _versioned_fields(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_set_by_clients(each) for each in value]
+        return [_versioned_fields(each) for each in value]
     return value
 
 
-def _key(versioned: VersionedResource, typed: str) -> Any:
+def _parse_key(versioned: VersionedResource, typed: str) -> Any:
     try:
         return versioned.key_of(typed)
     except ValueError:

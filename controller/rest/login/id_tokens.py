@@ -77,7 +77,7 @@ def claims_of(
             raise _refusal("its algorithm is not allowed")
         if "crit" in header:
             raise _refusal("it asks for extensions")
-        key = _key(header, algorithm, keys)
+        key = _signing_key(header, algorithm, keys)
         claims: dict[str, Any] = jwt.decode(
             id_token,
             key,
@@ -88,7 +88,7 @@ def claims_of(
             options={"require": _REQUIRED},
         )
         _check_times(claims)
-        _check_party(claims, client_id)
+        _check_authorized_party(claims, client_id)
         _check_login(claims, nonce, time.time())
     except jwt.PyJWTError as error:
         raise _refusal(_WORDS.get(type(error), "it is not valid")) from error
@@ -97,7 +97,9 @@ def claims_of(
     return claims
 
 
-def _key(header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]) -> Any:
+def _signing_key(
+    header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]
+) -> Any:
     """Return the key that a token names, if its type is that of the algorithm."""
     kid = header.get("kid")
     fitting = [
@@ -130,7 +132,7 @@ def _check_times(claims: Mapping[str, Any]) -> None:
             raise _refusal("it is not valid")
 
 
-def _check_party(claims: Mapping[str, Any], client_id: str) -> None:
+def _check_authorized_party(claims: Mapping[str, Any], client_id: str) -> None:
     """Refuse a token that was issued for another client."""
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     if claims.get("azp", None if several else client_id) != client_id:

@@ -121,9 +121,9 @@ class Provider:
         ProviderError
             If the provider does not answer correctly.
         """
-        async with self._slot():
+        async with self._login_slot():
             id_token = await self._exchange(code, verifier, redirect_uri)
-            claims = await self._claims(id_token, nonce_of(verifier))
+            claims = await self._verified_claims(id_token, nonce_of(verifier))
         found = admission_of(
             claims, self.settings.rules, name_claim=self.settings.name_claim, tenant=tenant
         )
@@ -136,7 +136,7 @@ class Provider:
         return found
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
+    async def _login_slot(self) -> AsyncIterator[None]:
         if self._under_way >= MAX_AT_ONCE:
             raise OverloadedError(self._under_way)
         self._under_way += 1
@@ -161,7 +161,9 @@ class Provider:
         elif secret is not None:
             # Name and secret are form-encoded first (RFC 6749, 2.3.1).
             auth = (quote(self.settings.client_id, safe=""), quote(secret, safe=""))
-        status, answer = await self._call("POST", described.token_endpoint, data=form, auth=auth)
+        status, answer = await self._call_provider(
+            "POST", described.token_endpoint, data=form, auth=auth
+        )
         if status in (400, 401):
             error = answer.get("error")
             reason = error if isinstance(error, str) and _ERROR.fullmatch(error) else "no reason"
@@ -173,7 +175,7 @@ class Provider:
             raise ProviderError(f"its answer to a code was {status} without an ID token")
         return id_token
 
-    async def _claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
+    async def _verified_claims(self, id_token: str, nonce: str) -> Mapping[str, Any]:
         """Verify an ID token; fetch the keys again if no cached key signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
@@ -203,20 +205,20 @@ class Provider:
     async def _fetch_metadata(self) -> ProviderMetadata:
         issuer = self.settings.issuer
         address = issuer.rstrip("/") + "/.well-known/openid-configuration"
-        status, said = await self._call("GET", address)
+        status, said = await self._call_provider("GET", address)
         if status != 200:
             raise ProviderError(f"{address} answered {status}")
         if said.get("issuer") != issuer:
             raise ProviderError("it says that it is another issuer than FUGA_OIDC_ISSUER")
         methods = said.get("code_challenge_methods_supported")
-        if methods is not None and "S256" not in _strings(methods):
+        if methods is not None and "S256" not in _string_list(methods):
             raise ProviderError("it offers no PKCE with S256")
-        auth_methods = _strings(said.get("token_endpoint_auth_methods_supported"))
+        auth_methods = _string_list(said.get("token_endpoint_auth_methods_supported"))
         return ProviderMetadata(
             authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
             token_endpoint=self._endpoint(said, "token_endpoint"),
             jwks_uri=self._endpoint(said, "jwks_uri"),
-            in_fragment="fragment" in _strings(said.get("response_modes_supported")),
+            in_fragment="fragment" in _string_list(said.get("response_modes_supported")),
             secret_in_body="client_secret_post" in auth_methods
             and "client_secret_basic" not in auth_methods,
         )
@@ -230,13 +232,15 @@ class Provider:
 
     async def _read_keys(self) -> Sequence[Mapping[str, Any]]:
         described = await self.metadata()
-        status, said = await self._call("GET", described.jwks_uri)
+        status, said = await self._call_provider("GET", described.jwks_uri)
         keys = said.get("keys")
         if status != 200 or not isinstance(keys, list):
             raise ProviderError(f"it answered {status} without keys")
         return tuple(each for each in keys if isinstance(each, dict))
 
-    async def _call(self, method: str, address: str, **request: Any) -> tuple[int, dict[str, Any]]:
+    async def _call_provider(
+        self, method: str, address: str, **request: Any
+    ) -> tuple[int, dict[str, Any]]:
         """Call the provider; return the status and the JSON object of its answer."""
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         try:
@@ -270,5 +274,5 @@ class Provider:
         return answer.status_code, content
 
 
-def _strings(value: Any) -> Sequence[str]:
+def _string_list(value: Any) -> Sequence[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -46,17 +46,21 @@ class Authentication:
         """Serve one call."""
         try:
             if scope["type"] == "http":
-                await (self._admit if is_protected(scope["path"]) else self._count_stranger)(scope)
+                await (
+                    self._authenticate
+                    if is_protected(scope["path"])
+                    else self._count_tokenless_call
+                )(scope)
             if scope.get("path") == LOGIN_PATH and scope["method"] not in SAFE_METHODS:
                 self.limits.check_address(address_of(scope), None)
-                await self._log_in(scope, receive, send)
+                await self._admit_login_call(scope, receive, send)
                 return
         except RateLimitedError:
             await asyncio.sleep(self.limits.refused_after_s)
             raise
         await self.app(scope, receive, send)
 
-    async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit_login_call(self, scope: Scope, receive: Receive, send: Send) -> None:
         network = network_of(address_of(scope))
         if not self._logins.take(network):
             raise RateLimitedError("too many logins are under way", 1)
@@ -68,8 +72,8 @@ class Authentication:
         finally:
             self._logins.give_back(network)
 
-    async def _count_stranger(self, scope: Scope) -> None:
-        wait_s = self.limits.count_stranger(address_of(scope))
+    async def _count_tokenless_call(self, scope: Scope) -> None:
+        wait_s = self.limits.count_tokenless_call(address_of(scope))
         if not wait_s:
             return
         if scope["path"] in HEALTH_PATHS:  # is answered always, to many at once a little later
@@ -79,7 +83,7 @@ class Authentication:
             "too many calls without a token from this address", whole_seconds(wait_s)
         )
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _authenticate(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         credentials = headers.get("authorization")
         address = address_of(scope)

@@ -82,8 +82,8 @@ class _CheckedRequest(HttpRequest):
 
 async def _with_checked_body(scope: Scope, receive: Receive) -> HttpRequest:
     headers = Headers(scope=scope)
-    _check_announced(headers)
-    body = await _read(receive)
+    _check_headers(headers)
+    body = await _read_body(receive)
     parsed = None
     if len(body) > MAX_PARSED_IN_LOOP_BYTES:
         parsed = await run_in_threadpool(parse_json, body)
@@ -96,7 +96,7 @@ def _depends_on(dependant: Dependant, call: Callable[..., Any]) -> bool:
     return any(each.call is call or _depends_on(each, call) for each in dependant.dependencies)
 
 
-def _check_announced(headers: Headers) -> None:
+def _check_headers(headers: Headers) -> None:
     """Refuse an unsupported type or length by the headers alone."""
     length = headers.get("content-length", "0")
     if length == "0" and "transfer-encoding" not in headers:
@@ -108,7 +108,7 @@ def _check_announced(headers: Headers) -> None:
         raise BodyTooLargeError(MAX_BODY_BYTES)
 
 
-async def _read(receive: Receive) -> bytes:
+async def _read_body(receive: Receive) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:

@@ -62,17 +62,17 @@ class ConcurrentCalls:
                 end = await self._at_once.begin(party)
             return message
 
-        def leave() -> None:
-            place.leave()
+        def release() -> None:
+            place.release()
             end()
 
-        scope["state"][RELEASE_PLACE] = leave
+        scope["state"][RELEASE_PLACE] = release
         try:
             if not awaited:
                 end = await self._at_once.begin(party)
             await self.app(scope, receive_in_place, send)
         finally:
-            leave()
+            release()
 
 
 def _no_op() -> None:
@@ -98,10 +98,10 @@ class _PoolPermit:
             return
         if not pool.take(self._name):
             raise OverloadedError(pool.held_by(self._name))
-        self.leave()
+        self.release()
         self._pool = pool
 
-    def leave(self) -> None:
+    def release(self) -> None:
         if self._pool is not None:
             self._pool.give_back(self._name)
             self._pool = None

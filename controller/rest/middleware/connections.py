@@ -162,10 +162,10 @@ class LimitedListener(socket.socket):
             self._log_refused(reason, address)
             if self._clock() >= self._turn_ends_at:
                 break
-        self._end_turn()
+        self._reset_turn()
         raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
 
-    def _end_turn(self) -> None:
+    def _reset_turn(self) -> None:
         self._turn, self._turn_ended_at = 0, self._clock()
 
     def _accept_next(self) -> tuple[socket.socket, Any]:
@@ -173,7 +173,7 @@ class LimitedListener(socket.socket):
             connection, address = super().accept()
             return connection, (as_ipv4(str(address[0])), *address[1:])
         except OSError as error:
-            self._end_turn()
+            self._reset_turn()
             if error.errno not in _NO_FILES:
                 raise
             # Asyncio logs this error and waits a second, but continues this loop at once.
@@ -223,7 +223,7 @@ class LimitedListener(socket.socket):
             if not waiting:
                 continue
             victim = min(waiting)[2]
-            if not self._has_more(victim.keys, keys):
+            if not self._holds_more_connections(victim.keys, keys):
                 return False
             victim.give_way()
             self._log_refused("gave way to another address", (network,))
@@ -236,7 +236,7 @@ class LimitedListener(socket.socket):
         keys = (network,) if some is None else some.keys
         return self._of_addresses[keys[-1]], self._of_addresses[network]
 
-    def _has_more(self, holder: tuple[str, ...], newcomer: tuple[str, ...]) -> bool:
+    def _holds_more_connections(self, holder: tuple[str, ...], newcomer: tuple[str, ...]) -> bool:
         if not newcomer:
             return True
         # Networks of one site compare with each other, all others as sites.
@@ -261,10 +261,10 @@ class LimitedListener(socket.socket):
             counted.mark_idle()
             counted.is_crowded = lambda: self.is_crowded
         # Called when asyncio drops the socket, even if closing it failed.
-        counted.forget = weakref.finalize(counted, self._uncount, counted.keys)
+        counted.forget = weakref.finalize(counted, self._forget_connection, counted.keys)
         return counted
 
-    def _uncount(self, keys: tuple[str, ...]) -> None:
+    def _forget_connection(self, keys: tuple[str, ...]) -> None:
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1

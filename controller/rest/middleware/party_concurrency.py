@@ -35,7 +35,7 @@ class PartyConcurrency:
 
     async def begin(self, party: str) -> Callable[[], None]:
         """Wait until a call may begin; return the idempotent function that ends it."""
-        self._note(party)
+        self._note_caller(party)
         if self._counted[party] >= self._at_once and not self._is_alone(party):
             begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[party].append(begins)
@@ -47,9 +47,9 @@ class PartyConcurrency:
                 raise
         else:
             self._counted[party] += 1
-        return self._counts_for_a_while(party)
+        return self._count_for_a_while(party)
 
-    def _counts_for_a_while(self, party: str) -> Callable[[], None]:
+    def _count_for_a_while(self, party: str) -> Callable[[], None]:
         counts = True
 
         def end() -> None:
@@ -76,7 +76,7 @@ class PartyConcurrency:
         if not self._counted[party]:
             del self._counted[party]
 
-    def _note(self, party: str) -> None:
+    def _note_caller(self, party: str) -> None:
         if party != self._latest[0]:
             self._before = self._latest
         self._latest = party, self._clock()

@@ -154,7 +154,7 @@ class BoundedProtocol(H11Protocol):
         self._refused = True
         status, detail = self._parser.refusal, self._parser.refusal_detail
         address = self.client[0] if self.client else "unknown"
-        if not self._limits.count_stranger(address):
+        if not self._limits.count_tokenless_call(address):
             self._refuse(status, detail)
         elif self._end_call():
             self.flow.pause_reading()

@@ -44,28 +44,28 @@ class Buckets:
 
     def wait_s(self, key: Hashable) -> float:
         """Return the seconds until a call is allowed; 0.0: now."""
-        missing = 1.0 - self._level(key, self._clock())
+        missing = 1.0 - self._tokens_left(key, self._clock())
         return max(0.0, missing / self.rate.per_s)
 
     def take(self, key: Hashable) -> float:
         """Count a call and return 0.0, or return the seconds until one is allowed."""
         now = self._clock()
-        level = self._level(key, now)
+        level = self._tokens_left(key, now)
         if level < 1.0:
             return (1.0 - level) / self.rate.per_s
         self._levels.pop(key, None)  # keeps the keys in the order of their last use
         self._levels[key] = (level - 1.0, now)
         if len(self._levels) > MAX_KEYS:
-            self._forget(now)
+            self._drop_full_buckets(now)
         return 0.0
 
-    def _level(self, key: Hashable, now: float) -> float:
+    def _tokens_left(self, key: Hashable, now: float) -> float:
         level, at = self._levels.get(key, (float(self.rate.burst), now))
         return min(float(self.rate.burst), level + (now - at) * self.rate.per_s)
 
-    def _forget(self, now: float) -> None:
+    def _drop_full_buckets(self, now: float) -> None:
         """Drop full buckets, which equal new ones; if there are none, the longest unused half."""
-        full = [key for key in self._levels if self._level(key, now) >= self.rate.burst]
+        full = [key for key in self._levels if self._tokens_left(key, now) >= self.rate.burst]
         for key in full or list(self._levels)[: MAX_KEYS // 2]:
             del self._levels[key]
 
@@ -101,7 +101,7 @@ class RateLimits:
             return
         self._refuse_address(self._failures.wait_s(network_of(address)))
 
-    def count_stranger(self, address: str) -> float:
+    def count_tokenless_call(self, address: str) -> float:
         """Count a call without a token; return the seconds to wait, 0.0 if it is allowed."""
         return self._strangers.take(network_of(address)) if self._strangers is not None else 0.0
 

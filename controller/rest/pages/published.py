@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from controller.rest.app import create_app
-from controller.rest.problems.pages import markdown
+from controller.rest.problems.pages import problems_markdown
 from registry import Registry
 
 OPENAPI_FILE: Final = "openapi.json"
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     document = json.dumps(openapi_document(), indent=1, sort_keys=True, ensure_ascii=False)
     (folder / OPENAPI_FILE).write_text(document + "\n")
-    (folder / PROBLEMS_FILE).write_text(markdown())
+    (folder / PROBLEMS_FILE).write_text(problems_markdown())
     return 0
 
 

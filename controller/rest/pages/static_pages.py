@@ -70,7 +70,7 @@ class StaticPage:
         """Answer one call."""
         made = self._page
         if made is None:
-            made = await run_in_threadpool(self._make_once)
+            made = await run_in_threadpool(self._packed)
         headers = Headers(scope=request.scope)
         response_headers = {
             "Cache-Control": "no-cache",  # cache it, but revalidate it
@@ -87,14 +87,14 @@ class StaticPage:
             )
         return _ChunkedResponse(made.plain, media_type=self._media_type, headers=response_headers)
 
-    def _make_once(self) -> _PackedPage:
+    def _packed(self) -> _PackedPage:
         with self._making:
             if self._page is None:
-                self._page = _packed_page(self._make().encode())
+                self._page = _compress_page(self._make().encode())
             return self._page
 
 
-def _packed_page(plain: bytes) -> _PackedPage:
+def _compress_page(plain: bytes) -> _PackedPage:
     # A weak tag, because it is the same for both forms.
     tag = f'W/"{hashlib.sha256(plain).hexdigest()[:24]}"'
     packed = gzip.compress(plain, mtime=0) if len(plain) >= _PACKED_FROM_BYTES else None

@@ -235,10 +235,10 @@ def problem_of(
     errors = faulty_places(error, method, call)
     return ProblemAnswer(
         kind=kind,
-        detail=_detail(error, errors, call),
+        detail=_detail_text(error, errors, call),
         errors=errors[:ERRORS_SHOWN],
-        extensions=_extensions(error),
-        headers=_headers_of(kind) | _headers_of_error(error),
+        extensions=_extension_members(error),
+        headers=_problem_headers(kind) | _headers_of_error(error),
     )
 
 
@@ -268,17 +268,17 @@ def _methods_at(request: HttpRequest) -> set[str]:
     return {
         method.upper()
         for template, operations in paths.items()
-        if _pattern(template).match(request.url.path)
+        if _path_pattern(template).match(request.url.path)
         for method in operations
     }
 
 
 @functools.cache
-def _pattern(template: str) -> re.Pattern[str]:
+def _path_pattern(template: str) -> re.Pattern[str]:
     return compile_path(template)[0]
 
 
-def _extensions(error: Exception) -> Mapping[str, Any]:
+def _extension_members(error: Exception) -> Mapping[str, Any]:
     if isinstance(error, VersionMismatchError):
         return {"current_version": error.current}
     if isinstance(error, ForbiddenError):
@@ -300,7 +300,7 @@ def _headers_of_error(error: Exception) -> dict[str, str]:
     return {}
 
 
-def _headers_of(kind: Kind) -> dict[str, str]:
+def _problem_headers(kind: Kind) -> dict[str, str]:
     if kind.status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="fuga"'}
     if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -334,11 +334,11 @@ def _internal_error_answer(error: Exception) -> ProblemAnswer:
     )
 
 
-def _detail(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
+def _detail_text(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
     if errors:
         return summary(errors)
     if isinstance(error, NotFoundError):
-        return call.with_advice(str(error), error.kind, error.key)
+        return call.add_suggestions(str(error), error.kind, error.key)
     if isinstance(error, DatabaseFullError):
         log.error("database_full", alert=True, error=str(error))
         return (

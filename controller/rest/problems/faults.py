@@ -62,7 +62,7 @@ class RefusedCall:
     operation: Operation
     names: Names = no_names
 
-    def with_advice(self, message: str, kind: str, key: str) -> str:
+    def add_suggestions(self, message: str, kind: str, key: str) -> str:
         """Return the message with suggested names."""
         names = self.names(kind)
         if names is None:
@@ -89,7 +89,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
     match error:
         case RequestValidationError():
             return list(
-                _without_repeats(_fault_of(found, call.operation) for found in error.errors())
+                _unique_places(_fault_of(found, call.operation) for found in error.errors())
             )
         case InvalidError():
             place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
@@ -98,7 +98,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
                 what = detail.removeprefix(f"{error.field}: ")
                 detail = f"{pointer_text(place['pointer'])}: {what}"
             if isinstance(error, UnknownNameError) and not error.known:
-                detail = call.with_advice(detail, error.kind, error.key)
+                detail = call.add_suggestions(detail, error.kind, error.key)
         case ImageUrlRefusedError():
             place, found, allowed = _place_of_field("url", method), error.url, error.reason
             detail = str(error)
@@ -139,7 +139,7 @@ def quotable(value: Any) -> Any:
     return rendered
 
 
-def _without_repeats(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _unique_places(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Drop repeated places, because each branch of a union reports its own fault."""
     seen = set()
     for each in found:
@@ -184,7 +184,7 @@ def _fault_of(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
         what = name if name != WHOLE else "a JSON body"
         detail = f"{what}: found nothing, allowed is {allowed}"
         return {**place, "detail": detail, "found": "nothing", "allowed": allowed}
-    quoted = _is_quoted(error.get("input"), path)
+    quoted = _is_worth_quoting(error.get("input"), path)
     detail = f"{name}: found {said_value(found) if quoted else found}, allowed is {allowed}"
     suggestion = _suggestion_for(error.get("input"), wanted)
     if suggestion and quoted:
@@ -199,7 +199,7 @@ def _found_value(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
     return quotable(value)
 
 
-def _is_quoted(value: Any, path: Sequence[Any]) -> bool:
+def _is_worth_quoting(value: Any, path: Sequence[Any]) -> bool:
     """Return whether to quote the found value instead of describing it."""
     if isinstance(value, Mapping | list | tuple):
         return False

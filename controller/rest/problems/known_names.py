@@ -37,47 +37,47 @@ class KnownNames:
             log.warning("names_not_read", kind=kind, error=str(error))
             return None
 
-    def _types(self) -> Sequence[str]:
+    def _vm_type_names(self) -> Sequence[str]:
         return [each.name for each in self._registry.vm_types.list(limit=_MAX_NAMES).items]
 
-    def _images(self) -> Sequence[str]:
+    def _image_names(self) -> Sequence[str]:
         return sorted({each.name for each in self._registry.images.list(limit=_MAX_NAMES).items})
 
-    def _networks(self) -> Sequence[str]:
+    def _network_names(self) -> Sequence[str]:
         page = self._registry.networks.list(tenant=self._caller.tenant, limit=_MAX_NAMES)
         return [each.name for each in page.items]
 
-    def _tenants(self) -> Sequence[str] | None:
+    def _tenant_names(self) -> Sequence[str] | None:
         if self._caller.tenant is not None:
             return None
         return [each.name for each in self._registry.tenants.list(limit=_MAX_NAMES).items]
 
-    def _groups(self) -> Sequence[str] | None:
+    def _group_names(self) -> Sequence[str] | None:
         if self._caller.tenant is not None:
             return None
         page = self._registry.tenants.list(limit=_MAX_NAMES)
         return [each.name for each in page.items if each.is_group]
 
-    def _hosts(self) -> Sequence[str] | None:
+    def _host_names(self) -> Sequence[str] | None:
         if self._caller.tenant is None:
             return self._reader.names.hosts()
         page = self._registry.vms.list(tenant=self._caller.tenant, limit=_MAX_NAMES)
         # Whether there are hosts without its VMs is hidden from a tenant.
         return sorted({self._reader.host(each.host) for each in page.items if each.host}) or None
 
-    def _resources(self) -> Sequence[str]:
+    def _resource_names(self) -> Sequence[str]:
         return [each.name for each in self._registry.resources.all()]
 
 
 _READ: Final[Mapping[str, Callable[[KnownNames], Sequence[str] | None]]] = MappingProxyType(
     {
-        "VM type": KnownNames._types,
-        "image": KnownNames._images,
-        "network": KnownNames._networks,
-        "tenant": KnownNames._tenants,
-        "tenant or group": KnownNames._tenants,
-        "group of tenants": KnownNames._groups,
-        "host": KnownNames._hosts,
-        "resource": KnownNames._resources,
+        "VM type": KnownNames._vm_type_names,
+        "image": KnownNames._image_names,
+        "network": KnownNames._network_names,
+        "tenant": KnownNames._tenant_names,
+        "tenant or group": KnownNames._tenant_names,
+        "group of tenants": KnownNames._group_names,
+        "host": KnownNames._host_names,
+        "resource": KnownNames._resource_names,
     }
 )

@@ -50,7 +50,7 @@ class Meaning:
     said: str
 
 
-def meanings() -> tuple[Meaning, ...]:
+def problem_meanings() -> tuple[Meaning, ...]:
     """Return every kind of problem, by status and code."""
     found: dict[str, Meaning] = {}
     for error, kind in KINDS.items():
@@ -61,7 +61,7 @@ def meanings() -> tuple[Meaning, ...]:
     return tuple(sorted(found.values(), key=lambda each: (each.kind.status, each.kind.code)))
 
 
-def markdown() -> str:
+def problems_markdown() -> str:
     """Return all kinds as a page of the documentation."""
     lines = [
         "# Problems",
@@ -79,7 +79,7 @@ def markdown() -> str:
         "|---|---|---|---|",
         *(
             f"| {int(each.kind.status)} | `{each.kind.code}` | {each.kind.title} | {each.said} |"
-            for each in meanings()
+            for each in problem_meanings()
         ),
     ]
     return "\n".join(lines) + "\n"

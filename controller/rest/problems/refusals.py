@@ -68,8 +68,8 @@ class Refusals:
         """Record a refused call; return once it is written or counted."""
         now = self._clock()
         with self._lock:
-            overdue = self._take(lambda each: now - each.since >= PERIOD_S)
-            key = self._key(call)
+            overdue = self._pop_due(lambda each: now - each.since >= PERIOD_S)
+            key = self._caller_key(call)
             found = self._of_callers.get(key)
             first = None
             if found is None:
@@ -82,37 +82,39 @@ class Refusals:
             await run_in_threadpool(contextvars.Context().run, self._write_first, first)
         elif self._sweeper is None or self._sweeper.done():
             loop = asyncio.get_running_loop()
-            self._sweeper = loop.create_task(self._sweep(), context=contextvars.Context())
+            self._sweeper = loop.create_task(
+                self._flush_periodically(), context=contextvars.Context()
+            )
         if overdue:
-            await run_in_threadpool(contextvars.Context().run, self._write, overdue)
+            await run_in_threadpool(contextvars.Context().run, self._write_counts, overdue)
 
     def flush(self) -> None:
         """Add all counts to their rows before the process ends."""
         with self._lock:
-            taken = self._take(lambda _: True)
-        self._write(taken)
+            taken = self._pop_due(lambda _: True)
+        self._write_counts(taken)
 
-    def _key(self, call: AuditedCall) -> Hashable:
+    def _caller_key(self, call: AuditedCall) -> Hashable:
         if call.token_id is not None:
             return call.token_id
         network = network_of(call.address)
         crowded = self._strangers >= MAX_STRANGERS and network not in self._of_callers
         return _OTHERS if crowded else network
 
-    def _take(self, due: Callable[[_CallerRefusals], bool]) -> Sequence[_CallerRefusals]:
+    def _pop_due(self, due: Callable[[_CallerRefusals], bool]) -> Sequence[_CallerRefusals]:
         taken = {key: each for key, each in self._of_callers.items() if due(each)}
         for key, each in taken.items():
             del self._of_callers[key]
             self._strangers -= each.call.token_id is None
         return tuple(taken.values())
 
-    async def _sweep(self) -> None:
+    async def _flush_periodically(self) -> None:
         while self._of_callers:
             await asyncio.sleep(PERIOD_S / 6)
             now = self._clock()
             with self._lock:
-                overdue = self._take(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
-            await run_in_threadpool(self._write, overdue)
+                overdue = self._pop_due(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
+            await run_in_threadpool(self._write_counts, overdue)
 
     def _write_first(self, gathered: _CallerRefusals) -> None:
         try:
@@ -122,7 +124,7 @@ class Refusals:
             payload = values | {"status": gathered.status, "error": str(error)}
             log.error("audit_failed", **payload)
 
-    def _write(self, some: Sequence[_CallerRefusals]) -> None:
+    def _write_counts(self, some: Sequence[_CallerRefusals]) -> None:
         for each in some:
             if each.counts.total() == 1:
                 continue

@@ -157,11 +157,11 @@ def _branch_description(schema: Schema, document: Schema) -> str:
             return _text_description(schema)
         case "array":
             each = _description(schema.get("items", {}), document)
-            return f"a list{_at_most(schema, 'maxItems')}, each {each}"
+            return f"a list{_maximum_text(schema, 'maxItems')}, each {each}"
         case "object":
             fields = list(schema.get("properties", ()))
             with_fields = f" with {listed(fields, 'and')}" if fields else " of names and values"
-            return f"an object{with_fields}{_at_most(schema, 'maxProperties')}"
+            return f"an object{with_fields}{_maximum_text(schema, 'maxProperties')}"
         case kind:
             return _TYPES.get(str(kind), "another value (see /docs)")
 
@@ -180,7 +180,7 @@ def _plain_number(number: float) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".") if number % 1 else str(int(number))
 
 
-def _at_most(schema: Schema, bound: str) -> str:
+def _maximum_text(schema: Schema, bound: str) -> str:
     return f", {schema[bound]} at most" if bound in schema else ""
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from controller.errors import ConsoleUnreadError
 from controller.host_aliases import Viewer
-from controller.queries.consoles import next_output, read_console
+from controller.queries.consoles import read_console, wait_for_output
 from controller.rest.dependencies import Services, ServicesDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer
@@ -59,19 +59,21 @@ class HeldSession:
     session_id: UUID
 
 
-def _held_session(
+def _session_of_caller(
     vm_id: UUID, session_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> HeldSession:
     vm = own_vm(services.registry, vm_id, caller)
-    return HeldSession(caller, reader, services, _place_holder(vm, caller), vm_id, session_id)
+    return HeldSession(
+        caller, reader, services, _console_place_holder(vm, caller), vm_id, session_id
+    )
 
 
-def _place_holder(vm: Vm, caller: Caller) -> str:
+def _console_place_holder(vm: Vm, caller: Caller) -> str:
     """Return the party that takes a place: a tenant with all its tokens, or an operator."""
     return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 
-HeldSessionDep = Annotated[HeldSession, Depends(_held_session)]
+HeldSessionDep = Annotated[HeldSession, Depends(_session_of_caller)]
 
 
 @router.get("/{vm_id}/console", response_model=ConsoleRead, responses=problems(404, 409, 504))
@@ -84,7 +86,7 @@ def read_a_console(
 ) -> ConsoleRead:
     """Read the last output of a VM's serial console. A worker reads it on the host."""
     vm = own_vm(services.registry, vm_id, caller)
-    whose = _place_holder(vm, caller)
+    whose = _console_place_holder(vm, caller)
     if not services.console_reads.take(whose):
         raise ConflictError(
             "many consoles are being read, and a caller may use half of the free readers;"
@@ -144,7 +146,7 @@ def read_a_console_session(
     """
     waits = held.services.console_waits.take(held.whose)
     try:
-        output = next_output(
+        output = wait_for_output(
             held.services.registry,
             held.services.queue,
             held.vm_id,
@@ -174,7 +176,7 @@ def type_on_a_console(
     """Type on the console of a session. The input is stored until a worker passes it on."""
     sessions = held.services.registry.console_sessions
     try:
-        session = sessions.type(held.vm_id, held.session_id, number, _bytes_of(body))
+        session = sessions.type(held.vm_id, held.session_id, number, _decode_keystrokes(body))
     except ConflictError as error:  # it may say why the session is over
         raise ConflictError(held.reader.text(str(error))) from error
     return redact_session(session, held.reader)
@@ -187,7 +189,7 @@ def close_a_console(held: HeldSessionDep) -> None:
     sessions.close(held.vm_id, held.session_id, actor=held.caller.actor)
 
 
-def _bytes_of(body: ConsoleKeystrokes) -> bytes:
+def _decode_keystrokes(body: ConsoleKeystrokes) -> bytes:
     try:
         return base64.b64decode(body.content, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -140,7 +140,7 @@ async def upload_image(
         announced = request.headers.get("content-length", "")
         if announced.isdecimal():
             await run_in_threadpool(incoming.announce, int(announced[:20]))
-        stored = await _receive(request, incoming, query.sha256)
+        stored = await _receive_upload(request, incoming, query.sha256)
         answered = None
         try:
             answered = await run_in_threadpool(answer, stored)
@@ -174,16 +174,18 @@ def remove_image(reference: ImageReference, caller: Operator, services: Services
     return removed
 
 
-async def _receive(request: HttpRequest, incoming: IncomingFile, sha256: str | None) -> StoredFile:
+async def _receive_upload(
+    request: HttpRequest, incoming: IncomingFile, sha256: str | None
+) -> StoredFile:
     try:
-        async for piece in _pieces(request):
+        async for piece in _body_pieces(request):
             await run_in_threadpool(incoming.write, piece)
     except ClientDisconnect:
         raise MalformedBodyError("it ended early") from None
     return await run_in_threadpool(incoming.keep, sha256)
 
 
-async def _pieces(request: HttpRequest) -> AsyncIterator[bytes]:
+async def _body_pieces(request: HttpRequest) -> AsyncIterator[bytes]:
     gathered = bytearray()
     async for piece in request.stream():
         gathered += piece

@@ -40,7 +40,7 @@ def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) 
         try:
             return registry.networks.add(
                 body.name,
-                default=_source_or_none(body.default),
+                default=_optional_source(body.default),
                 hosts={host: _network_source(source) for host, source in body.hosts.items()},
                 subnet=_subnet(body.subnet),
                 tenant=body.tenant,
@@ -82,7 +82,7 @@ def change_network(
     try:
         return registry.networks.change(
             name,
-            hosts={host: _source_or_none(source) for host, source in body.hosts.items()},
+            hosts={host: _optional_source(source) for host, source in body.hosts.items()},
             offers=offers,
             isolated=body.isolated,
             filtered=body.filtered,
@@ -105,7 +105,7 @@ def _unknown_name_error(error: NotFoundError) -> UnknownNameError:
     return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 
-def _source_or_none(given: NetworkSourceInput | None) -> NetworkSource | None:
+def _optional_source(given: NetworkSourceInput | None) -> NetworkSource | None:
     return None if given is None else _network_source(given)
 
 

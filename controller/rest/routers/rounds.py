@@ -15,7 +15,7 @@ from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.cancellable import run_until_disconnect
 from controller.rest.pages.openapi import problems
-from controller.rest.redaction import redact_detail, redact_page, redact_round
+from controller.rest.redaction import redact_page, redact_round, redact_round_detail
 from controller.rest.schemas.games import (
     GameQuery,
     PolicySummary,
@@ -75,7 +75,7 @@ def list_policies(caller: Operator) -> Page[PolicySummary]:
 def show_round(number: RoundNumber, reader: ViewerDep, registry: RegistryDep) -> RoundDetail:
     """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None
-    return redact_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
+    return redact_round_detail(RoundDetail.of(registry.rounds.get(number), shadow), reader)
 
 
 @router.post(

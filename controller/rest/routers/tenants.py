@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.queries.tenant_shares import effects
+from controller.queries.tenant_shares import share_effects
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import JSON_TYPE, IdempotencyDep
 from controller.rest.idempotency.versions import ETagDep
@@ -69,7 +69,7 @@ def admit_tenant(
     if query.dry_run:
         with _unknown_group_in_body():
             before, after = services.registry.views.rehearse_add(**values)
-        content = Effects(tenants=list(effects(before, after))).model_dump_json()
+        content = Effects(tenants=list(share_effects(before, after))).model_dump_json()
         return Response(content, media_type=JSON_TYPE)
 
     def create(registry: Registry) -> Tenant:
@@ -97,7 +97,7 @@ def change_tenant(
         if not query.dry_run:
             return registry.tenants.update(name, weight=weight, move=move, actor=actor)
         before, after = registry.views.rehearse_update(name, weight=weight, move=move, actor=actor)
-    return Effects(tenants=list(effects(before, after)))
+    return Effects(tenants=list(share_effects(before, after)))
 
 
 @router.delete("/{name}", response_model=Tenant, responses=problems(403, 404, 409))

@@ -93,7 +93,7 @@ class NetworkChange(Input):
     )
 
     @model_validator(mode="after")
-    def _changes_something(self) -> NetworkChange:
+    def _check_not_empty(self) -> NetworkChange:
         if not (self.hosts or self.model_fields_set & {"offered_to", "isolated", "filtered"}):
             raise ValueError("nothing to change")
         return self

@@ -25,13 +25,13 @@ class PlanInput(Input):
     approve: bool = Field(False, description="Carry it out as soon as it is decided.")
 
     @model_validator(mode="after")
-    def _only_evacuations_name_hosts(self) -> Self:
+    def _check_hosts(self) -> Self:
         if bool(self.hosts) != (self.kind == "evacuate"):
             raise ValueError("hosts: name one at least with evacuate, and none with another kind")
         return self
 
     @model_validator(mode="after")
-    def _only_room_names_a_request(self) -> Self:
+    def _check_request(self) -> Self:
         if (self.request is not None) != (self.kind == "room"):
             raise ValueError("request: name one with room, and none with another kind")
         return self

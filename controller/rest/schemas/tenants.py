@@ -34,7 +34,7 @@ class TenantChange(Input):
 
     @field_validator("weight")
     @classmethod
-    def _is_given(cls, weight: float | None) -> float:
+    def _check_weight(cls, weight: float | None) -> float:
         if weight is None:
             raise ValueError("a number, or omit it")
         return weight

@@ -62,7 +62,7 @@ class EventStream(StreamingResponse):
         after: int | None,
         brief: bool,
     ) -> None:
-        super().__init__(self._messages(), headers={"X-Accel-Buffering": "no"})
+        super().__init__(self._sse_messages(), headers={"X-Accel-Buffering": "no"})
         self._feed, self._places, self._caller = feed, places, caller
         self._wanted, self._after, self._brief = wanted, after, brief
         self._listener = StreamListener("")
@@ -70,7 +70,7 @@ class EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream. Raises `RateLimitedError` before it begins."""
         address = address_of(scope)
-        self._listener.secret = _secret(scope)
+        self._listener.secret = _token_secret(scope)
         self._places.take(self._caller, address)
         try:
             await self._feed.join(self._listener)
@@ -83,23 +83,23 @@ class EventStream(StreamingResponse):
         finally:
             self._places.give_back(self._caller, address)
 
-    async def _messages(self) -> AsyncIterator[bytes]:
+    async def _sse_messages(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         ends_at = clock() + LASTS_S
         after = self._feed.upto if self._after is None else self._after
-        yield _message({"after": after}, kind="begin", number=after)
+        yield _sse_message({"after": after}, kind="begin", number=after)
         while True:
             self._listener.woken.clear()
             if self._listener.ends is None and clock() > ends_at:
                 self._listener.end(_OLD)
             if self._listener.ends is not None:
-                yield _message({"reason": self._listener.ends}, kind="end")
+                yield _sse_message({"reason": self._listener.ends}, kind="end")
                 return
             if self._brief:
                 is_due = self._feed.has(self._wanted, after) is not False
                 after = max(after, self._feed.upto)
                 if is_due:
-                    yield _message({"after": after}, kind="changed", number=after)
+                    yield _sse_message({"after": after}, kind="changed", number=after)
                     await asyncio.sleep(BRIEF_EVERY_S)
                     continue
             else:
@@ -119,12 +119,12 @@ class EventStream(StreamingResponse):
                     yield b": still here\nid: %d\n\n" % after
 
 
-def _message(data: object, *, kind: str, number: int | None = None) -> bytes:
+def _sse_message(data: object, *, kind: str, number: int | None = None) -> bytes:
     id_line = "" if number is None else f"id: {number}\n"
     return f"{id_line}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def _secret(scope: Scope) -> str:
+def _token_secret(scope: Scope) -> str:
     given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
     found = CREDENTIALS.fullmatch(given.strip())
     return found[1] if found else ""

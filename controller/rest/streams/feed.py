@@ -134,7 +134,7 @@ class EventFeed:
                 if self._reader is None:  # else another thread was faster
                     self._batches.clear()
                     self.upto = newest[-1].id if newest else 0
-                    self._reader = asyncio.create_task(self._read())
+                    self._reader = asyncio.create_task(self._read_continuously())
         except BaseException:
             self._listeners.discard(listener)
             raise
@@ -149,7 +149,7 @@ class EventFeed:
             return False
         if not self._batches or self._batches[0].after > after:
             return None
-        return any(event.id > after and event in wanted for event in self._events(after))
+        return any(event.id > after and event in wanted for event in self._cached_events(after))
 
     async def events_after(
         self, wanted: EventFilter, after: int
@@ -170,7 +170,7 @@ class EventFeed:
                 found += await run_in_threadpool(stretch.texts, wanted.reader, ids)
         return found, upto
 
-    def _events(self, after: int) -> Sequence[Event]:
+    def _cached_events(self, after: int) -> Sequence[Event]:
         return [event for each in self._batches if each.upto > after for event in each.events]
 
     async def _read_from_database(
@@ -193,7 +193,7 @@ class EventFeed:
         # A page that is not full is complete up to the id that was read before it.
         return found, last if len(found) == PAGE else max(last, upto)
 
-    async def _read(self) -> None:
+    async def _read_continuously(self) -> None:
         clock: Callable[[], float] = asyncio.get_running_loop().time
         checked_at = clock()
         reason = SHUTDOWN

@@ -26,7 +26,7 @@ from controller.rest.middleware.connections import (
     ThrottlingFilter,
     bounds_of,
 )
-from controller.rest.server import listen_on
+from controller.rest.server import open_listener
 from tests.e2e.calls.raw_connections import (
     ALL_LONG,
     all_of,
@@ -327,10 +327,10 @@ OUT_OF_FILES = """
 import asyncio, logging, resource, sys
 logging.basicConfig(level=logging.DEBUG)
 from controller.rest.middleware.connections import throttle_library_logs
-from controller.rest.server import listen_on
+from controller.rest.server import open_listener
 
 async def main():
-    listener = listen_on("127.0.0.1:0")
+    listener = open_listener("127.0.0.1:0")
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, sock=listener)
     resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
     throttle_library_logs()
@@ -382,7 +382,7 @@ def test_refused_connections_are_one_line_a_minute(api: Api):
 
 
 def test_counts_of_closed_connections_do_not_stay():
-    with listen_on("127.0.0.1:0") as listener:
+    with open_listener("127.0.0.1:0") as listener:
         listener.set_bounds(Bounds(in_all=100, per_address=100))
         port = listener.getsockname()[1]
         for _ in range(10):

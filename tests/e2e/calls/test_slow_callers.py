@@ -396,9 +396,9 @@ def test_what_is_no_http_counts_like_a_call_without_a_token(api: Api, sent: byte
     counted = []
 
     class Counting(RateLimits):
-        def count_stranger(self, address: str) -> float:
+        def count_tokenless_call(self, address: str) -> float:
             counted.append(address)
-            return super().count_stranger(address)
+            return super().count_tokenless_call(address)
 
     with served(api.app, limits=Counting()) as url, connected(url, "127.0.0.9") as caller:
         caller.sendall(sent)

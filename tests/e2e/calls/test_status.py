@@ -17,7 +17,7 @@ from controller.rest.health import FULL
 from registry import Registry
 from registry.admin import HeardProcess
 from service import Check
-from service.heartbeat import beating
+from service.heartbeat import sending_heartbeats
 from service.version import release
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql
@@ -210,7 +210,7 @@ def test_what_is_placed_and_not_built_says_that_no_worker_is_heard(api: Api, raw
 
 def test_a_beat_tells_of_readiness_and_an_end_is_no_silence(register: Registry) -> None:
     checks = [Check("broker", False, "it does not answer")]
-    with beating(register, "worker", "w", ready=lambda: checks, interval_s=0.05):
+    with sending_heartbeats(register, "worker", "w", ready=lambda: checks, interval_s=0.05):
         first = heard_with(register, "broker: it does not answer")
         checks[:] = WELL
         second = heard_with(register, None)

@@ -445,7 +445,7 @@ def check(api: Api, folder: Path, key: str) -> TaskOutcome:
         owner="w1",
         lease_s=60,
     )
-    return imports.fetch(UUID(key), context)
+    return imports.import_image(UUID(key), context)
 
 
 def test_where_there_are_keys_images_are_signed_or_refused(api: Api, folder: Path):

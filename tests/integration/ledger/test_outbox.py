@@ -29,7 +29,7 @@ from tests.register import ACTOR, a_cluster, add_request, place, run_vm, running
 from tests.strange_messages import a_message
 from tests.work import work
 from workers.settings import WorkerSettings
-from workers.tasks import allowed_messages
+from workers.tasks import allowed_messages_of_queue
 
 
 @pytest.fixture
@@ -155,20 +155,23 @@ def test_what_was_begun_goes_before_what_was_never_sent(register: Registry, raw:
 
 
 def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
-    urgent, build = allowed_messages(WorkQueue.URGENT, 1), allowed_messages(WorkQueue.BUILD, 1)
+    urgent, build = (
+        allowed_messages_of_queue(WorkQueue.URGENT, 1),
+        allowed_messages_of_queue(WorkQueue.BUILD, 1),
+    )
     inbox = Inbox([urgent, build], ProcessMetrics("test"))
     message = json.dumps(a_message(CREATE)).encode()
 
     taken = inbox.open("fuga", message)
 
     assert taken is not None
-    assert inbox.readable() == ["fuga-urgent"]
-    inbox.done(taken["properties"]["delivery_tag"])
-    assert inbox.readable() == ["fuga-urgent", "fuga"]
+    assert inbox.readable_queues() == ["fuga-urgent"]
+    inbox.forget(taken["properties"]["delivery_tag"])
+    assert inbox.readable_queues() == ["fuga-urgent", "fuga"]
 
 
 def test_builds_do_not_come_by_the_queue_of_what_is_urgent() -> None:
-    inbox = Inbox([allowed_messages(WorkQueue.URGENT, 1)], ProcessMetrics("test"))
+    inbox = Inbox([allowed_messages_of_queue(WorkQueue.URGENT, 1)], ProcessMetrics("test"))
 
     assert inbox.open("fuga-urgent", json.dumps(a_message(CREATE)).encode()) is None
     assert inbox.open("fuga-urgent", json.dumps(a_message(SWITCH_POWER)).encode()) is not None
@@ -177,18 +180,20 @@ def test_builds_do_not_come_by_the_queue_of_what_is_urgent() -> None:
 def test_fences_hold_no_thread_of_power_and_consoles() -> None:
     """A command may take a minute, and a rack of hosts fails at once."""
     threads = WorkerSettings(state_dir=Path("/x")).threads
-    inbox = Inbox([allowed_messages(*each) for each in threads.items()], ProcessMetrics("test"))
+    inbox = Inbox(
+        [allowed_messages_of_queue(*each) for each in threads.items()], ProcessMetrics("test")
+    )
     taken = 0
-    while (queue := QUEUE_OF[FENCE_HOST].at_broker) in inbox.readable():
+    while (queue := QUEUE_OF[FENCE_HOST].at_broker) in inbox.readable_queues():
         taken += inbox.open(queue, json.dumps(a_message(FENCE_HOST)).encode()) is not None
 
     assert taken == threads[QUEUE_OF[FENCE_HOST]]
     for task in (SWITCH_POWER, READ_CONSOLE):
-        assert QUEUE_OF[task].at_broker in inbox.readable()
+        assert QUEUE_OF[task].at_broker in inbox.readable_queues()
 
 
 def test_every_task_has_a_queue() -> None:
-    assert set(QUEUE_OF) == set(allowed_messages(WorkQueue.BUILD, 1).tasks)
+    assert set(QUEUE_OF) == set(allowed_messages_of_queue(WorkQueue.BUILD, 1).tasks)
 
 
 def test_a_worker_reads_the_queues_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import LabHost
-from monitor.host_shards import rank
+from monitor.host_shards import rendezvous_rank
 from registry import HostAdminEvent
 from registry.hosts import MonitorRecord
 from tests.integration.workers.site import ServiceProcess, Site, open_site
@@ -57,7 +57,7 @@ def shares(site: Site, *monitors: ServiceProcess) -> list[int] | None:
     if len(found) < len(monitors):
         return None
     hosts = site.registry.hosts.all()
-    return [sum(rank(host.id, each, found) == 0 for host in hosts) for each in found]
+    return [sum(rendezvous_rank(host.id, each, found) == 0 for host in hosts) for each in found]
 
 
 def all_are_looked_at_since(site: Site, moment: datetime, names: set[str]) -> bool:

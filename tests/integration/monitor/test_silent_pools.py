@@ -85,7 +85,7 @@ def test_what_nobody_began_to_build_there_is_decided_again_and_nothing_is_begun(
 
     assert world.state(reserved) == AssignmentState.RELEASED
     assert world.state(begun) == AssignmentState.CREATING
-    assert builds.create(begun, world.worker()) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(begun, world.worker()) == TaskOutcome.NOT_OURS
     assert begun not in {due.id for due in world.registry.assignments.due(limit=9)}
 
     world.host.pool_silent_s = None
@@ -103,10 +103,12 @@ def test_power_works_and_a_deletion_ends_the_guest_while_the_pool_hangs(world: W
     vm_id = world.vm_of(kept).id
 
     world.registry.vms.switch(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor="cli")
-    eventually(lambda: power.switch(vm_id, world.worker()) and world.vm_of(kept).power is None)
+    eventually(
+        lambda: power.switch_power(vm_id, world.worker()) and world.vm_of(kept).power is None
+    )
     gone = str(world.vm_of(deleted).id)
     world.delete_vm_of(deleted)
-    outcome = removals.delete(deleted, world.worker())
+    outcome = removals.remove_assignment(deleted, world.worker())
 
     assert outcome == TaskOutcome.HANDED_BACK
     assert world.state(deleted) == AssignmentState.RELEASING

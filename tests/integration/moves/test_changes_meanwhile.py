@@ -32,7 +32,7 @@ def arrives_on(world: MovingWorld, host: str) -> Vm:
     """A VM that a round places there and a worker builds at once."""
     request = add_request(world.registry)
     [key] = place(world.registry, request, world.registry.hosts.get(host)).assignment_ids
-    assert builds.create(key, world.worker()) is TaskOutcome.DONE
+    assert builds.build_vm(key, world.worker()) is TaskOutcome.DONE
     return next(vm for vm in world.registry.vms.list(limit=500).items if vm.assignment_id == key)
 
 
@@ -149,7 +149,7 @@ def test_no_move_begins_that_leaves_a_zone_with_more_than_its_part(world: Moving
         for key in place(world.registry, request, world.registry.hosts.get(name)).assignment_ids
     ]
     for key in keys:
-        assert builds.create(key, world.worker()) is TaskOutcome.DONE
+        assert builds.build_vm(key, world.worker()) is TaskOutcome.DONE
     items = world.registry.vms.list().items
     vm = next(each for each in items if each.host == "h1")
     asked = world.ask(vm)

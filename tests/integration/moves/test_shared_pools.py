@@ -84,7 +84,7 @@ def start(world: MovingWorld, host: str = "h2", *, pool: str | None = "nfs") -> 
     commit = a_commit(lease, parts, {there.id: there.version})
     keys = world.registry.rounds.commit_round(commit).assignment_ids
     for key in keys:
-        builds.create(key, world.worker())
+        builds.build_vm(key, world.worker())
     return keys
 
 
@@ -239,7 +239,7 @@ def test_a_host_that_does_not_see_the_disk_builds_nothing_in_its_place(world: Mo
 def test_what_waits_with_a_disk_and_what_never_had_one_are_placed_apart(world: MovingWorld) -> None:
     request = add_request(world.registry, count=3)
     [key] = place(world.registry, request, world.registry.hosts.get("h1")).assignment_ids
-    builds.create(key, world.worker())
+    builds.build_vm(key, world.worker())
     fail(world)
 
     views = world.registry.rounds.read_cluster(take_lease(world.registry)).requests

@@ -85,7 +85,7 @@ class MovingWorld:
         """A VM that runs on a host."""
         request = add_request(self.registry, **asked)
         [key] = place(self.registry, request, self.registry.hosts.get(host)).assignment_ids
-        assert builds.create(key, self.worker()) == TaskOutcome.DONE
+        assert builds.build_vm(key, self.worker()) == TaskOutcome.DONE
         return next(vm for vm in self.registry.vms.list(limit=500).items if vm.assignment_id == key)
 
     def stopped(self, host: str = "h1") -> Vm:
@@ -102,7 +102,7 @@ class MovingWorld:
         return self.registry.moves.create(vm.id, host, reason="maintenance", actor=ACTOR, **asked)
 
     def move(self, asked: Move, name: str = "w1", **changes: Any) -> TaskOutcome:
-        return moves.move(asked.id, self.worker(name, **changes))
+        return moves.move_vm(asked.id, self.worker(name, **changes))
 
     def let_claim_end(self, asked: Move) -> None:
         """End the lease of the worker that has a move: another may take it over."""
@@ -113,9 +113,9 @@ class MovingWorld:
     def sweep(self) -> None:
         """Do all that is due, as the control centre and its workers do."""
         work: dict[str, Callable[[UUID, WorkerContext], TaskOutcome]] = {
-            "workers.move_vm": moves.move,
-            "workers.delete_vm": removals.delete,
-            "workers.create_vm": builds.create,
+            "workers.move_vm": moves.move_vm,
+            "workers.delete_vm": removals.remove_assignment,
+            "workers.create_vm": builds.build_vm,
             "workers.remove_leftover": removals.remove_leftover,
         }
         for due in self.registry.assignments.due(resend_after_s=0):

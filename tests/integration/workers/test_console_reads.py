@@ -31,7 +31,7 @@ class Workers:
         if self._lost:
             self._lost -= 1
         else:
-            self.outcomes.append(consoles.read(row_id, self._world.worker()))
+            self.outcomes.append(consoles.read_console(row_id, self._world.worker()))
         return True
 
 
@@ -123,7 +123,7 @@ def test_a_message_that_comes_late_finds_nobody_waiting(world: World, vm_id: UUI
     key = reads.request(vm_id)
     reads.forget(key)
 
-    assert consoles.read(key, world.worker()) is TaskOutcome.NOT_OURS
+    assert consoles.read_console(key, world.worker()) is TaskOutcome.NOT_OURS
     assert ("console_tail", str(vm_id)) not in world.host.log
 
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.queries.consoles import next_output
+from controller.queries.consoles import wait_for_output
 from hypervisor import HostUnreachableError
 from registry import (
     ClaimLostError,
@@ -25,7 +25,7 @@ from tests.integration.workers.world import OneHost, World, eventually
 from tests.raw_sql import RawSql
 from tests.register import add_request
 from workers.console_threads import ConsoleThreads
-from workers.consoles import attach, hold
+from workers.consoles import attach_console, hold_console
 from workers.context import TaskOutcome, WorkerContext
 
 LEASE_S = 60.0
@@ -39,7 +39,7 @@ class Workers:
 
     def send(self, task: str, row_id: UUID) -> bool:
         assert task == "workers.attach_console"
-        attach(row_id, self._context)
+        attach_console(row_id, self._context)
         return True
 
 
@@ -108,7 +108,7 @@ def test_what_is_typed_reaches_the_guest_and_its_answer_comes_back(
         sessions.type(vm_id, key, 2, b"lo\r")  # the answer to the first was lost
 
         def said() -> bytes:
-            output = next_output(world.registry, queue, vm_id, key, after=0, wait_s=0)
+            output = wait_for_output(world.registry, queue, vm_id, key, after=0, wait_s=0)
             return output.content
 
         answer = eventually(said)
@@ -179,7 +179,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
         world.registry.console_sessions.type(vm_id, key, 1, b"still there?\r")
 
         def said() -> bytes:
-            return next_output(world.registry, queue, vm_id, key, after=0, wait_s=0).content
+            return wait_for_output(world.registry, queue, vm_id, key, after=0, wait_s=0).content
 
         assert eventually(said) == b"LAB-GUEST-HEARD still there?\r\n"
         for late in (
@@ -200,7 +200,7 @@ def test_a_host_that_does_not_answer_is_tried_again(
     work = world.registry.console_holds.claim(key, "w1", LEASE_S)
     assert work is not None
 
-    assert hold(work, context, OneHost(world.host)) is TaskOutcome.FAILED
+    assert hold_console(work, context, OneHost(world.host)) is TaskOutcome.FAILED
 
     waits = look(world, vm_id, key).session
     assert waits.state is ConsoleState.WAITING
@@ -214,7 +214,7 @@ def test_the_session_ends_with_the_guest(world: World, vm_id: UUID, context: Wor
     assert work is not None
     world.host.before("exchange_console", lambda: world.host.destroy(str(vm_id)))
 
-    assert hold(work, context, OneHost(world.host)) is TaskOutcome.DONE
+    assert hold_console(work, context, OneHost(world.host)) is TaskOutcome.DONE
 
     assert "the guest is off" in str(look(world, vm_id, key).session.reason)
 
@@ -225,7 +225,7 @@ def test_a_guest_that_is_off_refuses(world: World, vm_id: UUID, context: WorkerC
     work = world.registry.console_holds.claim(key, "w1", LEASE_S)
     assert work is not None
 
-    assert hold(work, context, OneHost(world.host)) is TaskOutcome.FAILED
+    assert hold_console(work, context, OneHost(world.host)) is TaskOutcome.FAILED
 
     over = look(world, vm_id, key).session
     assert over.state is ConsoleState.ENDED
@@ -240,7 +240,7 @@ def test_a_worker_that_is_told_to_end_hands_the_console_back(world: World, vm_id
     assert work is not None
     world.host.before("exchange_console", stopping.set)
 
-    assert hold(work, context, OneHost(world.host)) is TaskOutcome.HANDED_BACK
+    assert hold_console(work, context, OneHost(world.host)) is TaskOutcome.HANDED_BACK
 
     assert look(world, vm_id, key).session.state is ConsoleState.WAITING
     assert world.host.held_console is None
@@ -296,11 +296,11 @@ def test_a_worker_whose_threads_are_taken_leaves_the_rest_to_others(
     begun = threading.Event()
     assert full.begin("b", lambda: lambda: begun.wait(60))
 
-    assert attach(key, dataclasses.replace(context, consoles=full)) is TaskOutcome.NOT_OURS
+    assert attach_console(key, dataclasses.replace(context, consoles=full)) is TaskOutcome.NOT_OURS
 
     begun.set()
     full.join(within_s=60)
-    output = next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0)
+    output = wait_for_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0)
     assert output.session.state is ConsoleState.WAITING
     assert "close another console" in (output.session.reason or "")
 
@@ -313,13 +313,13 @@ def test_the_consoles_of_one_tenant_leave_threads_to_the_next(
     greedy = [threads.begin("greedy", lambda: lambda: over.wait(60)) for _ in range(20)]
 
     key = open_one(world, vm_id)
-    outcome = attach(key, dataclasses.replace(context, consoles=threads))
+    outcome = attach_console(key, dataclasses.replace(context, consoles=threads))
 
     assert greedy == [True] * 4 + [None] * 16
     assert outcome is TaskOutcome.DONE
     eventually(
         lambda: (
-            next_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0).session.state
+            wait_for_output(world.registry, NoOne(), vm_id, key, after=0, wait_s=0).session.state
             is ConsoleState.ATTACHED
         )
     )

@@ -57,7 +57,7 @@ def world(register: Registry) -> World:
 def test_a_reserved_assignment_becomes_a_running_vm(world: World) -> None:
     assignment_id = world.request()
 
-    outcome = builds.create(assignment_id, world.worker())
+    outcome = builds.build_vm(assignment_id, world.worker())
 
     assert outcome == TaskOutcome.DONE
     world.assert_runs_once(assignment_id)
@@ -67,7 +67,7 @@ def test_a_reserved_assignment_becomes_a_running_vm(world: World) -> None:
 def test_a_domain_carries_the_mark_of_its_assignment(world: World) -> None:
     assignment_id = world.request()
 
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
 
     vm = world.vm_of(assignment_id)
     mark = world.host.domains[str(vm.id)].mark
@@ -78,10 +78,10 @@ def test_a_domain_carries_the_mark_of_its_assignment(world: World) -> None:
 
 def test_a_deleted_vm_leaves_nothing(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
 
-    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.DONE
+    assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.DONE
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -90,7 +90,7 @@ def test_the_guest_gets_no_more_memory_than_the_host_backs(register: Registry) -
     world = World(register, memory_backing_mib=128)
     assignment_id = world.request()
 
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
 
     [domain] = world.host.domains.values()
     assert domain.memory_mib == 128
@@ -103,7 +103,7 @@ def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
     world.registry.vm_types.add("slow", resources, limits=limits, actor="cli")
     for vm_type in ("slow", "small"):
         assignment_id = world.place(add_request(world.registry, vm_type=vm_type).id)
-        builds.create(assignment_id, world.worker())
+        builds.build_vm(assignment_id, world.worker())
 
     found = {spec.memory_mib: spec.limits for spec in world.host.specs.values()}
     assert found == {512: VmLimits(disk_iops=500, net_mbps=100), 3072: VmLimits()}
@@ -114,10 +114,10 @@ def test_a_domain_is_defined_with_the_limits_of_its_type(world: World) -> None:
 
 def test_a_message_that_comes_twice_does_nothing_the_second_time(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     seen = len(world.host.log)
 
-    assert builds.create(assignment_id, world.worker("w2")) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(assignment_id, world.worker("w2")) == TaskOutcome.NOT_OURS
     assert len(world.host.log) == seen
 
 
@@ -125,10 +125,10 @@ def test_a_message_that_comes_while_another_worker_builds_does_nothing(world: Wo
     assignment_id = world.request()
     outcomes = []
     world.host.before(
-        "define", lambda: outcomes.append(builds.create(assignment_id, world.worker("w2")))
+        "define", lambda: outcomes.append(builds.build_vm(assignment_id, world.worker("w2")))
     )
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.DONE
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.DONE
 
     assert outcomes == [TaskOutcome.NOT_OURS]
     world.assert_runs_once(assignment_id)
@@ -136,28 +136,28 @@ def test_a_message_that_comes_while_another_worker_builds_does_nothing(world: Wo
 
 def test_a_build_message_after_the_deletion_does_nothing(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
     world.remove(assignment_id)
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
 
     world.assert_nothing_is_left(assignment_id)
 
 
 def test_a_removal_message_of_a_vm_that_nobody_deleted_does_nothing(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
 
-    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
+    assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.NOT_OURS
 
     world.assert_runs_once(assignment_id)
 
 
 def test_a_message_about_something_unknown_does_nothing(world: World) -> None:
-    assert builds.create(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
-    assert removals.delete(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
+    assert removals.remove_assignment(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
     assert removals.remove_leftover(uuid7(), world.worker()) == TaskOutcome.NOT_OURS
 
 
@@ -169,7 +169,7 @@ def test_a_worker_overtaken_before_a_step_starts_nothing_twice(world: World, ste
     assignment_id = world.request()
     world.host.before(step, lambda: world.build(assignment_id))
 
-    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+    outcome = builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
     assert outcome == TaskOutcome.CLAIM_LOST
     world.assert_runs_once(assignment_id)
@@ -180,7 +180,7 @@ def test_a_worker_overtaken_after_a_step_starts_nothing_twice(world: World, step
     assignment_id = world.request()
     world.host.after(step, lambda: world.build(assignment_id))
 
-    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+    outcome = builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
     assert outcome == TaskOutcome.CLAIM_LOST
     world.assert_runs_once(assignment_id)
@@ -199,7 +199,7 @@ def test_a_vm_deleted_and_removed_around_a_step_leaves_nothing(
 
     getattr(world.host, when)(step, delete)
 
-    outcome = builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+    outcome = builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
 
     assert outcome in {TaskOutcome.CLAIM_LOST, TaskOutcome.HANDED_BACK}
     world.assert_nothing_is_left(assignment_id)
@@ -213,7 +213,7 @@ def test_a_vm_deleted_around_a_step_is_removed_by_the_worker_that_builds_it(
     assignment_id = world.request()
     getattr(world.host, when)(step, lambda: world.delete_vm_of(assignment_id))
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
 
     assert world.host.consoles == {}
     world.assert_nothing_is_left(assignment_id)
@@ -226,10 +226,10 @@ def test_a_vm_deleted_around_its_resume_is_left_to_the_deleter_at_once(
     assignment_id = world.request()
     getattr(world.host, when)("resume", lambda: world.delete_vm_of(assignment_id))
 
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
 
     # The builder gave its lease back: the deleter need not wait a minute for it.
-    assert removals.delete(assignment_id, world.worker("deleter")) == TaskOutcome.DONE
+    assert removals.remove_assignment(assignment_id, world.worker("deleter")) == TaskOutcome.DONE
     world.assert_nothing_is_left(assignment_id)
 
 
@@ -251,7 +251,7 @@ def test_a_worker_that_wakes_after_its_vm_was_built_anew_leaves_that_one_alone(
 
     getattr(world.host, when)(step, fail_and_place_again)
 
-    outcome = builds.create(first, world.worker(lease_s=SHORT_LEASE_S))
+    outcome = builds.build_vm(first, world.worker(lease_s=SHORT_LEASE_S))
 
     assert outcome == TaskOutcome.CLAIM_LOST
     # The first attempt may have been started, paused, before it was removed.
@@ -272,7 +272,7 @@ def test_a_build_that_is_ended_as_too_long_around_a_step_leaves_nothing(
 
     getattr(world.host, when)(step, end)
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.CLAIM_LOST
 
     world.assert_nothing_is_left(assignment_id)
 
@@ -291,7 +291,7 @@ def test_what_a_worker_makes_between_the_deleters_look_and_its_release_goes_too(
         assert continued.wait(30)
 
     def build() -> None:
-        outcomes.append(builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S)))
+        outcomes.append(builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S)))
 
     world.host.before(step, stop)
     builder = threading.Thread(target=build)
@@ -318,7 +318,9 @@ def test_a_build_whose_worker_was_killed_is_finished_by_another(world: World, po
     assignment_id = world.request()
 
     with pytest.raises(KilledError):
-        builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
+        builds.build_vm(
+            assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point))
+        )
     assert world.build(assignment_id) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
@@ -329,7 +331,9 @@ def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, p
     assignment_id = world.request()
 
     with pytest.raises(KilledError):
-        builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point)))
+        builds.build_vm(
+            assignment_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at(point))
+        )
     world.delete_vm_of(assignment_id)
     assert world.remove(assignment_id) == TaskOutcome.DONE
 
@@ -338,11 +342,11 @@ def test_a_vm_deleted_after_its_worker_was_killed_leaves_nothing(world: World, p
 
 def test_a_removal_whose_worker_was_killed_is_finished_by_another(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
 
     with pytest.raises(KilledError):
-        removals.delete(
+        removals.remove_assignment(
             assignment_id,
             world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("delete.after_destroy")),
         )
@@ -356,7 +360,7 @@ def test_a_vm_whose_worker_was_killed_before_the_resume_survives_a_power_cycle(
 ) -> None:
     assignment_id = world.request()
     with pytest.raises(KilledError):
-        builds.create(
+        builds.build_vm(
             assignment_id,
             world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
         )
@@ -373,7 +377,7 @@ def test_an_active_vm_whose_domain_went_before_it_ever_ran_can_be_decided_again(
 ) -> None:
     assignment_id = world.request()
     with pytest.raises(KilledError):
-        builds.create(
+        builds.build_vm(
             assignment_id,
             world.worker(lease_s=SHORT_LEASE_S, checkpoint=kill_at("create.after_activate")),
         )
@@ -395,7 +399,7 @@ def test_a_build_that_a_hung_host_cut_short_is_taken_up_again(
     assignment_id = world.request()
     world.host.hang_at(step, after=after)
 
-    assert builds.create(assignment_id, world.worker()) in {
+    assert builds.build_vm(assignment_id, world.worker()) in {
         TaskOutcome.FAILED,
         TaskOutcome.HANDED_BACK,
     }
@@ -410,11 +414,11 @@ def test_a_timeout_frees_no_capacity(world: World) -> None:
     world.host.unreachable = True
 
     for _ in range(8):
-        builds.create(assignment_id, world.worker())
+        builds.build_vm(assignment_id, world.worker())
 
     assert world.state(assignment_id) == AssignmentState.QUARANTINED
     assert world.committed()["vcpus"] == 1
-    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
+    assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
     assert world.committed()["vcpus"] == 1
 
     world.host.unreachable = False
@@ -430,7 +434,7 @@ def test_a_refused_build_is_proven_absent_at_once_and_can_be_decided_again(
     vm = world.vm_of(assignment_id)
     world.host.fail_at(step, OperationFailedError(step, "No space left on device", 38))
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.FAILED
 
     world.assert_nothing_is_left(assignment_id)
     assert "No space left on device" in (world.registry.vms.get(vm.id).last_error or "")
@@ -445,7 +449,7 @@ def test_a_refused_build_on_a_host_that_then_falls_silent_stays_quarantined(worl
     world.host.fail_at("find", times=0)
     world.host.before("start_paused", lambda: world.host.hang_at("find"))
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.FAILED
     assert world.state(assignment_id) == AssignmentState.QUARANTINED
     assert world.committed()["vcpus"] == 1
 
@@ -459,11 +463,11 @@ def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
     world: World, op: str, after: bool
 ) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
     world.host.hang_at(op, after=after)
 
-    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
+    assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
     assert world.committed()["vcpus"] == 1
     assert world.remove(assignment_id) == TaskOutcome.DONE
 
@@ -472,11 +476,11 @@ def test_a_removal_that_a_hung_host_cut_short_frees_nothing_until_it_is_proven(
 
 def test_a_host_that_refuses_a_removal_keeps_the_assignment_with_the_reason(world: World) -> None:
     assignment_id = world.request()
-    builds.create(assignment_id, world.worker())
+    builds.build_vm(assignment_id, world.worker())
     world.delete_vm_of(assignment_id)
     world.host.fail_at("remove", OperationFailedError("remove", "device or resource busy", 38))
 
-    assert removals.delete(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
+    assert removals.remove_assignment(assignment_id, world.worker()) == TaskOutcome.HANDED_BACK
 
     assert world.state(assignment_id) == AssignmentState.RELEASING
     assert "busy" in (world.vm_of(assignment_id).last_error or "")
@@ -495,13 +499,13 @@ def test_an_older_attempt_that_was_released_is_cleared_away_first(world: World) 
         kept.update(domain=world.host.domains[vm_id], volumes=dict(world.host.volumes))
 
     world.host.before("start_paused", keep)
-    builds.create(first, world.worker())
+    builds.build_vm(first, world.worker())
     second = world.place(request_id)
     # As a libvirtd does that was frozen with a define in its socket.
     world.host.domains[vm_id] = kept["domain"]
     world.host.volumes.update(kept["volumes"])
 
-    assert builds.create(second, world.worker()) == TaskOutcome.DONE
+    assert builds.build_vm(second, world.worker()) == TaskOutcome.DONE
 
     world.assert_runs_once(second)
 
@@ -513,7 +517,7 @@ def test_a_stranger_with_the_vms_uuid_is_left_alone_and_the_vm_placed_nowhere_el
     vm_id = str(world.vm_of(assignment_id).id)
     world.host.add_stranger(vm_id)
 
-    assert builds.create(assignment_id, world.worker()) == TaskOutcome.FAILED
+    assert builds.build_vm(assignment_id, world.worker()) == TaskOutcome.FAILED
 
     assert world.host.domains[vm_id].name == "stranger"
     assert world.host.domains[vm_id].state is DomainState.RUNNING
@@ -529,8 +533,8 @@ def test_a_worker_that_is_to_end_takes_nothing_new(world: World) -> None:
     context = world.worker()
     context.stopping.set()
 
-    assert builds.create(assignment_id, context) == TaskOutcome.NOT_OURS
-    assert removals.delete(assignment_id, context) == TaskOutcome.NOT_OURS
+    assert builds.build_vm(assignment_id, context) == TaskOutcome.NOT_OURS
+    assert removals.remove_assignment(assignment_id, context) == TaskOutcome.NOT_OURS
     assert removals.remove_leftover(assignment_id, context) == TaskOutcome.NOT_OURS
 
     assert world.state(assignment_id) == AssignmentState.RESERVED
@@ -542,9 +546,9 @@ def test_a_worker_that_is_to_end_hands_back_what_it_holds_at_once(world: World, 
     context = world.worker()
     world.host.before(step, context.stopping.set)
 
-    builds.create(assignment_id, context)
+    builds.build_vm(assignment_id, context)
     if world.state(assignment_id) != AssignmentState.ACTIVE:
-        assert builds.create(assignment_id, world.worker("w2")) == TaskOutcome.DONE
+        assert builds.build_vm(assignment_id, world.worker("w2")) == TaskOutcome.DONE
 
     world.assert_runs_once(assignment_id)
 
@@ -562,7 +566,7 @@ def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: W
         world.host.before("start_paused", lambda: world.host.hang_at("remove"))
 
     world.host.before("define", delete)
-    builds.create(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
+    builds.build_vm(assignment_id, world.worker(lease_s=SHORT_LEASE_S))
     assert world.state(assignment_id) == AssignmentState.RELEASED
 
     def all_is_gone() -> bool:
@@ -781,9 +785,9 @@ def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
     context = world.worker(send=lambda due: sent.append((due.task, due.id)))
     assert len(world.registry.assignments.due()) == 1  # the other comes of a message sent before
     refused = []
-    world.host.before("define", lambda: refused.append(builds.create(second, world.worker("w2"))))
+    world.host.before("define", lambda: refused.append(builds.build_vm(second, world.worker("w2"))))
 
-    builds.create(first, context)
+    builds.build_vm(first, context)
 
     assert refused == [TaskOutcome.NOT_OURS]
     assert sent == [("workers.create_vm", second)]
@@ -806,10 +810,10 @@ def test_a_hung_host_is_not_asked_again_at_once(world: World) -> None:
         hosts=HostLimits(OneHost(world.host), max_threads=2, pause_s=3600, wait_s=0)
     )
     world.host.fail_at("find", HostUnreachableError(world.host.uri, "no answer"))
-    builds.create(first, context)
+    builds.build_vm(first, context)
     asked = len(world.host.log)
 
-    assert builds.create(second, context) == TaskOutcome.HANDED_BACK
+    assert builds.build_vm(second, context) == TaskOutcome.HANDED_BACK
 
     assert len(world.host.log) == asked
     assert world.build(second) == TaskOutcome.DONE

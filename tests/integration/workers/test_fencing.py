@@ -37,7 +37,7 @@ def script(folder: Path, body: str) -> Path:
 
 def fence(world: World, *command: Any, **changes: Any) -> TaskOutcome:
     context = world.worker(fence_command=tuple(str(each) for each in command), **changes)
-    return fencing.fence(world.registry.hosts.get("h1").id, context)
+    return fencing.fence_host(world.registry.hosts.get("h1").id, context)
 
 
 def held(world: World) -> AssignmentState | None:

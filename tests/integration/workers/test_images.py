@@ -55,7 +55,7 @@ class ImageWorld(World):
         return copy
 
     def upload(self, owner: str = "w1", **changes: Any) -> TaskOutcome:
-        return uploads.upload(self.copy().id, self.worker(owner, **changes))
+        return uploads.upload_image(self.copy().id, self.worker(owner, **changes))
 
     def due(self) -> list[tuple[str, UUID]]:
         return [(each.task, each.id) for each in self.registry.assignments.due(resend_after_s=0)]
@@ -219,9 +219,9 @@ def test_an_image_removed_during_its_upload_leaves_nothing_behind(world: ImageWo
 
     [(task, copy_id)] = world.due()
     assert task == "workers.remove_image"
-    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.DONE
+    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.due() == []
-    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.NOT_OURS
+    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.NOT_OURS
 
 
 def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
@@ -232,8 +232,8 @@ def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
     [(_, copy_id)] = world.due()
     world.host.hang_at("delete_volume")
 
-    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
-    assert uploads.remove(copy_id, world.worker()) is TaskOutcome.DONE
+    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
+    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.host.volumes == {}
 
 

@@ -107,7 +107,7 @@ class Fetching:
             "lease_s": 60.0,
             "checkpoint": lambda _: None,
         }
-        return imports.fetch(image.id, WorkerContext(**(values | changes)))
+        return imports.import_image(image.id, WorkerContext(**(values | changes)))
 
     def files(self) -> list[Path]:
         return sorted(self.folder.iterdir()) if self.folder.exists() else []

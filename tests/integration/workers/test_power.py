@@ -25,7 +25,7 @@ class PowerWorld(World):
         super().__init__(registry)
         self.assignment_id = self.request()
         if built:
-            builds.create(self.assignment_id, self.worker())
+            builds.build_vm(self.assignment_id, self.worker())
         self.vm_id = self.vm_of(self.assignment_id).id
 
     @property
@@ -44,11 +44,11 @@ class PowerWorld(World):
 
     def step(self, **changes: object) -> TaskOutcome:
         """Let a worker take one step, as soon as one is due."""
-        return self._as_soon_as_possible(power.switch, self.vm_id, **changes)
+        return self._as_soon_as_possible(power.switch_power, self.vm_id, **changes)
 
     def settle(self) -> None:
         """Let workers go on until nothing is left to do."""
-        eventually(lambda: power.switch(self.vm_id, self.worker()) and self.vm.power is None)
+        eventually(lambda: power.switch_power(self.vm_id, self.worker()) and self.vm.power is None)
 
     def calls(self, *ops: str) -> list[str]:
         return [op for op, _ in self.host.log if op in ops]
@@ -274,8 +274,8 @@ def test_a_stop_during_the_build_waits_for_it_and_says_so(register: Registry):
     world = PowerWorld(register, built=False)
 
     asked = world.ask(STOP)
-    nothing_yet = power.switch(world.vm_id, world.worker())
-    builds.create(world.assignment_id, world.worker())
+    nothing_yet = power.switch_power(world.vm_id, world.worker())
+    builds.build_vm(world.assignment_id, world.worker())
     world.settle()
 
     assert asked.power is not None
@@ -290,7 +290,7 @@ def test_a_stop_is_off_when_the_build_fails(register: Registry):
     world.host.fail_at("define")
     world.ask(STOP)
 
-    builds.create(world.assignment_id, world.worker())
+    builds.build_vm(world.assignment_id, world.worker())
 
     assert world.vm.power is None
     assert world.states() == ("stopped", "absent")
@@ -330,7 +330,7 @@ def test_a_stop_waits_for_its_host_and_says_so(world: PowerWorld):
 
     waits_for = world.vm.power.waits_for if world.vm.power else None
     due = world.registry.assignments.due(resend_after_s=0)
-    meanwhile = power.switch(world.vm_id, world.worker())
+    meanwhile = power.switch_power(world.vm_id, world.worker())
     world.report()
     world.settle()
 
@@ -361,7 +361,7 @@ def test_a_deletion_goes_before_a_shutdown_that_takes_its_time(world: PowerWorld
     world.remove(world.assignment_id)
 
     assert world.vm.power is None
-    assert power.switch(world.vm_id, world.worker()) == TaskOutcome.NOT_OURS
+    assert power.switch_power(world.vm_id, world.worker()) == TaskOutcome.NOT_OURS
     world.assert_nothing_is_left(world.assignment_id)
 
 
@@ -406,7 +406,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_stop_is_replaced(world: PowerWorl
     world.deaf()
     world.ask(STOP, timeout_s=0 if point == "power.after_force" else 1)
     with pytest.raises(KilledError):
-        power.switch(world.vm_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=die))
+        power.switch_power(world.vm_id, world.worker(lease_s=SHORT_LEASE_S, checkpoint=die))
 
     world.settle()
 
@@ -423,7 +423,10 @@ def test_a_worker_that_comes_too_late_does_not_cut_the_power_of_the_next_run(wor
     world.ask(STOP, timeout_s=0)
     world.host.before("power_off", overtake)
 
-    assert power.switch(world.vm_id, world.worker(lease_s=SHORT_LEASE_S)) == TaskOutcome.CLAIM_LOST
+    assert (
+        power.switch_power(world.vm_id, world.worker(lease_s=SHORT_LEASE_S))
+        == TaskOutcome.CLAIM_LOST
+    )
 
     world.assert_runs_once(world.assignment_id, starts=2)
 
@@ -432,10 +435,10 @@ def test_two_messages_at_a_time_are_one_step(world: PowerWorld):
     outcomes: list[TaskOutcome] = []
     world.ask(STOP, timeout_s=0)
     world.host.before(
-        "power_off", lambda: outcomes.append(power.switch(world.vm_id, world.worker("w2")))
+        "power_off", lambda: outcomes.append(power.switch_power(world.vm_id, world.worker("w2")))
     )
 
-    assert power.switch(world.vm_id, world.worker()) == TaskOutcome.DONE
+    assert power.switch_power(world.vm_id, world.worker()) == TaskOutcome.DONE
 
     assert outcomes == [TaskOutcome.NOT_OURS]
 
@@ -457,12 +460,12 @@ def test_a_whole_request_is_stopped_and_started(register: Registry):
     request = add_request(register, count=3)
     placed = [world.place(request.id) for _ in range(2)]
     for assignment_id in placed:
-        builds.create(assignment_id, world.worker())
+        builds.build_vm(assignment_id, world.worker())
 
     def settle() -> list[str]:
         def all_done() -> bool:
             for due in register.assignments.due(resend_after_s=0):
-                power.switch(UUID(str(due.id)), world.worker())
+                power.switch_power(UUID(str(due.id)), world.worker())
             return not any(vm.power for vm in register.vms.list().items)
 
         eventually(all_done)

@@ -108,11 +108,11 @@ class World:
 
     def build(self, assignment_id: UUID, **changes: Any) -> TaskOutcome:
         """Let another worker build, as soon as the row lets it."""
-        return self._as_soon_as_possible(builds.create, assignment_id, **changes)
+        return self._as_soon_as_possible(builds.build_vm, assignment_id, **changes)
 
     def remove(self, assignment_id: UUID, **changes: Any) -> TaskOutcome:
         """Let another worker remove, as soon as the row lets it."""
-        return self._as_soon_as_possible(removals.delete, assignment_id, **changes)
+        return self._as_soon_as_possible(removals.remove_assignment, assignment_id, **changes)
 
     def _as_soon_as_possible(
         self, work: Callable[[UUID, WorkerContext], TaskOutcome], subject: UUID, **changes: Any

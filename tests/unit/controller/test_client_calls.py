@@ -10,7 +10,7 @@ from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.client.http import Client
 from controller.rest.problems import patterns
 from controller.session import name_lookup
-from controller.terminal.errors import at_the_prompt
+from controller.terminal.errors import command_error
 
 HERE = ApiConnection(url="http://api.test", token="secret")
 
@@ -107,13 +107,13 @@ def test_an_error_without_a_document_still_says_something() -> None:
     with pytest.raises(ApiProblemError, match="502") as refused:
         wire.api.get("vms")
 
-    assert at_the_prompt(refused.value).status == 1
+    assert command_error(refused.value).status == 1
 
 
 def test_who_is_above_a_quota_is_not_told_to_take_another_token() -> None:
     def advised(code: str) -> bool:
         problem = {"status": 403, "code": code, "title": code, "detail": "no"}
-        return "needs another token" in str(at_the_prompt(ApiProblemError(403, problem)))
+        return "needs another token" in str(command_error(ApiProblemError(403, problem)))
 
     assert advised("forbidden")
     assert not advised("quota_exceeded")

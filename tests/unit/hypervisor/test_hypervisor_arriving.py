@@ -50,7 +50,7 @@ def a_domain(**changes: Any) -> str:
         limits=VmLimits(disk_iops=100, net_mbps=10),
         guard=Guard(filtered=False, isolated=False),
     )
-    return domain_xml.build(replace(spec, **changes), HERE)
+    return domain_xml.build_domain_xml(replace(spec, **changes), HERE)
 
 
 def a_move(**changes: Any) -> MoveSpec:
@@ -76,7 +76,9 @@ def moved(xml: str, *, shares: bool = True, **changes: Any) -> ET.Element:
 def test_it_carries_the_arriving_mark_alone() -> None:
     arrived = moved(a_domain())
 
-    assert domain_xml.parse(ET.tostring(arrived, encoding="unicode")).mark == a_mark("new", 2)
+    assert domain_xml.parse_domain(ET.tostring(arrived, encoding="unicode")).mark == a_mark(
+        "new", 2
+    )
     assert len(arrived.findall("metadata/*")) == 1
 
 

@@ -59,7 +59,7 @@ def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
         network_filters.protect_cards(domain, guard),
     )
 
-    [card] = network_filters.cards(domain)
+    [card] = network_filters.interface_filters(domain)
     assert (card.filter, card.parameters, card.isolated) == (name, parameters, guard.isolated)
     assert (first, again) == (guard is not OPEN, False)
     assert network_filters.is_filtered(domain) == guard.filtered

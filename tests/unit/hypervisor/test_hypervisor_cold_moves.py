@@ -270,7 +270,9 @@ def test_an_overlay_rests_on_the_destinations_base_however_it_comes_in_pieces(
         cut.append(file[begin : begin + length])
         begin += length
 
-    found = cold_moves._with_backing_path(iter([*filter(None, cut), file[begin:], 7]), "/another")
+    found = cold_moves._replace_backing_path(
+        iter([*filter(None, cut), file[begin:], 7]), "/another"
+    )
 
     wanted = (file[:20].replace(b"\0\0\0\4", b"\0\0\0\x08")).ljust(20)
     arrived = b"".join(each if isinstance(each, bytes) else b"\0" * each for each in found)
@@ -283,7 +285,7 @@ def test_the_hole_in_an_overlays_first_cluster_ends_with_it() -> None:
     header = struct.pack(">4sIQII", b"QFI\xfb", 3, 100, 4, 9)
     begin = header.ljust(100, b"x") + b"/one"
 
-    found = list(cold_moves._with_backing_path(iter([begin, 3 * MIB, b"end"]), "/another"))
+    found = list(cold_moves._replace_backing_path(iter([begin, 3 * MIB, b"end"]), "/another"))
 
     assert [len(each) if isinstance(each, bytes) else each for each in found] == [
         512,
@@ -295,4 +297,4 @@ def test_the_hole_in_an_overlays_first_cluster_ends_with_it() -> None:
 def test_a_disk_that_is_no_overlay_is_not_rebased() -> None:
     for pieces in ([b"raw" * 1000], [5 * MIB, b"raw"], [b"short"], []):
         with pytest.raises(OperationFailedError, match="qcow2"):
-            list(cold_moves._with_backing_path(iter(pieces), "/another"))
+            list(cold_moves._replace_backing_path(iter(pieces), "/another"))

@@ -246,7 +246,7 @@ def test_a_file_of_a_vm_that_does_not_rest_on_its_disk_stays_for_its_user_alone(
     define(conn, "theirs", disk="/c/f.qcow2")
     own = [f"/a/{name}" for name in ("memory", "snap1")]
 
-    found = snapshots._unused(
+    found = snapshots._unused_files(
         HostFiles(conn, "a"), own, [DISK], "22222222-2222-4222-8222-222222222222"
     )
 

@@ -32,7 +32,7 @@ SEED = DiskFile(path=f"{POOL}/seed.img", format="raw")
 
 
 def build(spec: DomainSpec = SPEC, files: DiskFiles | None = None) -> str:
-    return domain_xml.build(spec, files or DiskFiles(root=ROOT))
+    return domain_xml.build_domain_xml(spec, files or DiskFiles(root=ROOT))
 
 
 def built(spec: DomainSpec = SPEC) -> ET.Element:
@@ -40,7 +40,7 @@ def built(spec: DomainSpec = SPEC) -> ET.Element:
 
 
 def test_what_is_built_is_read_back() -> None:
-    parsed = domain_xml.parse(build(SPEC))
+    parsed = domain_xml.parse_domain(build(SPEC))
 
     assert parsed.mark == SPEC.mark
     assert (parsed.uuid, parsed.name, parsed.vcpus, parsed.memory_mib) == (VM, SPEC.name, 4, 96)
@@ -55,7 +55,7 @@ def test_a_seed_is_a_second_disk_that_is_read_only_and_not_counted() -> None:
     assert seed.find("readonly") is not None
     assert seed.find("source").attrib == {"file": SEED.path}
     assert seed.find("target").get("dev") == "vdb"
-    assert domain_xml.parse(xml).disks == domain_xml.parse(build()).disks
+    assert domain_xml.parse_domain(xml).disks == domain_xml.parse_domain(build()).disks
 
 
 def chain(disk: ET.Element) -> list[tuple[str, str]]:
@@ -202,7 +202,7 @@ def test_no_value_breaks_out_of_its_element(evil: str) -> None:
     spec = replace(SPEC, mark=mark, network=evil, name=evil)
     files = DiskFiles(root=replace(ROOT, path=evil, backing=replace(BASE, path=evil)))
 
-    parsed = domain_xml.parse(build(spec, files))
+    parsed = domain_xml.parse_domain(build(spec, files))
 
     assert parsed.mark == mark
     assert parsed.name == evil
@@ -231,7 +231,7 @@ def test_a_domain_without_a_whole_mark_is_a_stranger(metadata: str) -> None:
         "<disk type='file'><source file='/d.qcow2'/><target dev='sda'/></disk></devices></domain>"
     )
 
-    parsed = domain_xml.parse(xml)
+    parsed = domain_xml.parse_domain(xml)
 
     assert parsed.mark is None
     assert (parsed.vcpus, parsed.memory_mib) == (2, 1)
@@ -240,7 +240,7 @@ def test_a_domain_without_a_whole_mark_is_a_stranger(metadata: str) -> None:
 
 
 def test_an_overlay_names_its_base_and_takes_no_room() -> None:
-    volume = ET.fromstring(domain_xml.overlay("v.qcow2", 60, "/pool/base.raw", "raw"))
+    volume = ET.fromstring(domain_xml.overlay_xml("v.qcow2", 60, "/pool/base.raw", "raw"))
 
     assert volume.findtext("allocation") == "0"
     assert volume.findtext("capacity") == "60"
@@ -248,4 +248,4 @@ def test_an_overlay_names_its_base_and_takes_no_room() -> None:
     backing = volume.find("backingStore/format")
     assert backing is not None
     assert backing.get("type") == "raw"
-    assert ET.fromstring(domain_xml.overlay("v", 5, None, None)).find("backingStore") is None
+    assert ET.fromstring(domain_xml.overlay_xml("v", 5, None, None)).find("backingStore") is None

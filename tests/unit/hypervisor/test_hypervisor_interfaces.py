@@ -98,12 +98,12 @@ def test_a_driver_of_devices_that_hangs_holds_up_no_poll() -> None:
     known = Interfaces(SpareConnections(lambda: cast(Any, host)), clock=lambda: now[0])
 
     for now[0] in (0.0, 10.0, 10_000.0):
-        assert known.known() == ()
+        assert known.macs() == ()
     assert host.asked == 1  # one question at a time
     host.answers.set()
-    assert any(known.known() for _ in range(300))  # each waits a moment
+    assert any(known.macs() for _ in range(300))  # each waits a moment
     host.devices = [Device("eth1")]
     now[0] += 601.0
 
-    assert [name for name, _ in known.known()] == ["eth1"]
+    assert [name for name, _ in known.macs()] == ["eth1"]
     assert host.asked == 2

@@ -238,7 +238,9 @@ def test_a_move_of_which_nothing_flows_hangs(
     monkeypatch.setattr(live_moves, "time", clock)
     monkeypatch.setattr(guest, "state", lambda: list(state))
     pace = live_moves._HangDetector(SPEC)
-    progress = live_moves._progress({"memory_total": 100, "memory_remaining": 70} if begun else {})
+    progress = live_moves._read_progress(
+        {"memory_total": 100, "memory_remaining": 70} if begun else {}
+    )
 
     clock.now = 25.0
     pace.check(progress, guest)  # it flows, or is begun
@@ -252,7 +254,7 @@ def test_a_move_of_which_nothing_flows_hangs(
 
 
 def test_a_shared_disk_is_not_copied() -> None:
-    flags = live_moves._flags(replace(SPEC, copy_disk=False))
+    flags = live_moves._migration_flags(replace(SPEC, copy_disk=False))
 
     assert flags & libvirt.VIR_MIGRATE_UNSAFE
     assert not flags & libvirt.VIR_MIGRATE_NON_SHARED_INC

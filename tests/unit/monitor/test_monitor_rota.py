@@ -107,13 +107,13 @@ def test_threads_that_are_not_needed_end() -> None:
         released.wait(60)
 
     for _ in range(20):
-        hands.do(work)
+        hands.submit(work)
     for _ in range(20):
         assert begun.acquire(timeout=60)
     released.set()
 
     eventually(lambda: threading.active_count() <= before + 1)
-    hands.do(released.clear)  # and come back when they are
+    hands.submit(released.clear)  # and come back when they are
     eventually(lambda: not released.is_set())
     hands.close()
     eventually(lambda: threading.active_count() <= before)
@@ -121,7 +121,7 @@ def test_threads_that_are_not_needed_end() -> None:
 
 def test_what_finds_no_thread_is_done_by_one_that_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
     hands, released, done = PollerThreads(), threading.Event(), []
-    hands.do(lambda: released.wait(60))
+    hands.submit(lambda: released.wait(60))
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -129,7 +129,7 @@ def test_what_finds_no_thread_is_done_by_one_that_has_time(monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for number in range(3):
-            hands.do(lambda number=number: done.append(number))  # type: ignore[misc]
+            hands.submit(lambda number=number: done.append(number))  # type: ignore[misc]
     released.set()
 
     eventually(lambda: done == [0, 1, 2])
@@ -143,7 +143,7 @@ def test_what_finds_no_thread_at_all_is_done_all_the_same(monkeypatch: pytest.Mo
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    hands.do(done.set)
+    hands.submit(done.set)
 
     assert done.wait(60)
 
@@ -158,7 +158,7 @@ def test_work_that_raises_takes_no_thread_with_it(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    hands.do(fail)
-    hands.do(done.set)
+    hands.submit(fail)
+    hands.submit(done.set)
 
     assert done.wait(60)

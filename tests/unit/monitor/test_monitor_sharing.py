@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from monitor.host_shards import Peers, rank
+from monitor.host_shards import Peers, rendezvous_rank
 from registry.db.ids import uuid7
 
 INTERVAL_S = 10.0
@@ -71,7 +71,9 @@ def let_pass(leases: Leases, seconds: float, *meeting: Peers) -> None:
 def test_every_host_has_one_monitor_and_each_a_fair_part_of_them() -> None:
     monitors, hosts = [uuid7() for _ in range(4)], [uuid7() for _ in range(4000)]
 
-    first = Counter(each for host in hosts for each in monitors if not rank(host, each, monitors))
+    first = Counter(
+        each for host in hosts for each in monitors if not rendezvous_rank(host, each, monitors)
+    )
 
     assert sum(first.values()) == len(hosts)
     assert min(first.values()) > 850
@@ -82,7 +84,7 @@ def test_of_a_monitor_that_goes_only_its_own_hosts_change_hands() -> None:
     gone, *rest = monitors
 
     def owner(host: UUID, among: list[UUID]) -> UUID:
-        return next(each for each in among if rank(host, each, among) == 0)
+        return next(each for each in among if rendezvous_rank(host, each, among) == 0)
 
     moved = [host for host in hosts if owner(host, monitors) != owner(host, rest)]
 
@@ -93,9 +95,9 @@ def test_of_a_monitor_that_goes_only_its_own_hosts_change_hands() -> None:
 def test_who_looks_second_is_who_would_take_over() -> None:
     monitors = [uuid7() for _ in range(3)]
     host = uuid7()
-    first, second, _ = sorted(monitors, key=lambda each: rank(host, each, monitors))
+    first, second, _ = sorted(monitors, key=lambda each: rendezvous_rank(host, each, monitors))
 
-    assert rank(host, second, [each for each in monitors if each != first]) == 0
+    assert rendezvous_rank(host, second, [each for each in monitors if each != first]) == 0
 
 
 def test_a_monitor_that_is_silent_is_gone_when_its_lease_runs_out() -> None:

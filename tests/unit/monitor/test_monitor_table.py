@@ -87,7 +87,7 @@ def test_all_hosts_are_read_once_and_then_what_changed() -> None:
     assert quiet == set()
     assert changed == {first.id, second.id}
     assert table.hosts == {first.id: moved}
-    assert not table.is_ours(second.id)
+    assert not table.is_polled_here(second.id)
     assert register.read == ["all", "since 7", "since 8"]
 
 
@@ -113,7 +113,7 @@ def test_who_comes_or_goes_among_monitors_is_a_change_of_all_hosts() -> None:
     changed = table.follow(alone | {uuid7()})
 
     assert changed == {host.id for host in listed}
-    assert 0 < sum(table.is_ours(host.id) for host in listed) < 50
+    assert 0 < sum(table.is_polled_here(host.id) for host in listed) < 50
 
 
 def test_files_are_looked_at_once_however_many_hosts_they_open() -> None:

@@ -291,7 +291,7 @@ def test_a_monitor_that_cannot_read_the_hosts_goes_on_with_those_it_has() -> Non
 
     seen = registry.reports_of(host)
     until(lambda: registry.reports_of(host) > seen)
-    monitor._end()
+    monitor._shut_down()
 
 
 def test_monitors_look_at_different_hosts_and_at_one_in_trouble_both() -> None:

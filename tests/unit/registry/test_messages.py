@@ -21,12 +21,12 @@ from registry.db.ids import uuid7
 from registry.tasks.queues import WorkQueue
 from service import ProcessMetrics
 from service.broker.inbox import Inbox
-from service.broker.messages import MAX_BYTES, ForeignMessageError, envelope, is_text, one_id
+from service.broker.messages import MAX_BYTES, ForeignMessageError, envelope, is_one_id, is_text
 from service.settings import SharedSettings, celery_config
 from tests.strange_messages import a_message, strange_messages, with_header
-from workers.tasks import allowed_messages
+from workers.tasks import allowed_messages_of_queue
 
-KNOWN = allowed_messages(WorkQueue.BUILD, 4)
+KNOWN = allowed_messages_of_queue(WorkQueue.BUILD, 4)
 NOW = datetime.now(UTC)
 ROW = str(uuid7())
 
@@ -145,7 +145,7 @@ def test_of_any_bytes_a_message_is_made_or_refused(seed: int) -> None:
             refused += 1
         else:
             assert found["headers"]["timelimit"] == [None, None]
-            assert one_id(json.loads(base64.b64decode(found["body"]))[0])
+            assert is_one_id(json.loads(base64.b64decode(found["body"]))[0])
     assert refused > 2_000
 
 

@@ -11,7 +11,7 @@ from typing import cast
 from registry import Registry
 from service import Check
 from service.disks import short_of_room
-from service.heartbeat import beating, start_stamp
+from service.heartbeat import sending_heartbeats, start_stamp
 from service.settings import SharedSettings
 from tests.servers.running import eventually
 from tests.servers.small_disks import memory_disk
@@ -43,7 +43,7 @@ def test_who_is_not_ready_looks_again_soon_and_then_at_each_beat() -> None:
     checks = iter([Check("lease", False, "not requested yet")])
     register = Register()
 
-    with beating(
+    with sending_heartbeats(
         cast(Registry, register),
         "control centre",
         "c",
@@ -61,7 +61,7 @@ def test_a_process_whose_disks_have_no_room_works_on_and_tells_of_them(tmp_path:
     with memory_disk(tmp_path / "state", mib=40) as disk:
         assert short_of_room(settings) == []
         disk.fill(but_bytes=1 << 20)
-        with beating(
+        with sending_heartbeats(
             cast(Registry, register),
             "worker",
             "w",

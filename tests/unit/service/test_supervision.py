@@ -188,7 +188,7 @@ def test_the_loops_of_control_centre_and_monitor_stand_still_with_what_hangs() -
         release.wait(600)
 
     monitor.follow_hosts = follow  # type: ignore[method-assign]
-    monitor._end = lambda: None  # type: ignore[method-assign]
+    monitor._shut_down = lambda: None  # type: ignore[method-assign]
     loop.turned_at = LONG_AGO
     threads = [
         threading.Thread(target=loop.run, args=(stop,)),

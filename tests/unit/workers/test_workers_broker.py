@@ -20,7 +20,7 @@ from service.broker.inbox import OPTION, Inbox
 from service.broker.messages import AllowedMessages
 from tests.strange_messages import a_message
 from workers.broker import filesystem_broker_config
-from workers.tasks import allowed_messages
+from workers.tasks import allowed_messages_of_queue
 
 ROW = uuid7()
 
@@ -41,7 +41,7 @@ def broker(tmp_path: Path, name: str) -> dict[str, Any]:
         "control_folder": str(tmp_path / "control"),
         "store_processed": False,
     }
-    tasks = allowed_messages(WorkQueue.BUILD, 4).tasks
+    tasks = allowed_messages_of_queue(WorkQueue.BUILD, 4).tasks
     queues = [AllowedMessages(each, tasks, 100) for each in (name, f"other.{name}")]
     inbox = Inbox(queues, ProcessMetrics("test"))
     config = filesystem_broker_config(options, inbox)

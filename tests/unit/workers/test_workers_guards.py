@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from registry.hosts import HostAccess
 from registry.networks import CardRules
-from workers.network_filters import HostNetworks, guard_of
+from workers.network_filters import HostNetworks, network_guard
 from workers.settings import WorkerSettings
 
 HOST = HostAccess(
@@ -48,7 +48,7 @@ KNOWN = HostNetworks(networks=("10.1.0.0/16",))
 def test_addresses_of_hosts_are_closed_and_servers_of_guests_among_them_serve(
     uri, card, known, closed, services
 ):
-    guard = guard_of(replace(HOST, uri=uri), card, known)
+    guard = network_guard(replace(HOST, uri=uri), card, known)
 
     assert guard is not None
     assert guard.closed == closed

@@ -18,7 +18,7 @@ from registry.records.images import BuildImage, SeedKind
 from registry.requests import GuestAccess
 from registry.tasks import Build, Claim
 from workers import vfat
-from workers.seed import hostname, seed_of, takes_seed
+from workers.seed import guest_hostname, reads_seed, seed_of
 
 VM = UUID("0192f0c1-0000-7000-8000-000000000001")
 HOST = HostAccess(
@@ -124,7 +124,7 @@ def test_files_of_any_size_come_back_whole_whatever_the_length_of_their_names(si
         "last": b"last",
     }
 
-    volume = vfat.volume("cidata", files)
+    volume = vfat.vfat_volume("cidata", files)
 
     assert len(volume) % 512 == 0
     assert {name: read(volume, name, tmp_path) for name in files} == files
@@ -136,9 +136,9 @@ def test_the_same_files_give_the_same_bytes():
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="do not fit"):
-        vfat.volume("cidata", {"large": bytes(3_000_000)})
+        vfat.vfat_volume("cidata", {"large": bytes(3_000_000)})
     with pytest.raises(ValueError, match="10 files"):
-        vfat.volume("cidata", {str(number): b"" for number in range(10)})
+        vfat.vfat_volume("cidata", {str(number): b"" for number in range(10)})
 
 
 @needs_mtools
@@ -158,15 +158,15 @@ def test_a_host_name_that_was_asked_for_is_handed_over_as_it_is(tmp_path):
     ],
 )
 def test_a_host_name_is_the_vms_name_as_far_as_one_may_be(vm_name, expected):
-    assert hostname(vm_name) == expected
+    assert guest_hostname(vm_name) == expected
 
 
 def test_only_a_guest_with_a_system_takes_a_seed():
-    assert takes_seed(BUILD)
-    assert not takes_seed(replace(BUILD, host=replace(HOST, base_volume=None)))
-    assert takes_seed(replace(BUILD, image=image("nocloud")))
-    assert not takes_seed(replace(BUILD, image=image("none")))
-    assert not takes_seed(replace(BUILD, host=replace(HOST, domain_type="test")))
+    assert reads_seed(BUILD)
+    assert not reads_seed(replace(BUILD, host=replace(HOST, base_volume=None)))
+    assert reads_seed(replace(BUILD, image=image("nocloud")))
+    assert not reads_seed(replace(BUILD, image=image("none")))
+    assert not reads_seed(replace(BUILD, host=replace(HOST, domain_type="test")))
 
 
 def test_user_data_is_in_no_representation():

@@ -61,7 +61,7 @@ def begin_roll(
 
     def create(registry: Registry) -> RollLease:
         targets = registry.rolls.targets(body.hosts, body.skipped)
-        _check_up(targets)
+        _check_hosts_up(targets)
         keys = [each.id for each in targets]
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
@@ -168,7 +168,7 @@ def cancel_roll(
     )
 
 
-def _check_up(targets: tuple[RollTarget, ...]) -> None:
+def _check_hosts_up(targets: tuple[RollTarget, ...]) -> None:
     if not targets:
         raise InvalidError("hosts", "none that is not left out", "one host at least")
     away = [f"{each.name} is {each.health}" for each in targets if each.health != HostHealth.UP]

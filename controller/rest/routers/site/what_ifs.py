@@ -63,7 +63,7 @@ def list_what_ifs(
 ) -> Page[WhatIfSummary]:
     """List what-ifs, newest first. The newest 50 are kept."""
     page = registry.what_ifs.list(state=query.state, limit=query.limit, cursor=query.cursor)
-    return Page(tuple(_summary(each) for each in page.items), page.next)
+    return Page(tuple(_what_if_summary(each) for each in page.items), page.next)
 
 
 @router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
@@ -91,12 +91,12 @@ def cancel_what_if(
     )
 
 
-def _summary(found: WhatIf) -> WhatIfSummary:
+def _what_if_summary(found: WhatIf) -> WhatIfSummary:
     return WhatIfSummary.model_validate(found, from_attributes=True)
 
 
 def _summary_json(found: WhatIf) -> bytes:
-    return _summary(found).model_dump_json().encode()
+    return _what_if_summary(found).model_dump_json().encode()
 
 
 def _validated_changes(registry: Registry, body: WhatIfInput) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from controller.rest.idempotency.versions import UNVERSIONED, UPDATES, VERSIONED
 from controller.rest.pages.published import OPENAPI_FILE, PROBLEMS_FILE, main, openapi_document
-from controller.rest.problems.pages import markdown, meanings, problem_page
+from controller.rest.problems.pages import problem_meanings, problem_page, problems_markdown
 from tests.openapi_changes import breaking_changes
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -39,11 +39,13 @@ def test_nothing_that_is_published_was_broken(now: dict[str, Any]):
 
 
 def test_the_page_of_problems_is_made_of_the_table():
-    assert (DOCS / PROBLEMS_FILE).read_text() == markdown(), "run `make api-docs` and commit it"
+    assert (DOCS / PROBLEMS_FILE).read_text() == problems_markdown(), (
+        "run `make api-docs` and commit it"
+    )
 
 
 def test_every_kind_of_problem_says_what_it_means():
-    for each in meanings():
+    for each in problem_meanings():
         assert each.said, each.kind.code
         assert each.kind.title in str(problem_page(each))
 

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 
 from controller.host_aliases import HostNames, Viewer
 from controller.rest.redaction import (
-    redact_detail,
     redact_event,
     redact_request,
     redact_round,
+    redact_round_detail,
     redact_vm,
 )
 from controller.rest.schemas.operations import RoundDetail, RoundSummary
@@ -134,7 +134,7 @@ def test_only_operators_are_told_which_host_came_nearest_or_is_held_back():
 
 
 @pytest.mark.parametrize(
-    ("shape", "told"), [(RoundSummary, redact_round), (RoundDetail, redact_detail)]
+    ("shape", "told"), [(RoundSummary, redact_round), (RoundDetail, redact_round_detail)]
 )
 def test_nothing_of_a_round_that_is_for_operators_reaches_a_tenant(
     shape: type[BaseModel], told: Callable[[Any, Viewer], BaseModel]
