@@ -241,7 +241,7 @@ class HostConnection:
         path: str,
         size_bytes: int,
         sha256: str,
-        tell: Callable[[int], None],
+        on_progress: Callable[[int], None],
         head: bytes = b"",
         margin_bytes: int = 0,
         deadline_s: float | None = None,
@@ -252,7 +252,7 @@ class HostConnection:
         ----------
         path : str
             The file. Raises if its size or hash differs.
-        tell : callable
+        on_progress : callable
             Called with the bytes sent so far after every piece, and again while they are read back.
             An error that it raises ends the upload.
         head : bytes, optional
@@ -281,12 +281,12 @@ class HostConnection:
             sent = 0
             while sent < size_bytes:
                 sent = self._call("upload_send", {"max_bytes": _PIECE_BYTES}, deadline_s)
-                tell(sent)
+                on_progress(sent)
             self._call("upload_end", {"sha256": sha256}, deadline_s)
             came_back = 0
             while came_back < size_bytes:
                 came_back = self._call("upload_read_back", {"max_bytes": _PIECE_BYTES}, deadline_s)
-                tell(size_bytes)
+                on_progress(size_bytes)
         except HostUnreachableError:
             raise  # the upload ended with its process or connection
         except BaseException:

@@ -109,7 +109,7 @@ class HostPairMigrator:
         self._ask("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Move a running guest.
 
@@ -117,7 +117,7 @@ class HostPairMigrator:
         ----------
         deadline_s : float
             Time limit of the move, after which it is aborted.
-        tell : callable
+        on_progress : callable
             Called about twice a second. An error that it raises aborts the move, and is raised
             again after the move's end.
 
@@ -140,21 +140,21 @@ class HostPairMigrator:
         attempts = 1
         while True:
             try:
-                done = self._move("live", spec, until - time.monotonic(), tell)
+                done = self._move("live", spec, until - time.monotonic(), on_progress)
             except MoveHangsError as error:
                 runs_here = self._withdraw(spec)
                 late = time.monotonic() >= until
                 if error.begun or not runs_here or late or attempts == _ATTEMPTS:
                     raise
                 # Reported, so that the worker renews its lease.
-                tell(_NOTHING_SENT)
+                on_progress(_NOTHING_SENT)
                 attempts += 1
                 spec = replace(spec, address=spec.address or self._known_address())
             else:
                 return replace(done, attempts=done.attempts + attempts - 1)
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Copy the disk of a stopped VM, and define its domain at the destination, stopped.
 
@@ -163,7 +163,7 @@ class HostPairMigrator:
 
         Parameters
         ----------
-        deadline_s, tell
+        deadline_s, on_progress
             As for `live`. Progress counts the bytes of the disk's file.
 
         Raises
@@ -171,7 +171,7 @@ class HostPairMigrator:
         OperationFailedError, HostUnreachableError, HostSilentError
             As for `live`; the VM is still at the source.
         """
-        return self._move("cold", spec, deadline_s, tell)
+        return self._move("cold", spec, deadline_s, on_progress)
 
     def close(self) -> None:
         """End the child process. A running move is cancelled."""
@@ -200,23 +200,27 @@ class HostPairMigrator:
         return found
 
     def _move(
-        self, op: str, spec: MoveSpec, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self,
+        op: str,
+        spec: MoveSpec,
+        deadline_s: float,
+        on_progress: Callable[[MigrationProgress], None],
     ) -> MoveDone:
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
 
-        def on_progress(progress: Mapping[str, Any]) -> None:
+        def pass_progress(progress: Mapping[str, Any]) -> None:
             nonlocal raised, until
             if raised is not None:
                 return
             try:
-                tell(MigrationProgress(**progress))
+                on_progress(MigrationProgress(**progress))
             except BaseException as error:  # any error: the move ends first
                 raised = error
                 until = min(until, time.monotonic())
 
         try:
-            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, on_progress))
+            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, pass_progress))
         except (OperationFailedError, HostUnreachableError):
             if raised is not None:
                 raise raised from None

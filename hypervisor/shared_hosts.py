@@ -38,7 +38,7 @@ _MAX_ABANDONED: Final = 10
 _OPEN_APART: Final = 0.9
 #: Maximum processes for a single host at a time. After a lost process, its other hosts wait for
 #: one.
-_MOST_ALONE: Final = 8
+_MAX_ALONE: Final = 8
 
 
 class _HostPlace(Enum):
@@ -68,7 +68,7 @@ class SharedHosts:
         command: tuple[str, ...] = COMMAND,
     ) -> None:
         self.deadline_s = deadline_s
-        self.alone = threading.BoundedSemaphore(_MOST_ALONE)
+        self.alone = threading.BoundedSemaphore(_MAX_ALONE)
         self._hosts_per_child = hosts_per_child
         self._command = command
         self._keys = itertools.count(1)

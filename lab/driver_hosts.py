@@ -70,7 +70,7 @@ class DriverHost:
         return self.state_dir / "keeper.pid"
 
     def running(self) -> bool:
-        """Tell whether both processes run."""
+        """Whether both processes run."""
         return all(processes.alive(pid) for pid in (self.daemon_pid, self.keeper_pid))
 
 

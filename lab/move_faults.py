@@ -141,7 +141,7 @@ class Experiment:
             wanted = self._prepare_move()
             started = time.monotonic()
             with self._mover() as mover:
-                mover.live(wanted, deadline_s=DEADLINE_S, tell=lambda _: None)
+                mover.live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
             taken.append(time.monotonic() - started)
             self._settle(wanted)
         self.usual_s = sorted(taken)[len(taken) // 2]
@@ -271,7 +271,7 @@ class Experiment:
     def _move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:
         started = time.monotonic()
         try:
-            mover.live(wanted, deadline_s=DEADLINE_S, tell=lambda _: None)
+            mover.live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
             trial.said = "done"
         except HypervisorError as error:
             trial.said = type(error).__name__

@@ -86,7 +86,7 @@ log: Final = structlog.get_logger(__name__)
 
 #: Time between the first polls of hosts that are added together.
 _APART_S: Final = 0.005
-_MOST_OF_PERIOD: Final = 0.5
+_MAX_OF_PERIOD: Final = 0.5
 
 
 class PeriodicTask(Protocol):
@@ -145,7 +145,7 @@ class PollScheduler:
     def add(self, turns: Sequence[PeriodicTask]) -> None:
         """Schedule these tasks: the first at once, the others spread out."""
         now = self._monotonic()
-        apart_s = min(_APART_S, self._period_s * _MOST_OF_PERIOD / max(1, len(turns)))
+        apart_s = min(_APART_S, self._period_s * _MAX_OF_PERIOD / max(1, len(turns)))
         with self._changed:
             for position, turn in enumerate(turns):
                 entry = _Entry(turn, due_at=now + position * apart_s, ended_at=now)

@@ -49,7 +49,7 @@ _CADENCE: Final = 0.75
 _APART: Final = 0.8
 #: Fraction of the interval that results wait for others to share a transaction.
 _GATHER: Final = 0.05
-_GATHER_AT_MOST_S: Final = 0.3
+_MAX_GATHER_S: Final = 0.3
 #: Maximum age of the host list. Many times the interval, so that a slow database is no failure.
 _FOLLOWED_WITHIN_S: Final = 30.0
 #: Time limit to read hosts' certificates: less than the hour between two readings, enough for
@@ -77,7 +77,7 @@ class Monitor:
         interval_s = settings.poll_interval_s
         self._recorder = PollRecorder(
             registry,
-            min(_GATHER_AT_MOST_S, interval_s * _GATHER),
+            min(_MAX_GATHER_S, interval_s * _GATHER),
             MissPolicy(
                 unreachable_after=settings.unreachable_after,
                 down_after=settings.down_after,

@@ -117,8 +117,8 @@ class ScreenshotSite:
             labels = {"labels": [f"zone={'east' if place % 2 else 'west'}"]}
             self.api.patch(f"/v1/hosts/{host['name']}", json=labels).raise_for_status()
         if not self.plan():
-            least = min(hosts, key=lambda host: committed_memory_mib(host) or 1 << 60)
-            body = {"kind": "evacuate", "hosts": [least["name"]]}
+            emptiest = min(hosts, key=lambda host: committed_memory_mib(host) or 1 << 60)
+            body = {"kind": "evacuate", "hosts": [emptiest["name"]]}
             self.api.post("/v1/plans", json=body).raise_for_status()
         wait_until(self.plan)
 
@@ -193,8 +193,8 @@ def show_console(page: Page, site: ScreenshotSite) -> None:
 
 def show_host(page: Page, site: ScreenshotSite) -> None:
     """Show the host that holds most."""
-    most = max(site.items("hosts"), key=committed_memory_mib)
-    open_view(page, f"#/hosts/{most['name']}")
+    fullest = max(site.items("hosts"), key=committed_memory_mib)
+    open_view(page, f"#/hosts/{fullest['name']}")
 
 
 def show_map(page: Page, _site: ScreenshotSite) -> None:

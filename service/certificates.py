@@ -41,7 +41,7 @@ _AT_ONCE: Final = 16
 #: PostgreSQL's SSLRequest: its length and its code.
 _SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
 #: A file with more authorities is a public collection, some of which have always expired.
-_MOST_AUTHORITIES: Final = 20
+_MAX_AUTHORITIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def end_of_file(of: str, path: Path) -> CertificateEnd | None:
         return CertificateEnd(of=of, at=str(path), problem=error.strerror or str(error))
     except ValueError:
         return CertificateEnd(of=of, at=str(path), problem="it holds no PEM certificate")
-    if len(found) > _MOST_AUTHORITIES:
+    if len(found) > _MAX_AUTHORITIES:
         return None
     return CertificateEnd(
         of=of, at=str(path), ends_at=min(each.not_valid_after_utc for each in found)

@@ -46,7 +46,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         self._seen: defaultdict[str, deque[str]] = defaultdict(deque)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
-        if queue not in self.inbox.readable():
+        if queue not in self.inbox.readable_queues():
             raise Empty
         seen = self._seen[queue]
         if not seen:
@@ -108,7 +108,7 @@ class FilesystemTransport(filesystem.Transport):
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
         """Wait for events only briefly, so that the worker's loop handles signals."""
         inbox: Inbox = self.client.transport_options[OPTION]  # type: ignore[union-attr]  # kombu
-        inbox.turn()
+        inbox.note_turn()
         timeout = min(timeout or _LOOP_S, _LOOP_S)
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 

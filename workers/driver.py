@@ -91,7 +91,7 @@ class HostDriver(Protocol):
         path: str,
         size_bytes: int,
         sha256: str,
-        tell: Callable[[int], None],
+        on_progress: Callable[[int], None],
         head: bytes = b"",
         margin_bytes: int = 0,
         deadline_s: float | None = None,
@@ -137,12 +137,12 @@ class Migrator(Protocol):
         """Raise `MigrationRefusedError` if the destination cannot take the VM."""
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
-        """Move a running guest; an error of ``tell`` aborts the move, and is raised again."""
+        """Move a running guest. An error of ``on_progress`` aborts the move and is raised again."""
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         """Copy the disk of a stopped VM, and define it at the destination."""
 

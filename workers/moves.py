@@ -141,7 +141,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
         mover.check(spec)
         _extend_claim(step, context, None)
         carry = mover.live if step.kind == "live" else mover.cold
-        done = carry(spec, deadline_s=context.moves.deadline_s, tell=note_progress)
+        done = carry(spec, deadline_s=context.moves.deadline_s, on_progress=note_progress)
     if done.attempts > 1:
         log.warning("move_repeated_at_other_ports", attempts=done.attempts)
     context.checkpoint("move.after_move")

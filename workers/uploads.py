@@ -75,7 +75,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 sha256=image.sha256,
                 head=head,
                 margin_bytes=context.store.margin_bytes,
-                tell=_Meter(claimed, context).note,
+                on_progress=_Meter(claimed, context).note,
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")

@@ -32,7 +32,7 @@ class ApiCaller(Protocol):
         """Delete a resource."""
 
     def items(
-        self, path: str, *, most: int | None = None, **query: Any
+        self, path: str, *, max_items: int | None = None, **query: Any
     ) -> Iterator[dict[str, Any]]:
         """Yield the items of a list, page by page."""
 
@@ -44,9 +44,9 @@ class Collection(Generic[T]):
         self.caller = caller
         self.path = path
 
-    def list(self, *, most: int | None = None, **query: Any) -> Iterator[T]:
+    def list(self, *, max_items: int | None = None, **query: Any) -> Iterator[T]:
         """Yield the members page by page, up to a maximum."""
-        return cast(Iterator[T], self.caller.items(self.path, most=most, **query))
+        return cast(Iterator[T], self.caller.items(self.path, max_items=max_items, **query))
 
     def get(self, key: object) -> T:
         """Read one member."""

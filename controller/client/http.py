@@ -191,10 +191,10 @@ class Client:
             )
         )
 
-    def items(self, path: str, *, most: int | None = None, **query: Any) -> Iterator[Json]:
+    def items(self, path: str, *, max_items: int | None = None, **query: Any) -> Iterator[Json]:
         """Yield the items of a list page by page, up to ``max_items``."""
         cursor: str | None = None
-        left = most
+        left = max_items
         while left is None or left > 0:
             limit = PAGE if left is None else min(PAGE, left)
             page = self.get(path, limit=limit, cursor=cursor, **query)

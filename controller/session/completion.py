@@ -32,7 +32,7 @@ def _names(path: str) -> list[str]:
             find_connection(os.environ), timeout_s=TIMEOUT_S, agent="fuga-cli", retry_after_s=()
         )
         try:
-            found = [str(each["name"]) for each in client.items(path, most=MAX_NAMES)]
+            found = [str(each["name"]) for each in client.items(path, max_items=MAX_NAMES)]
             return [name for name in found if name == plain(name)]
         finally:
             client.close()

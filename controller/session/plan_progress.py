@@ -107,7 +107,7 @@ def wait_until_empty(api: Client, host: str) -> None:
 def moves_under_way(api: Client) -> str:
     """Return the moves under way with their remaining data, as text; empty if none has begun."""
     lines = []
-    for each in api.items("moves", state="moving", most=4):
+    for each in api.items("moves", state="moving", max_items=4):
         left = each["remaining_bytes"]
         how = "" if left is None else f" {left / (1 << 20):.0f} MiB left"
         lines.append(f"{each['vm_name']} → {each['to_host']}{how}")

@@ -190,7 +190,9 @@ def run_message(
 
 
 def _is_folder_and_name(arguments: list[Any]) -> bool:
-    return len(arguments) == 2 and all(is_text(each, most=_LONGEST_PATH) for each in arguments)
+    return len(arguments) == 2 and all(
+        is_text(each, max_length=_LONGEST_PATH) for each in arguments
+    )
 
 
 def _broker_check(queue: SimulationQueue) -> Check:

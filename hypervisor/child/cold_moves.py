@@ -39,7 +39,7 @@ def move(
     hosts: MoveHosts,
     spec: MoveSpec,
     stop: threading.Event,
-    tell: Callable[[MigrationProgress], object],
+    on_progress: Callable[[MigrationProgress], object],
 ) -> MoveDone:
     """Copy a disk and define its domain at the destination. The source stays unchanged.
 
@@ -55,7 +55,7 @@ def move(
     if spec.copy_disk:
         disk = disks.root_volume(hosts.source.for_move, domain)
         base = bases.backing_path_at_destination(hosts, spec, disk)
-        sent = _Copy(hosts, spec, stop, tell, base).run(disk)
+        sent = _Copy(hosts, spec, stop, on_progress, base).run(disk)
     else:
         shared_pools.check_shared(hosts, spec, domain)
     _check_off(domain)
@@ -94,14 +94,14 @@ class _Copy:
         hosts: MoveHosts,
         spec: MoveSpec,
         stop: threading.Event,
-        tell: Callable[[MigrationProgress], object],
+        on_progress: Callable[[MigrationProgress], object],
         base: str | None = None,
     ) -> None:
         self._hosts = hosts
         self._base = base  #: the path at the destination
         self._spec = spec
         self._stop = stop
-        self._tell = tell
+        self._on_progress = on_progress
         self._started = time.monotonic()
         self._reported_at = 0.0
         self._sent = 0  #: bytes that are not holes
@@ -199,7 +199,7 @@ class _Copy:
         if not now and elapsed_s < self._reported_at + _REPORT_EVERY_S:
             return
         self._reported_at = elapsed_s
-        self._tell(
+        self._on_progress(
             MigrationProgress(
                 elapsed_ms=round(1000 * elapsed_s),
                 memory_total_bytes=0,

@@ -20,7 +20,7 @@ from hypervisor.errors import HostUnreachableError, OperationFailedError
 _LOOK_EVERY_S: Final = 0.005
 _PIECE_BYTES: Final = 1 << 14
 #: Maximum bytes of one exchange; the rest comes with the next.
-_MOST_BYTES: Final = 1 << 16
+_MAX_BYTES: Final = 1 << 16
 _NOT_NOW: Final = -2  #: the answer of a stream that would block
 
 
@@ -66,7 +66,7 @@ class Consoles:
             else:
                 pieces.append(piece)
                 size += len(piece)
-                if size >= _MOST_BYTES:
+                if size >= _MAX_BYTES:
                     return _exchange_answer(taken, pieces, ended=False)
 
     def release(self, _: libvirt.virConnect) -> None:

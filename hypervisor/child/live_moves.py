@@ -44,7 +44,7 @@ def move(
     hosts: MoveHosts,
     spec: MoveSpec,
     stop: threading.Event,
-    tell: Callable[[MigrationProgress], object],
+    on_progress: Callable[[MigrationProgress], object],
 ) -> MoveDone:
     """Move a running guest; abort the move when ``stop`` is set.
 
@@ -52,7 +52,7 @@ def move(
     none of them says where the guest is. After a MoveHangsError, libvirt's call still runs, and
     this process has to end first.
     """
-    moving = _LiveMove(hosts, spec, stop, tell)
+    moving = _LiveMove(hosts, spec, stop, on_progress)
     for _ in range(_PAIRS - 1):
         with contextlib.suppress(_PortTakenError):
             return _move_with_share_fallback(moving, hosts)
@@ -112,12 +112,12 @@ class _LiveMove:
         hosts: MoveHosts,
         spec: MoveSpec,
         stop: threading.Event,
-        tell: Callable[[MigrationProgress], object],
+        on_progress: Callable[[MigrationProgress], object],
     ) -> None:
         self._hosts = hosts
         self._spec = spec
         self._stop = stop
-        self._tell = tell
+        self._on_progress = on_progress
         self._started = time.monotonic()
         self._last: MigrationProgress | None = None
         self._downtime_ms: int | None = None  #: set on the domain once the move is under way
@@ -185,7 +185,7 @@ class _LiveMove:
         if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
             return
         self._last = _read_progress(found)
-        self._tell(self._last)
+        self._on_progress(self._last)
         if self._downtime_ms is not None:
             watched.migrateSetMaxDowntime(self._downtime_ms, 0)
             self._downtime_ms = None

@@ -31,16 +31,16 @@ from hypervisor.errors import (
 )
 from hypervisor.move_model import HostEndpoint, MoveSpec
 
-Tell = Callable[[Mapping[str, Any]], object]
+OnProgress = Callable[[Mapping[str, Any]], object]
 
 
 class MoveOperations:
     """The operations of the child process of a move."""
 
-    def __init__(self, hosts: MoveHosts, stop: threading.Event, tell: Tell) -> None:
+    def __init__(self, hosts: MoveHosts, stop: threading.Event, on_progress: OnProgress) -> None:
         self._hosts = hosts
         self._stop = stop
-        self._tell = tell
+        self._on_progress = on_progress
         self._operations: Mapping[str, Callable[..., Any]] = {
             "check": self._check,
             "live": self._live,
@@ -65,7 +65,7 @@ class MoveOperations:
             self._hosts,
             self._spec(spec),
             self._stop,
-            lambda progress: self._tell(dataclasses.asdict(progress)),
+            lambda progress: self._on_progress(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
 
@@ -77,7 +77,7 @@ class MoveOperations:
             self._hosts,
             self._spec(spec),
             self._stop,
-            lambda progress: self._tell(dataclasses.asdict(progress)),
+            lambda progress: self._on_progress(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
 
@@ -90,14 +90,14 @@ class MoveOperations:
         return dataclasses.replace(spec, guard=guard)
 
 
-_MOST_MEMORY_BYTES = 1 << 30
+_MAX_MEMORY_BYTES = 1 << 30
 #: Time to abort a move after the parent ended, so that the next process finds both hosts settled.
 _GOODBYE_S = 5.0
 
 
 def main(source: HostEndpoint, destination: HostEndpoint) -> None:
     """Serve requests of the parent until it ends."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     # Output of libraries or ssh must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)

@@ -22,14 +22,14 @@ from hypervisor.child.driver import LibvirtHost, start_event_loop
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 
-_MOST_MEMORY_BYTES: Final = 1 << 30
+_MAX_MEMORY_BYTES: Final = 1 << 30
 #: Three connections to each of its hosts, and some more.
-_MOST_FILES: Final = 4096
+_MAX_FILES: Final = 4096
 #: Stack of a thread; the default would exhaust the memory limit with a hundred threads.
 _STACK_BYTES: Final = 1 << 19
-_MOST_THREADS: Final = 1000
+_MAX_THREADS: Final = 1000
 _BEAT_S: Final = 1.0
-_MOST_LOGGED_BYTES: Final = 1 << 20  #: of libvirt's log, in a file that nothing reads
+_MAX_LOGGED_BYTES: Final = 1 << 20  #: of libvirt's log, in a file that nothing reads
 _GOODBYE_S: Final = 0.3
 _OUT_OF_MEMORY: Final = 3
 
@@ -96,10 +96,10 @@ class _Hosts:
 def main() -> None:
     """Serve one parent until it has gone."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(_MAX_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     threading.stack_size(_STACK_BYTES)
     # What a library or an ssh prints must not end up among the answers.
     answers = os.dup(1)
@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def _serve(hosts: _Hosts) -> None:
-    pollers = ThreadPoolExecutor(_MOST_THREADS)
+    pollers = ThreadPoolExecutor(_MAX_THREADS)
     # The pool keeps its threads. If not even one can start, this raises.
     pollers.submit(threading.get_ident).result()
     for line in sys.stdin.buffer:
@@ -136,7 +136,7 @@ def _send_heartbeats(hosts: _Hosts) -> None:
     """Send heartbeats of the process, and truncate its log."""
     while True:
         with contextlib.suppress(OSError):
-            if os.fstat(2).st_size > _MOST_LOGGED_BYTES:
+            if os.fstat(2).st_size > _MAX_LOGGED_BYTES:
                 os.ftruncate(2, 0)
                 os.lseek(2, 0, os.SEEK_SET)
         try:

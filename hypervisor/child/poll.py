@@ -26,7 +26,7 @@ _GROUPS: Final = libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLO
 
 #: Time limit for the statistics of all guests of a host.
 _PATIENCE_S: Final = 2.0
-_BLOCKED_AT_MOST: Final = 2
+_MAX_BLOCKED: Final = 2
 
 Values = Mapping[str, Mapping[str, Any]]  #: by UUID of the domain
 
@@ -47,7 +47,7 @@ class GuestStatistics:
     def read(self) -> Values:
         """Return the statistics by domain; empty if they are late."""
         self._open = [question for question in self._open if question.is_alive()]
-        if len(self._open) >= _BLOCKED_AT_MOST:
+        if len(self._open) >= _MAX_BLOCKED:
             return {}
         question = BackgroundCall(self._spares, _read_host)
         if question.is_open_after(_PATIENCE_S):
@@ -69,9 +69,9 @@ _INTERFACES_LAST_S: Final = 600.0
 #: Time that a poll waits for interfaces; a late answer comes with a later poll.
 _INTERFACES_PATIENCE_S: Final = 0.2
 #: Interfaces beyond these are not shown.
-_MOST_INTERFACES: Final = 64
+_MAX_INTERFACES: Final = 64
 #: Maximum devices to read; each costs a call.
-_MOST_DEVICES: Final = 256
+_MAX_DEVICES: Final = 256
 #: Devices of guests and containers, and the loopback: they are not the host's hardware.
 _OF_GUESTS: Final = ("net_lo", "net_vnet", "net_tap", "net_macvtap", "net_veth", "net_cali")
 #: Names and MAC addresses of interfaces.
@@ -257,12 +257,12 @@ def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
     found = list(_network_devices(devices))
     shown = [each for each in found if each.is_hardware] or found
     named = sorted((shortened(each.name, MOST_NAME), each.mac) for each in shown)
-    return tuple(named[:_MOST_INTERFACES])
+    return tuple(named[:_MAX_INTERFACES])
 
 
 def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
     own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
-    for device in islice(own, _MOST_DEVICES):
+    for device in islice(own, _MAX_DEVICES):
         with contextlib.suppress(libvirt.libvirtError):  # the device has vanished
             if (found := network_device(device.XMLDesc(0))) is not None:
                 yield found

@@ -30,11 +30,11 @@ _TRIES: Final = 3
 _TRIES_TO_DELETE: Final = 20
 _MOVED: Final = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_DOMAIN})
 #: Maximum rotated logs of a VM; virtlogd keeps three by default.
-_MOST_ROTATED: Final = 16
+_MAX_ROTATED: Final = 16
 _USUALLY_ROTATED: Final = 3
 _SWEPT_AT_ONCE: Final = 20
 #: Maximum plausible size; a host may report anything.
-_MOST_LOG_BYTES: Final = 1 << 62
+_MAX_LOG_BYTES: Final = 1 << 62
 _OURS: Final = UUID("3c1f0f5e-2f7a-5f0a-9a50-6a1d7f3e0c31")
 _NAME: Final = re.compile(r"fuga-console-([0-9a-f-]{36})")
 _NOW, _BEFORE = "vda", "vdb"
@@ -141,7 +141,7 @@ def _read_tail(
     """Read as `tail` does; return None if the log was rotated meanwhile."""
     sizes = _sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
-    if max(size, rotated) > _MOST_LOG_BYTES:
+    if max(size, rotated) > _MAX_LOG_BYTES:
         raise OperationFailedError("console_tail", f"a log of {max(size, rotated)} bytes")
     if after > max(size, rotated):
         after = 0  # the offset belongs to another log
@@ -211,7 +211,7 @@ def _log_path(vm_id: str) -> str:
 
 
 def _rotated_paths(path: str) -> Iterator[str]:
-    return (f"{path}.{number}" for number in range(_MOST_ROTATED))
+    return (f"{path}.{number}" for number in range(_MAX_ROTATED))
 
 
 def _lookup(conn: libvirt.virConnect, uuid: str) -> libvirt.virDomain | None:

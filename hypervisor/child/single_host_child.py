@@ -21,14 +21,14 @@ from hypervisor.child.driver import LibvirtHost, start_event_loop
 from hypervisor.credential import CREDENTIAL_VARIABLE, Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 
-_MOST_MEMORY_BYTES = 1 << 30
+_MAX_MEMORY_BYTES = 1 << 30
 _GOODBYE_S = 2.0  #: for the current call, after the parent ended
 
 
 def main(uri: str, credential: Credential | None, machine: str | None = None) -> None:
     """Serve requests of the parent until it ends."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     # Output of libraries or ssh must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)

@@ -17,7 +17,7 @@ _PROTOCOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _QUOTES: Final = re.compile("[\"']")
 _PIECES: Final = re.compile(r"[:?&=]")
 #: Of one header: guests write headers into raw disks, and each name costs a look.
-_MOST_NAMES: Final = 16
+_MAX_NAMES: Final = 16
 #: Maximum depth of JSON; a deeper document is split at its quotes.
 _DEEPEST: Final = 64
 
@@ -32,7 +32,7 @@ def files_in(name: str, above: str) -> tuple[str, ...]:
     names = sorted(
         filter(None, _possible_names(name, 0)), key=lambda each: not each.startswith("/")
     )
-    return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MOST_NAMES]
+    return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MAX_NAMES]
 
 
 def plain_path(name: str, above: str) -> str | None:

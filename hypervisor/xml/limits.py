@@ -16,7 +16,7 @@ SHARES_PER_VCPU: Final = 32
 _KB_PER_MBIT: Final = 125
 #: Burst: the traffic of a tenth of a second, and at least a few large packets.
 _BURST_S: Final = 0.1
-_LEAST_BURST_KB: Final = 128
+_MIN_BURST_KB: Final = 128
 #: All disks are in one throttle group: the limit is the domain's, not each disk's.
 _GROUP: Final = "disks"
 
@@ -72,7 +72,7 @@ def limit_card(interface: ET.Element, limits: VmLimits) -> None:
     if limits.net_mbps is None:
         return
     average = limits.net_mbps * _KB_PER_MBIT
-    burst = max(_LEAST_BURST_KB, int(average * _BURST_S))
+    burst = max(_MIN_BURST_KB, int(average * _BURST_S))
     bandwidth = ET.SubElement(interface, "bandwidth")
     for direction in ("inbound", "outbound"):
         ET.SubElement(bandwidth, direction, average=str(average), burst=str(burst))

@@ -56,9 +56,9 @@ def is_id(value: object) -> bool:
         return False
 
 
-def is_text(value: object, *, most: int = _MAX_TEXT) -> bool:
+def is_text(value: object, *, max_length: int = _MAX_TEXT) -> bool:
     """Return whether a value is text that may be a file name."""
-    if not isinstance(value, str) or len(value) > most:
+    if not isinstance(value, str) or len(value) > max_length:
         return False
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
 
@@ -242,7 +242,7 @@ _HEADERS: Final[Mapping[str, ValueCheck]] = MappingProxyType(
         "id": is_id,
         "shadow": _equals(None),
         "eta": _equals(None),
-        "expires": _none_or(lambda value: is_text(value, most=40)),
+        "expires": _none_or(lambda value: is_text(value, max_length=40)),
         "group": _equals(None),
         "group_index": _equals(None),
         "retries": _equals(0),

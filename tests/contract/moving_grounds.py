@@ -108,16 +108,16 @@ class Grounds:
         return self.movers(*self.ends, deadline_s=DEADLINE_S)
 
     def live(
-        self, wanted: MoveSpec, *, tell: Any = lambda _: None, deadline_s: float = DEADLINE_S
+        self, wanted: MoveSpec, *, on_progress: Any = lambda _: None, deadline_s: float = DEADLINE_S
     ) -> MoveDone:
         with self.mover() as mover:
-            return mover.live(wanted, deadline_s=deadline_s, tell=tell)
+            return mover.live(wanted, deadline_s=deadline_s, on_progress=on_progress)
 
     def cold(
-        self, wanted: MoveSpec, *, tell: Any = lambda _: None, deadline_s: float = DEADLINE_S
+        self, wanted: MoveSpec, *, on_progress: Any = lambda _: None, deadline_s: float = DEADLINE_S
     ) -> MoveDone:
         with self.mover() as mover:
-            return mover.cold(wanted, deadline_s=deadline_s, tell=tell)
+            return mover.cold(wanted, deadline_s=deadline_s, on_progress=on_progress)
 
     def check(self, wanted: MoveSpec) -> None:
         with self.mover() as mover:

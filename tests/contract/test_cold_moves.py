@@ -35,7 +35,7 @@ def test_a_vm_that_is_off_is_at_the_destination_too_and_the_source_as_it_was(
     wanted = grounds.arriving(spec)
     told: list[MigrationProgress] = []
 
-    done = grounds.cold(wanted, tell=told.append)
+    done = grounds.cold(wanted, on_progress=told.append)
 
     assert grounds.states(spec) == (STOPPED, STOPPED)
     assert grounds.source.find(spec).mark == spec.mark
@@ -115,7 +115,7 @@ def test_what_a_teller_raises_ends_the_copy_and_what_came_of_it_is_removed(
         raise CalledOffError
 
     with pytest.raises(CalledOffError):
-        grounds.cold(wanted, tell=call_off)
+        grounds.cold(wanted, on_progress=call_off)
 
     assert grounds.states(spec)[0] is STOPPED
     assert grounds.remove_arriving(wanted)
@@ -133,7 +133,7 @@ def test_the_guest_finds_what_it_wrote(real: Grounds) -> None:
     wanted = real.arriving(spec)
     told: list[MigrationProgress] = []
 
-    done = real.cold(wanted, tell=told.append)
+    done = real.cold(wanted, on_progress=told.append)
 
     here, there = file_of(real, 1, spec.volume), file_of(real, 2, wanted.volume)
     assert hashlib.sha256(here.read_bytes()).digest() == hashlib.sha256(there.read_bytes()).digest()
@@ -204,7 +204,7 @@ def test_a_copy_keeps_to_its_bandwidth_and_ends_at_its_deadline(real: Grounds) -
     told: list[MigrationProgress] = []
 
     with pytest.raises(OperationFailedError, match="called off"):
-        real.cold(wanted, tell=told.append, deadline_s=2.0)
+        real.cold(wanted, on_progress=told.append, deadline_s=2.0)
 
     assert real.states(spec) == (STOPPED, None)
     assert len(told) >= 3

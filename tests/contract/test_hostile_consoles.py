@@ -93,7 +93,7 @@ def run_hostile(ground: Ground, code: bytes, tmp_path: Path) -> DomainSpec:
         path=str(image),
         size_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        tell=lambda _: None,
+        on_progress=lambda _: None,
     )
     spec = ground.spec()
     ground.host.create_overlay(

@@ -62,7 +62,7 @@ def upload(ground: Ground, file: Path, **changes: object) -> list[int]:
         "path": str(file),
         "size_bytes": file.stat().st_size,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        "tell": told.append,
+        "on_progress": told.append,
     }
     ground.host.upload(**(arguments | changes))  # type: ignore[arg-type]
     return told
@@ -98,7 +98,7 @@ def test_an_upload_that_is_stopped_leaves_no_volume_and_the_host_goes_on(
         raise StopError
 
     with pytest.raises(StopError):
-        upload(place, file, tell=stop)
+        upload(place, file, on_progress=stop)
 
     assert NAME not in place.volumes()
     assert upload(place, file)[-1] == SIZE_BYTES
@@ -164,7 +164,7 @@ def test_a_libvirtd_that_hangs_ends_an_upload_at_the_deadline_of_a_piece(
             until_it_answers.enter_context(lab.faulty(1, "hang-daemon", until="resume-daemon"))
 
         with pytest.raises(HostUnreachableError, match="no answer within"):
-            upload(real, file, tell=hang, deadline_s=5.0)
+            upload(real, file, on_progress=hang, deadline_s=5.0)
 
     # What was left half is known by its name, and is no volume that anybody uses.
     real.host.delete_volume(real.pool, NAME)

@@ -39,7 +39,7 @@ def test_a_guest_that_moved_runs_at_the_destination_alone(grounds: Grounds) -> N
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
     told: list[MigrationProgress] = []
 
-    done = grounds.live(wanted, tell=told.append)
+    done = grounds.live(wanted, on_progress=told.append)
 
     assert grounds.states(spec) == (None, RUNNING)
     seen = grounds.destination.find(spec)
@@ -100,7 +100,7 @@ def test_what_arrives_is_seen_with_its_own_mark_from_the_first_moment(grounds: G
             seen.append(grounds.destination.find(spec))
             seen.append(grounds.source.find(spec))
 
-    grounds.live(wanted, tell=look)
+    grounds.live(wanted, on_progress=look)
 
     reported, there, here = seen
     for arriving in (reported, there):
@@ -118,7 +118,7 @@ def test_what_a_teller_raises_aborts_the_move_and_is_raised(grounds: Grounds) ->
         raise CalledOffError
 
     with pytest.raises(CalledOffError):
-        grounds.live(wanted, tell=call_off)
+        grounds.live(wanted, on_progress=call_off)
 
     assert grounds.states(spec) == (RUNNING, None)
     grounds.live(replace(wanted, bandwidth_mib_s=None))
@@ -146,7 +146,7 @@ def test_what_arrives_is_removed_while_it_still_arrives(grounds: Grounds) -> Non
             removed.append(grounds.remove_arriving(wanted))
 
     with pytest.raises(OperationFailedError):
-        grounds.live(wanted, tell=remove)
+        grounds.live(wanted, on_progress=remove)
 
     assert removed == [True]
     assert grounds.states(spec) == (RUNNING, None)
@@ -174,7 +174,7 @@ def test_what_the_source_is_told_while_a_guest_moves_is_refused_at_once(grounds:
                 ask()
             refused.append(error)
 
-    grounds.live(wanted, tell=switch)
+    grounds.live(wanted, on_progress=switch)
 
     assert len(refused) == 4
     assert grounds.states(spec) == (None, RUNNING)
@@ -187,7 +187,9 @@ def test_cutting_a_guests_power_at_the_source_ends_its_move(grounds: Grounds) ->
     wanted = grounds.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
 
     with pytest.raises(OperationFailedError):
-        grounds.live(wanted, tell=lambda _: grounds.source.host.power_off(spec.mark.vm_id, run=run))
+        grounds.live(
+            wanted, on_progress=lambda _: grounds.source.host.power_off(spec.mark.vm_id, run=run)
+        )
 
     assert grounds.states(spec) == (STOPPED, None)
 
@@ -235,8 +237,8 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
 
     with grounds.mover() as mover:
         with pytest.raises(CalledOffError):
-            mover.live(wanted, deadline_s=60, tell=call_off)
-        mover.live(replace(wanted, bandwidth_mib_s=None), deadline_s=60, tell=lambda _: None)
+            mover.live(wanted, deadline_s=60, on_progress=call_off)
+        mover.live(replace(wanted, bandwidth_mib_s=None), deadline_s=60, on_progress=lambda _: None)
 
     assert grounds.states(spec) == (None, RUNNING)
 
@@ -286,7 +288,7 @@ def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(HostSilentError):
-        real.live(wanted, tell=kill)
+        real.live(wanted, on_progress=kill)
 
     eventually(lambda: real.states(spec) == (RUNNING, None), within_s=10)
     assert real.remove_arriving(wanted)
@@ -303,7 +305,7 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
 
     def move() -> None:
         try:
-            mover.live(wanted, deadline_s=120, tell=lambda _: begun.set())
+            mover.live(wanted, deadline_s=120, on_progress=lambda _: begun.set())
         except HypervisorError as error:
             failed.append(error)
 
@@ -342,7 +344,7 @@ def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
 
     for ends in ((real.ends[0], nowhere), (nowhere, real.ends[1])):
         with real.movers(*ends) as mover, pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"):
-            mover.live(wanted, deadline_s=20, tell=lambda _: None)
+            mover.live(wanted, deadline_s=20, on_progress=lambda _: None)
 
     assert real.states(spec) == (RUNNING, None)
 

@@ -193,7 +193,7 @@ def test_a_stranger_finds_no_disk_and_no_memory_while_a_guest_moves(
                     heard.append(said(exports(context), address, each.port))
                     heard.append(said(secrets(context), address, each.port))
 
-    real.live(wanted, tell=look)
+    real.live(wanted, on_progress=look)
 
     assert {each.address for each in seen} == {address}
     assert heard
@@ -273,7 +273,7 @@ def test_a_guest_that_a_stranger_has_stand_still_runs_at_its_source_again(real: 
                 stack.enter_context(knocking(address, came))
 
         with pytest.raises(MoveHangsError, match="stands still") as raised:
-            real.live(wanted, tell=come)
+            real.live(wanted, on_progress=come)
 
     assert raised.value.begun
     assert real.states(spec) == (RUNNING, None)

@@ -258,7 +258,7 @@ class FakeHypervisor:
         path: str,
         size_bytes: int,
         sha256: str,
-        tell: Callable[[int], None],
+        on_progress: Callable[[int], None],
         head: bytes = b"",
         margin_bytes: int = 0,
         deadline_s: float | None = None,
@@ -269,7 +269,7 @@ class FakeHypervisor:
             content = head + _content(path)[len(head) :]
             for sent in [*range(PIECE, size_bytes, PIECE), size_bytes]:
                 self._do("upload_send", name, lambda sent=sent: self._write(name, sent))
-                tell(sent)
+                on_progress(sent)
             self._do("upload_end", name, lambda: _check_content(path, content, sha256))
         except HostUnreachableError:
             raise

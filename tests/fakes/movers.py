@@ -117,7 +117,7 @@ class FakeMover:
             raise MigrationRefusedError(*found)
 
     def live(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         self._begin("live", spec)
         fault = self._movers.next_fault()
@@ -127,7 +127,7 @@ class FakeMover:
         try:
             for step in range(1, STEPS + 1):
                 self._check_it_goes_on(spec)
-                tell(_progress(step))
+                on_progress(_progress(step))
                 self._movers.happen()
                 self._check_it_goes_on(spec)
                 _break_while_copying(fault, deadline_s)
@@ -147,7 +147,7 @@ class FakeMover:
         )
 
     def cold(
-        self, spec: MoveSpec, *, deadline_s: float, tell: Callable[[MigrationProgress], None]
+        self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveDone:
         self._begin("cold", spec)
         fault = self._movers.next_fault()
@@ -162,7 +162,7 @@ class FakeMover:
             raise OperationFailedError(
                 "cold_move", f"the destination has domain {spec.vm_id} already", 9
             )
-        sent = self._copy_disk(spec, fault, deadline_s, tell) if spec.copy_disk else 0
+        sent = self._copy_disk(spec, fault, deadline_s, on_progress) if spec.copy_disk else 0
         if not spec.copy_disk:
             self._prove_shared(spec)
         defined = self._source.specs.get(spec.vm_id)
@@ -179,7 +179,7 @@ class FakeMover:
         spec: MoveSpec,
         fault: MoveFault | None,
         deadline_s: float,
-        tell: Callable[[MigrationProgress], None],
+        on_progress: Callable[[MigrationProgress], None],
     ) -> int:
         name = self._source.volume_of(spec.vm_id) or ""
         disk = self._source.volumes.get(name)
@@ -191,7 +191,7 @@ class FakeMover:
             raise OperationFailedError("cold_move", "No space left on device", 38)
         self._destination.volumes[spec.volume] = replace(disk, name=spec.volume)
         for step in range(1, STEPS + 1):
-            tell(_progress(step, disk_bytes=disk.allocation_bytes))
+            on_progress(_progress(step, disk_bytes=disk.allocation_bytes))
             self._movers.happen()
             _break_while_copying(fault, deadline_s, "cold_move")
         return disk.allocation_bytes

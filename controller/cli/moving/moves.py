@@ -156,7 +156,7 @@ def list_moves(
     vm_id = None if vm is None else _find_vm(session.api, vm)["id"]
     found = session.api.items(
         "moves",
-        most=last,
+        max_items=last,
         tenant=tenant,
         vm=vm_id,
         host=host,
@@ -231,7 +231,7 @@ def _find_vm(api: Client, typed: str) -> Json:
     target = find_target(api, typed)
     if target.kind == "vm":
         return target.record
-    names = [str(vm["name"]) for vm in api.items("vms", request=target.record["id"], most=5)]
+    names = [str(vm["name"]) for vm in api.items("vms", request=target.record["id"], max_items=5)]
     vms_of_host = f"; its VMs: {', '.join(names)}" if names else ""
     raise BadInputError(f"{typed!r} is a request, not a VM{vms_of_host}")
 
@@ -251,7 +251,7 @@ def _find_move(api: Client, typed: str) -> Json:
             if problem.http_status != _NOT_FOUND:
                 raise
     vm = _find_vm(api, typed)
-    last = next(api.items("moves", vm=vm["id"], most=1), None)
+    last = next(api.items("moves", vm=vm["id"], max_items=1), None)
     if last is None:
         raise BadInputError(f"VM {vm['name']} never moved")
     return last
@@ -260,7 +260,7 @@ def _find_move(api: Client, typed: str) -> Json:
 def _find_by_part_of_id(api: Client, typed: str) -> Json | None:
     if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
         return None
-    newest = api.items("moves", most=_SEARCHED)
+    newest = api.items("moves", max_items=_SEARCHED)
     found = [each for each in newest if is_part_of_id(typed, each["id"])]
     if len(found) > 1:
         listed = "\n".join(f"  {each['vm_name']}, {route(each)}: {each['id']}" for each in found)

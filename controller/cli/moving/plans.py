@@ -49,7 +49,7 @@ TimeoutOption = Annotated[
 #: Plans end long before; a wait without end would hide a control centre that is away.
 TIMEOUT_S = 86_400.0
 _SEARCHED: Final = 500
-_MOST_FAILED_SHOWN: Final = 50  #: failed moves, each of which costs a call
+_MAX_FAILED_SHOWN: Final = 50  #: failed moves, each of which costs a call
 _WHOLE: Final = 36  #: characters of an id
 _NOT_FOUND: Final = 404
 
@@ -142,7 +142,7 @@ def list_(
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest plans", min=1)] = 100,
 ) -> None:
     """List plans, newest last."""
-    found = list(session.api.items("plans", most=last))[::-1]
+    found = list(session.api.items("plans", max_items=last))[::-1]
     session.show(found, COLUMNS, empty="no plans yet. `fuga plan balance` proposes one.")
 
 
@@ -229,12 +229,12 @@ def _failure_lines(session: Session, plan: Mapping[str, Any]) -> list[str]:
             for each in session.api.get(f"plans/{plan['id']}/moves")["items"]
             if each["refused"] or each["state"] in ("failed", "cancelled")
         ]
-        if len(failed) > _MOST_FAILED_SHOWN:
+        if len(failed) > _MAX_FAILED_SHOWN:
             more = [
-                f"  {len(failed) - _MOST_FAILED_SHOWN} more moves failed:"
+                f"  {len(failed) - _MAX_FAILED_SHOWN} more moves failed:"
                 f" `fuga plan show {plan['id']}` lists all"
             ]
-        for each in failed[:_MOST_FAILED_SHOWN]:
+        for each in failed[:_MAX_FAILED_SHOWN]:
             vm = session.api.get(f"vms/{each['vm_id']}")
             if vm["desired"] == "deleted" or vm.get("host") not in (None, each["from_host"]):
                 continue
@@ -379,7 +379,7 @@ def find_plan(session: Session, typed: str) -> Mapping[str, Any]:
     """Return the plan with an id, or the one whose id begins or ends so."""
     if len(typed) == _WHOLE:
         return dict(session.api.get(f"plans/{typed}"))
-    plans = session.api.items("plans", most=_SEARCHED)
+    plans = session.api.items("plans", max_items=_SEARCHED)
     found = [each for each in plans if is_part_of_id(typed, each["id"])]
     if len(found) != 1:
         several = "several plans" if found else "no plan"

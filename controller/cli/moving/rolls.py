@@ -181,7 +181,7 @@ def list_(
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest rolls", min=1)] = 100,
 ) -> None:
     """List rolls, newest last."""
-    found = list(session.api.items("rolls", most=last, state=state))[::-1]
+    found = list(session.api.items("rolls", max_items=last, state=state))[::-1]
     session.show(found, COLUMNS, empty="no rolls. `fuga roll --hosts ... --run ...` begins one.")
 
 
@@ -230,7 +230,7 @@ def cancel(session: Session, roll: RollArgument) -> None:
 
 def find_roll(session: Session, typed: str) -> Json:
     """Return the roll with an id, or the one whose id begins or ends so."""
-    rolls = session.api.items("rolls", most=_SEARCHED)
+    rolls = session.api.items("rolls", max_items=_SEARCHED)
     found = [each for each in rolls if is_part_of_id(typed, each["id"])]
     if len(found) != 1:
         several = "several rolls" if found else "no roll"

@@ -126,5 +126,5 @@ def audit(
     }
     if since is not None:
         filters["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
-    rows = session.api.items("audit", most=limit, **filters)
+    rows = session.api.items("audit", max_items=limit, **filters)
     session.show(rows, columns_for(table_width()), empty="no calls")

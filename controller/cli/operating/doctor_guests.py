@@ -21,7 +21,7 @@ _ABOUT: Final = "guests and hosts"
 _NAMED: Final = 5  #: hosts and networks that a finding names
 _RESOLVERS: Final = 32
 _WITHIN_S: Final = 5.0  #: for the names of all hosts
-_MOST_SUGGESTED: Final = 8
+_MAX_SUGGESTED: Final = 8
 _SHORTEST_SUGGESTED: Final = 16
 #: libvirt's test driver has no network.
 _NO_NETWORK: Final = "test"
@@ -151,7 +151,7 @@ def _suggested_networks(
     for length in range(24, _SHORTEST_SUGGESTED - 1, -1):
         found = {ipaddress.IPv4Network((each, length), strict=False) for each in addresses}
         merged = list(ipaddress.collapse_addresses(found))
-        if len(merged) <= _MOST_SUGGESTED:
+        if len(merged) <= _MAX_SUGGESTED:
             break
     return merged
 

@@ -77,13 +77,13 @@ def _slow_vm_types(
     rate = settings.move_bandwidth_mib_s
     if rate is None:
         return
-    most = int(rate * settings.move_deadline_s)
-    large = [each["name"] for each in vm_types if each["resources"].get("memory_mib", 0) > most]
+    max_mib = int(rate * settings.move_deadline_s)
+    large = [each["name"] for each in vm_types if each["resources"].get("memory_mib", 0) > max_mib]
     if large:
         yield CheckResult(
             _ABOUT,
             False,
-            f"at {rate} MiB/s (FUGA_MOVE_BANDWIDTH_MIB_S) {most} MiB move within"
+            f"at {rate} MiB/s (FUGA_MOVE_BANDWIDTH_MIB_S) {max_mib} MiB move within"
             f" FUGA_MOVE_DEADLINE_S ({settings.move_deadline_s:g} s): too few for VMs of type"
             f" {', '.join(sorted(large))}",
         )

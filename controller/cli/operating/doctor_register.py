@@ -63,7 +63,7 @@ def login_findings(
 _ACTOR: Final = "cli"
 _ENDS_SOON: Final = timedelta(days=14)
 _NAMED: Final = 10
-_MOST_LOOKED_AT: Final = 500
+_MAX_LOOKED_AT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _name_list(names: list[str]) -> str:
 def _signature_findings(registry: Registry, keys: int) -> CheckResult:
     unsigned = [
         image.reference
-        for image in registry.images.list(limit=_MOST_LOOKED_AT).items
+        for image in registry.images.list(limit=_MAX_LOOKED_AT).items
         if image.signed_by is None and image.removed_at is None
     ]
     older = f"; older unsigned images: {_name_list(unsigned)}" if unsigned else ""

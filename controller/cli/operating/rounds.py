@@ -96,7 +96,7 @@ def rounds(
     """List rounds, newest last."""
     if session.before_another:
         return
-    found = list(session.api.items("rounds", most=None if everything else last + 1))
+    found = list(session.api.items("rounds", max_items=None if everything else last + 1))
     more = not everything and len(found) > last
     rows = (found if everything else found[:last])[::-1]
     session.show(rows, COLUMNS, empty="no rounds yet. Slots without work leave no round.")

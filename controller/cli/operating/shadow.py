@@ -109,8 +109,8 @@ def shadow(
         for name, day in (("since", since), ("until", until))
         if day is not None
     }
-    most = last if last or moments or everything else _LAST
-    found = session.api.items("shadow-rounds", most=None if everything else most, **moments)
+    limit = last if last or moments or everything else _LAST
+    found = session.api.items("shadow-rounds", max_items=None if everything else limit, **moments)
     rows = list(found)[::-1]
     session.show(rows, COLUMNS, empty="no rounds. Set FUGA_SHADOW_POLICY to a second policy.")
     if rows and not session.json:

@@ -52,7 +52,7 @@ def verify(
             document = parse_document(_read(read))
         else:
             rounds = session.api.items(
-                "rounds/proofs", most=None if everything else last, tenant=tenant
+                "rounds/proofs", max_items=None if everything else last, tenant=tenant
             )
             document = document_of(tenant, list(rounds))
         if save is not None:

@@ -130,7 +130,7 @@ def run(  # noqa: PLR0917 - options of a command line
 @list_command
 def list_(session: Session) -> None:
     """List what-ifs, newest last."""
-    found = list(session.api.items("what-ifs", most=_SEARCHED))[::-1]
+    found = list(session.api.items("what-ifs", max_items=_SEARCHED))[::-1]
     session.show(found, COLUMNS, empty="no what-ifs yet. `fuga what-if run --help` explains how.")
 
 
@@ -158,7 +158,7 @@ def cancel(session: Session, what_if: IdArgument) -> None:
 def find_what_if(session: Session, typed: str) -> Mapping[str, Any]:
     """Return the what-if with an id, or the one whose id begins or ends so."""
     if len(typed) != _WHOLE:
-        known = session.api.items("what-ifs", most=_SEARCHED)
+        known = session.api.items("what-ifs", max_items=_SEARCHED)
         found = [each for each in known if is_part_of_id(typed, each["id"])]
         if len(found) != 1:
             several = "several what-ifs" if found else "no what-if"

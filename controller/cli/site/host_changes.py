@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from controller.session.completion import complete_host
 from controller.session.session import Session
 from controller.terminal.columns import field as column
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, print_table
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Host name (see `fuga host list`)", autocompletion=complete_host
+    ),
+]
 
 
 def host_change_body(

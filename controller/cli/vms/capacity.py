@@ -102,9 +102,9 @@ def _print_after_queue(found: Mapping[str, Any]) -> None:
     if in_turn is None:
         echo("after those that wait: not computed now; try again")
     elif found["fits"]:
-        least = "at least " if found.get("at_least") and in_turn else ""
+        prefix = "at least " if found.get("at_least") and in_turn else ""
         after = "once those that wait and are owed before are served"
-        echo(f"{least}{in_turn or 'none'} of them {after}")
+        echo(f"{prefix}{in_turn or 'none'} of them {after}")
 
 
 def print_survival(session: Session, found: Mapping[str, Any]) -> None:

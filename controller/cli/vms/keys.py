@@ -45,14 +45,14 @@ def read_user_data(path: Path) -> str:
     return base64.b64encode(content).decode()
 
 
-def _read_limited(path: Path, most: int) -> bytes:
+def _read_limited(path: Path, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise BadInputError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > most:
-        raise BadInputError(f"{path} is larger than {most} bytes")
+    if len(content) > max_bytes:
+        raise BadInputError(f"{path} is larger than {max_bytes} bytes")
     return content
 
 

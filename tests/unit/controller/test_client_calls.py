@@ -123,7 +123,7 @@ def test_no_more_is_read_of_a_list_than_is_wanted() -> None:
     page = {"items": [{"number": 9}, {"number": 8}], "next": "more"}
     wire = Wire(httpx.Response(200, json=page))
 
-    assert [each["number"] for each in wire.api.items("rounds", most=2)] == [9, 8]
+    assert [each["number"] for each in wire.api.items("rounds", max_items=2)] == [9, 8]
     assert len(wire.sent) == 1
     assert wire.sent[0].url.params["limit"] == "2"
 
