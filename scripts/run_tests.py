@@ -4,9 +4,9 @@ Usage: run_tests.py [pytest arguments]     (`make test ARGS="-k ledger"`)
 
 FUGA_TESTS is `short` (`make test`, the default), `rest` (`make test-all`) or `all` (ADR 0090).
 
-Tests that take the whole machine run first, alone (ADR 0080). Then tests without hosts run on two
-processes and keep both cores of the smallest machine busy. Those with hosts often wait for
-guests: three processes run them afterwards, a module at a time, the long ones first (ADR 0073).
+Tests that take the whole machine run first, alone (ADR 0080). Then three processes run the tests
+without hosts: these wait for servers a third of their time, and so keep both cores of the smallest
+machine busy. Those with hosts run afterwards, a module at a time, the long ones first (ADR 0073).
 With CI=true a skipped test on real guests or PostgreSQL fails. Tests that failed under a fault that
 is proven to be libvirt's run once more, alone (ADR 0049).
 """
@@ -69,7 +69,7 @@ class PytestGroup:
 #: What runs side by side, one line after the other. A test that is "alone" takes both cores.
 GROUPS = (
     (PytestGroup("alone", ("-n", "0", "-m", "alone"), ("tests/chaos",)),),
-    (PytestGroup("without hosts", ("-n", "2", "-m", "not qemu and not test_driver")),),
+    (PytestGroup("without hosts", ("-n", "3", "-m", "not qemu and not test_driver")),),
     (
         PytestGroup(
             "with hosts",
