@@ -103,6 +103,7 @@ def start_real_hosts(
     *,
     timeout_s: float = 60,
     transport: str = "unix",
+    await_all: bool = True,
 ) -> list[LabHost]:
     """Start libvirtd + QEMU hosts in namespaces; guests are emulated.
 
@@ -114,6 +115,9 @@ def start_real_hosts(
     transport : str, optional
         How they are reached: by Unix sockets that are root's alone, or over networks of
         their own by tls, or by tcp, which lets everybody in.
+    await_all : bool, optional
+        Whether to wait until hosts answer that ran before, too. One whose network is cut
+        does not, and the folder is locked meanwhile.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
     answer = _script(
@@ -124,6 +128,7 @@ def start_real_hosts(
             "LAB_TIMEOUT": str(int(timeout_s)),
             "LAB_BASE": str(image),
             "LAB_TRANSPORT": transport,
+            "LAB_AWAIT_STARTED": "" if await_all else "1",
         },
         timeout_s=timeout_s + 60,
     )

@@ -212,11 +212,19 @@ class Site:
                 self.fault(host, "power-off")
 
     def start_hosts(self) -> list[LabHost]:
-        """Start the hosts that do not run; again where fuga fences one while it starts."""
+        """Start the hosts that do not run; again where fuga fences one while it starts.
+
+        Others may be struck and not answer until they are fenced, which waits for this.
+        """
         for tries_left in (2, 1, 0):
             try:
                 return cluster.start_real_hosts(
-                    self._host_count, self.lab_dir, guest_dir(), timeout_s=WAIT_S, transport="tls"
+                    self._host_count,
+                    self.lab_dir,
+                    guest_dir(),
+                    timeout_s=WAIT_S,
+                    transport="tls",
+                    await_all=False,
                 )
             except LabError:
                 if not tries_left:
