@@ -225,8 +225,8 @@ def test_a_lab_comes_back_at_its_addresses(real_lab: Path) -> None:
 @pytest.mark.qemu
 def test_a_host_starts_beside_one_whose_network_is_cut(real_lab: Path) -> None:
     first, second = cluster.start_real_hosts(2, real_lab, guest_dir(), transport="tls")
-    cluster.fault(real_lab, 1, "cut-network")
-    cluster.fault(real_lab, 2, "power-off")
+    cluster.inject_fault(real_lab, 1, "cut-network")
+    cluster.inject_fault(real_lab, 2, "power-off")
 
     started = cluster.start_real_hosts(
         2, real_lab, guest_dir(), timeout_s=30, transport="tls", await_all=False
