@@ -11,7 +11,7 @@ from placement.errors import ParameterError
 Reader: TypeAlias = Callable[[str, Any], Any]
 
 
-def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
+def read_parameters(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given parameters as their readers return them.
 
     Raises
@@ -26,7 +26,7 @@ def read(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, A
     return {name: readers[name](name, value) for name, value in given.items()}
 
 
-def checked_by(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
+def predicate_reader(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
     """Return a reader that accepts the values of a predicate; ``allowed`` describes them."""
 
     def check_value(name: str, value: Any) -> Any:
@@ -37,18 +37,18 @@ def checked_by(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
     return check_value
 
 
-def number(allowed: str, fits: Callable[[float], bool]) -> Reader:
+def number_reader(allowed: str, fits: Callable[[float], bool]) -> Reader:
     """Return a reader of numbers within bounds, which ``allowed`` describes."""
 
     def is_allowed(value: Any) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and fits(value)
 
-    checked = checked_by(allowed, is_allowed)
+    checked = predicate_reader(allowed, is_allowed)
     return lambda name, value: float(checked(name, value))
 
 
-def whole_number(minimum: int, maximum: int) -> Reader:
+def integer_reader(minimum: int, maximum: int) -> Reader:
     """Return a reader of whole numbers from ``minimum`` to ``maximum``."""
 
     def is_allowed(value: Any) -> bool:
@@ -56,20 +56,22 @@ def whole_number(minimum: int, maximum: int) -> Reader:
             isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
         )
 
-    return checked_by(f"a whole number from {minimum:,} to {maximum:,}", is_allowed)
+    return predicate_reader(f"a whole number from {minimum:,} to {maximum:,}", is_allowed)
 
 
-def one_of(values: Sequence[str]) -> Reader:
+def choice_reader(values: Sequence[str]) -> Reader:
     """Return a reader of words from a list."""
-    return checked_by(" | ".join(values), lambda value: isinstance(value, str) and value in values)
+    return predicate_reader(
+        " | ".join(values), lambda value: isinstance(value, str) and value in values
+    )
 
 
-def or_null(reader: Reader) -> Reader:
+def nullable_reader(reader: Reader) -> Reader:
     """Return a reader that lets None pass, too."""
     return lambda name, value: None if value is None else reader(name, value)
 
 
 #: True or false.
-switch: Final = checked_by("true or false", lambda value: isinstance(value, bool))
+switch_reader: Final = predicate_reader("true or false", lambda value: isinstance(value, bool))
 #: A part of a whole.
-part: Final = number("a number above 0, at most 1", lambda value: 0 < value <= 1)
+fraction_reader: Final = number_reader("a number above 0, at most 1", lambda value: 0 < value <= 1)

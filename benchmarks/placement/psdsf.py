@@ -19,7 +19,7 @@ from benchmarks.placement.clusters import GOOGLE_SERVERS, VM_TYPES
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.mechanisms.psdsf.residual import theorem1_residual
-from placement.mechanisms.psdsf.sweeps import sweep_until_still
+from placement.mechanisms.psdsf.sweeps import sweep_until_converged
 
 GOAL = 1e-3
 
@@ -72,7 +72,7 @@ def to_residual(problem: DivisibleProblem) -> tuple[float, int, float]:
     """Return seconds, sweeps and residual of the shortest run tried that reaches the goal."""
     rounds = 8
     while True:
-        settled, taken = timed(partial(sweep_until_still, problem, max_rounds=rounds))
+        settled, taken = timed(partial(sweep_until_converged, problem, max_rounds=rounds))
         residual = theorem1_residual(problem, settled.tasks)
         if residual <= GOAL or rounds >= 1024:
             return taken, settled.rounds, residual
@@ -89,10 +89,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         taken, rounds, residual = to_residual(problem)
         division, whole = timed(partial(divided, "psdsf", problem))
         _, drfh = timed(partial(divided, "drfh", problem))
-        _, one = timed(partial(sweep_until_still, problem, max_rounds=1))
-        _, two = timed(partial(sweep_until_still, problem, max_rounds=6))
+        _, one = timed(partial(sweep_until_converged, problem, max_rounds=1))
+        _, two = timed(partial(sweep_until_converged, problem, max_rounds=6))
         _, slow_one = timed(
-            partial(sweep_until_still, problem, max_rounds=1, procedure="published")
+            partial(sweep_until_converged, problem, max_rounds=1, procedure="published")
         )
         fast = max(two - one, 1e-9) / 5
         published = max(slow_one - (one - fast), 1e-9)

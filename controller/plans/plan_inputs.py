@@ -21,7 +21,7 @@ from placement.rebalancing.model import MovePlan, RebalanceLimits, RunningState
 from placement.rebalancing.pack import pack
 from placement.rebalancing.repair import repair
 from placement.rebalancing.room import plan_room
-from placement.rebalancing.spare_policy import without_spare
+from placement.rebalancing.spare_policy import state_without_spare
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -117,7 +117,7 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
                 raise PolicyFailedError("room", f"finds no VM of request {request_id} that waits")
             running = inputs.running
             if inputs.domain is not None:
-                running = without_spare(running, inputs.domain)
+                running = state_without_spare(running, inputs.domain)
             return plan_room(running, waiting.index(request_id), **how)
         case _:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")

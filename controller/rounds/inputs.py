@@ -32,9 +32,9 @@ from placement.model.reservations import (
     ReservationPlacement,
     Reservations,
     Rows,
-    check_reserved,
+    check_reservations,
     place_reservations,
-    restore_settled,
+    restore_reservations,
     rows_of,
 )
 from placement.model.snapshot import Spot
@@ -42,7 +42,7 @@ from placement.model.spot_pass import SpotPass
 from placement.model.tenant_tree import TenantTree
 from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from placement.rebalancing.model import RunningState
-from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, with_placed
+from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, state_with_placed
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are not arrays. `limits` belongs to policies and is never stored.
@@ -230,8 +230,8 @@ class ReservedInputs:
 
     def restore(self, rest: Snapshot) -> ReservationPlacement:
         """Recompute the placement of reservations from the remaining snapshot, and check it."""
-        before = restore_settled(rest, self.reserved, self.drawn, self.kept, self.rooms)
-        check_reserved(before, self.reserved, self.drawn, self.kept)
+        before = restore_reservations(rest, self.reserved, self.drawn, self.kept, self.rooms)
+        check_reservations(before, self.reserved, self.drawn, self.kept)
         return place_reservations(before, self.reserved)
 
 
@@ -279,7 +279,7 @@ class RoundInputs:
     def _kept_spare(self, placed: IntArray) -> IntArray:
         """Return the amounts to keep free on each host, (H, R), for the VMs of a failed domain."""
         assert self.spare is not None  # noqa: S101 - who asks looked
-        after = with_placed(self.spare.running, self.snapshot, placed)
+        after = state_with_placed(self.spare.running, self.snapshot, placed)
         return kept_spare(after, self.spare.domain)
 
     def encode(self, pieces: PieceCache | None = None) -> bytes:

@@ -18,7 +18,7 @@ from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames, rows_by_request
 from placement import Allocation, BoolArray, Snapshot
 from placement.constraints.allowances import RemainingAllowances
-from placement.model.reasons import still_needed
+from placement.model.reasons import needed_at_once
 from registry.requests import ZONE_LABEL, zone_of
 from registry.rounds import ClusterView, RequestView, VmGroupView
 
@@ -182,7 +182,7 @@ class Obstacles:
     def _cluster_obstacles(self, row: int, request: RequestView) -> Iterator[tuple[str, str, int]]:
         """Yield obstacles that apply to all hosts (addresses, quotas), with the lacking amount."""
         left_out = self._left_out[row]
-        needed = still_needed(self._snapshot, row, left_out) if left_out else 1
+        needed = needed_at_once(self._snapshot, row, left_out) if left_out else 1
         short, network = request.short, request.network
         if short is not None and network is not None and network.left is not None:
             # VMs with an address are placed first; then addresses lack for the next one.

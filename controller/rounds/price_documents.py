@@ -32,7 +32,7 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
         key=lambda each: -_price_of_host(snapshot, each),
     )
     return document | {
-        "most": found.most,
+        "most": found.maximum,
         "fair": found.fair,
         "of_fairness": found.of_fairness,
         "classes": [_class_document(snapshot, each) for each in priced[:MAX_CLASSES]],

@@ -199,7 +199,7 @@ def _spreads(
         placed = dict(request.spread.placed)
         spreads.append(
             RunningSpread(
-                most=request.spread.most,
+                maximum=request.spread.most,
                 vms=tuple(own),
                 request=row_of.get(request.id),
                 # A VM that is moving counts on both hosts.

@@ -277,7 +277,7 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
     spreads = [
         Spread(
             request=row,
-            most=request.spread.most,
+            maximum=request.spread.most,
             placed=tuple(dict(request.spread.placed).get(zone, 0) for zone in zone_names),
         )
         for row, request in enumerate(view.requests)

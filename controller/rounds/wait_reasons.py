@@ -14,7 +14,7 @@ from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import RemainingAllowances
-from placement.model.reasons import how_many_fit, still_needed
+from placement.model.reasons import how_many_fit, needed_at_once
 from registry.requests import WaitingStatus
 
 
@@ -63,7 +63,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         detail = in_short(request) | {
             "shortages": [_shortage_document(each, snapshot.resources, names) for each in short]
         }
-        needed = still_needed(snapshot, request, count)
+        needed = needed_at_once(snapshot, request, count)
         if needed > 1:
             fit = how_many_fit(snapshot, request, free)
             detail["gang"] = {"fit": fit, "needed": needed}

@@ -29,26 +29,26 @@ class PluginCode:
 class GuardedPolicy:
     """A plugin's policy; it raises only errors of this package."""
 
-    def __init__(self, policy: Policy, theirs: PluginCode) -> None:
+    def __init__(self, policy: Policy, plugin: PluginCode) -> None:
         self._policy = policy
-        self._theirs = theirs
+        self._plugin = plugin
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Let the policy decide; `check_allocation` checks the result's feasibility.
+        """Run the plugin's policy and check the types of its result.
 
         Raises
         ------
         PluginFailedError
-            If it raised, or answered something that is no `Allocation`.
+            If it raised, or returned something that is no `Allocation`.
         """
-        with _plugin_errors(self._theirs, "place"):
+        with _plugin_errors(self._plugin, "place"):
             allocation = self._policy.place(snapshot, rng, budget)
-            _expect(allocation, Allocation, "the answer")
-            _expect(allocation.placed, np.ndarray, "placed")
+            _check_type(allocation, Allocation, "the answer")
+            _check_type(allocation.placed, np.ndarray, "placed")
             for each in allocation.left_out:
-                _expect(each, LeftOut, "each of left_out")
-                _expect(each.request, int, "request of a LeftOut")
-                _expect(each.count, int, "count of a LeftOut")
+                _check_type(each, LeftOut, "each of left_out")
+                _check_type(each.request, int, "request of a LeftOut")
+                _check_type(each.count, int, "count of a LeftOut")
             json.dumps(dict(allocation.details))
         return allocation
 
@@ -56,57 +56,57 @@ class GuardedPolicy:
 class GuardedMechanism:
     """A mechanism of another distribution; see `GuardedPolicy`."""
 
-    def __init__(self, mechanism: Mechanism, theirs: PluginCode) -> None:
+    def __init__(self, mechanism: Mechanism, plugin: PluginCode) -> None:
         self._mechanism = mechanism
-        self._theirs = theirs
+        self._plugin = plugin
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Let the mechanism divide.
+        """Run the plugin's mechanism and check the types of its result.
 
         Raises
         ------
         PluginFailedError
-            If it raised, or answered something that is no `Division`.
+            If it raised, or returned something that is no `Division`.
         """
-        with _plugin_errors(self._theirs, "divide"):
+        with _plugin_errors(self._plugin, "divide"):
             division = self._mechanism.divide(problem, rng)
-            _expect(division, Division, "the answer")
-            _expect(division.tasks, np.ndarray, "tasks")
+            _check_type(division, Division, "the answer")
+            _check_type(division.tasks, np.ndarray, "tasks")
             json.dumps(dict(division.details))
         return division
 
 
 def guarded_maker(
-    make: Callable[[Mapping[str, Any]], Any], theirs: PluginCode
+    make: Callable[[Mapping[str, Any]], Any], plugin: PluginCode
 ) -> Callable[..., Any]:
     """Return a maker whose policies and mechanisms are guarded."""
 
     def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
-        with _plugin_errors(theirs, "make"):
+        with _plugin_errors(plugin, "make"):
             its = make(given)
             if hasattr(its, "divide"):
-                return GuardedMechanism(its, theirs)
+                return GuardedMechanism(its, plugin)
             if hasattr(its, "place"):
-                return GuardedPolicy(its, theirs)
+                return GuardedPolicy(its, plugin)
             raise TypeError(f"{type(its).__name__} has neither place nor divide")
 
     return made
 
 
 @contextmanager
-def _plugin_errors(theirs: PluginCode, doing: str) -> Iterator[None]:
+def _plugin_errors(plugin: PluginCode, action: str) -> Iterator[None]:
     try:
         yield
     except (PlacementError, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # other people's code: anything may happen
         cause = (
-            f"{type(error).__name__}: {error}{_innermost_line(error.__traceback__, theirs.package)}"
+            f"{type(error).__name__}: {error}{_innermost_line(error.__traceback__, plugin.package)}"
         )
-        raise PluginFailedError(theirs.name, theirs.origin, doing, cause) from error
+        raise PluginFailedError(plugin.name, plugin.origin, action, cause) from error
 
 
-def _expect(value: object, wanted: type, what: str) -> None:
+def _check_type(value: object, wanted: type, what: str) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{what} is of type {type(value).__name__}, not {wanted.__name__}")
 

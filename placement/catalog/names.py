@@ -12,7 +12,7 @@ from typing import Any, Final
 from placement.catalog import plugins
 from placement.catalog.guard import PluginCode, guarded_maker
 from placement.catalog.policies import POLICIES, CatalogEntry
-from placement.constraints import with_rules
+from placement.constraints import policy_with_rules
 from placement.errors import ParameterError, PluginError, UnknownPolicyError, WrongKindError
 from placement.mechanisms import MECHANISMS
 from placement.mechanisms.catalog_entry import MechanismEntry
@@ -47,8 +47,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
     UnknownPolicyError
         Listing the names that are near.
     PluginError
-        If another distribution claims the name of one of ours, or if what it
-        brings cannot be used.
+        If another distribution claims a built-in name, or if its object cannot be used.
     """
     claims = plugins.installed_entry_points().get(name, ())
     ours = POLICIES.get(name) or MECHANISMS.get(name)
@@ -107,15 +106,15 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     """Return the policy called ``name``.
 
     A policy that does not read trees of tenants gets weights in place of a snapshot's tree; see
-    `placement.constraints.tree_weights.without_tree`. Every policy keeps the constraints and
-    allowances of a snapshot; see `placement.constraints.constrained_policy` and
+    `placement.constraints.tree_weights.snapshot_without_tree`. Every policy keeps the constraints
+    and allowances of a snapshot; see `placement.constraints.constrained_policy` and
     `placement.constraints.within_allowances`.
 
     Parameters
     ----------
     parameters : mapping
-        What to change from the defaults. One set of parameters may serve
-        several policies: what only another one reads is passed over.
+        Values that replace the defaults. One set of parameters may serve
+        several policies: a parameter that only another policy reads is ignored.
 
     Raises
     ------
@@ -132,7 +131,9 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     entry = entry_by_name(name)
     if isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "mechanism", "policy")
-    return with_rules(entry.make(_own_parameters(entry, parameters)), reads_tree=entry.reads_tree)
+    return policy_with_rules(
+        entry.make(_own_parameters(entry, parameters)), reads_tree=entry.reads_tree
+    )
 
 
 def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:

@@ -37,20 +37,20 @@ def origin(point: EntryPoint) -> str:
 
 
 def load(name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]) -> object:
-    """Import what stands behind a name.
+    """Import the object of a name's entry point and check its type.
 
     Parameters
     ----------
     points : tuple of EntryPoint
-        All that claim the name.
+        All entry points of the name.
     expected : mapping
         The type of object that each group must name.
 
     Raises
     ------
     PluginError
-        If several claim the name, if the import fails in whatever way, or if
-        what was imported is something else.
+        If the name has several entry points, if the import fails for any reason,
+        or if the imported object has another type.
     """
     if len(points) > 1:
         claims = " and ".join(map(origin, points))

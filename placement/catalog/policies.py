@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from placement.catalog_entry import Entry
-from placement.constraints import with_patience
+from placement.constraints import policy_with_patience
 from placement.constraints.patience import READERS as PATIENCE_READERS
 from placement.constraints.patience import StarvationPatience
 from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
 from placement.fuga.policy import Fuga
 from placement.model.snapshot import Policy
-from placement.parameters import Reader, part, read
+from placement.parameters import Reader, fraction_reader, read_parameters
 from placement.policies.best_fit import best_fit
 from placement.policies.best_fit_drfh import best_fit_drfh
 from placement.policies.best_fit_hdrf import BestFitHdrf
@@ -39,7 +39,7 @@ class CatalogEntry(Entry[Policy]):
     """A policy of the catalogue."""
 
 
-_OVERLOAD: Final[Mapping[str, Reader]] = {"overload": part}
+_OVERLOAD: Final[Mapping[str, Reader]] = {"overload": fraction_reader}
 
 
 def unfair_entry(
@@ -50,7 +50,7 @@ def unfair_entry(
 ) -> CatalogEntry:
     """Return the entry of a policy that ``make`` makes of the parameters that readers check."""
     return CatalogEntry(
-        summary, frozenset(readers), lambda given: make(**read(readers, given)), **more
+        summary, frozenset(readers), lambda given: make(**read_parameters(readers, given)), **more
     )
 
 
@@ -63,8 +63,10 @@ def fair_entry(
     """Return the entry of a fair policy: it reserves hosts for starving requests."""
 
     def made(given: Mapping[str, Any]) -> Policy:
-        policy = make(**read(readers, {name: given[name] for name in given if name in readers}))
-        return with_patience(policy, StarvationPatience.of(given))
+        policy = make(
+            **read_parameters(readers, {name: given[name] for name in given if name in readers})
+        )
+        return policy_with_patience(policy, StarvationPatience.of(given))
 
     return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), made, **more)
 

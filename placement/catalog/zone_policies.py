@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement.catalog.names import policy_by_name
-from placement.constraints import zones_with_rules
+from placement.constraints import zone_policies_with_rules
 from placement.constraints.zones import Zone
 from placement.model.check import check_allocation
 from placement.model.snapshot import Allocation, Policy, Snapshot
@@ -49,7 +49,7 @@ class RoundPolicies(NamedPolicy):
         """Return the policy; constraints and allowances hold across zones."""
         if not self.zones:
             return policy_by_name(self.policy, self.parameters)
-        return zones_with_rules(
+        return zone_policies_with_rules(
             [
                 Zone(
                     name=zone.name,
@@ -97,11 +97,11 @@ def first_feasible(
     Parameters
     ----------
     decide : callable
-        Returns a decision.
+        Returns the allocation of the given policies.
     note : callable
-        Called with each policy that failed, and why.
+        Called with each policy that failed, and its error.
     failures : tuple of exception types
-        What may go wrong; anything else is raised.
+        Errors that lead to the fallback; any other error is raised.
     """
     for each in (deciding, deciding.fallback()):
         try:
@@ -117,9 +117,9 @@ def first_feasible(
 def zones_of(
     zone_of_host: Sequence[str | None], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
 ) -> tuple[ZoneInputs, ...]:
-    """Return the zones of a round in order of name; none where no zone has its own policy.
+    """Return the zones of a round in order of name, or none if no zone has its own policy.
 
-    ``zone_of_host`` has the zone of each host on the axis H, None for none.
+    ``zone_of_host``, of length H, has the zone of each host; None means no zone.
     """
     if not policies:
         return ()

@@ -26,17 +26,17 @@ from placement.constraints.zones import Zone, ZonesPolicy
 from placement.model.snapshot import Policy
 
 
-def with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
+def policy_with_patience(policy: Policy, patience: StarvationPatience) -> Policy:
     """Return a fair policy that reserves hosts for requests that starve under it."""
     return StarvationReserve(policy, patience)
 
 
-def with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
+def policy_with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
     """Return the policy within all rules; with ``reads_tree`` it handles trees itself."""
     return _around_all(policy if reads_tree else TreeWeightsPolicy(policy))
 
 
-def zones_with_rules(zones: Sequence[Zone]) -> Policy:
+def zone_policies_with_rules(zones: Sequence[Zone]) -> Policy:
     """Return the policies of zones within the rules that hold across zones."""
     return _around_all(ZonesPolicy(zones))
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from placement.constraints.tree_weights import without_tree
-from placement.fairness.service_order import order_of_service
+from placement.constraints.tree_weights import snapshot_without_tree
+from placement.fairness.service_order import service_order_of_vms
 from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ class RemainingAllowances:
     Parameters
     ----------
     snapshot : Snapshot
-        Whose ``allowances`` these are.
+        The snapshot that has the ``allowances``.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -82,8 +82,8 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
 
     Notes
     -----
-    The rest of a quota is given out as rounds give out the cluster (derived): one
-    VM at a time to the tenant of least dominant share per weight. Ties go to the
+    A quota is divided as rounds divide the cluster (derived): one
+    VM at a time goes to the tenant of least dominant share per weight. Ties go to the
     tenant whose request comes first. A tenant takes its requests in order. A gang
     takes ``min_count`` VMs at once or none.
     """
@@ -95,15 +95,17 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     contested[list(short)] = wanted[list(short)]
     for request in np.flatnonzero(wanted - contested).tolist():
         rooms.take(request, int(wanted[request]))
-    least = snapshot.min_count.tolist()
+    minimum = snapshot.min_count.tolist()
     given = [0] * len(wanted)
     came = [0] * len(wanted)
     out: set[int] = set()
-    for request in order_of_service(without_tree(snapshot), contested, snapshot.held).tolist():
+    for request in service_order_of_vms(
+        snapshot_without_tree(snapshot), contested, snapshot.held
+    ).tolist():
         came[request] += 1
         if request in out or came[request] <= given[request]:
             continue
-        vms = 1 if given[request] else max(1, least[request])
+        vms = 1 if given[request] else max(1, minimum[request])
         if rooms.exceeded_by(request, vms):
             out.add(request)
         else:

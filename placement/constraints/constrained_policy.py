@@ -130,8 +130,8 @@ class _Runs:
     def _note_refused(self, expanded: ExpandedSnapshot, allocation: Allocation) -> None:
         """Note the chosen hosts and zones in which the policy placed less than was possible.
 
-        An overload threshold or slots may close what has room. What is refused
-        stays so within a decision: room only shrinks.
+        An overload threshold or slots may close a host that has room. A refused place
+        stays refused within a decision, as room only shrinks.
         """
         given = set(expanded.origin[allocation.placed[:, 0]].tolist())
         for left in allocation.left_out:
@@ -172,8 +172,8 @@ class _Runs:
     def incomplete_gangs(self, gangs: set[int]) -> set[int]:
         """Return which of these gangs got fewer VMs at once than they need."""
         given = self._snapshot.count - self._rest.count
-        least = self._snapshot.min_count
-        return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(least[gang])}
+        minimum = self._snapshot.min_count
+        return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(minimum[gang])}
 
     def allocation(self, budget: Budget) -> Allocation:
         """Return the allocation of all runs together."""

@@ -71,7 +71,7 @@ def expand(
         if (group.hard or SoftConstraint.GROUPS in soft_kept)
         and snapshot.count[list(group.requests)].any()
     ]
-    limited = with_limits(snapshot, [group for _, group in groups if group.apart])
+    limited = snapshot_with_limits(snapshot, [group for _, group in groups if group.apart])
     numbers = [number for number, group in groups if not group.apart]
     together = [group for _, group in groups if not group.apart]
     scratch = limited.free.copy()
@@ -100,7 +100,7 @@ def expand(
     return _expand_spreads(whole, constraints.spreads, zones, refused, homes)
 
 
-def with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
+def snapshot_with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
     """Return the snapshot with a limit for each group that keeps apart."""
     if not apart:
         return dataclasses.replace(snapshot, constraints=None)
@@ -245,7 +245,7 @@ def _vms_per_zone(
         able = [
             zone
             for zone, part in enumerate(parts)
-            if part < room[zone] and spread.placed[zone] + part < spread.most
+            if part < room[zone] and spread.placed[zone] + part < spread.maximum
         ]
         if not able:
             break

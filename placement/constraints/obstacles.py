@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.constraints import Constraints
-from placement.model.reasons import hosts_open_to, still_needed
+from placement.model.reasons import hosts_open_to, needed_at_once
 from placement.model.snapshot import Reason, Snapshot
 from placement.model.vm_kinds import vms_that_fit
 
@@ -47,7 +47,7 @@ def reason_of(
     ).any()
     if never:
         return reason
-    needed = still_needed(snapshot, request, missing)
+    needed = needed_at_once(snapshot, request, missing)
     fits = vms_that_fit(rest.free, rest.demand[request]) * hosts_open_to(rest, request)
     if int(fits.sum()) < needed:
         some = Reason.GANG_NOT_WHOLE if fits.any() else Reason.NO_ROOM
@@ -80,7 +80,7 @@ def _room_per_constraint(
         if spread.request == request:
             zones = np.array(constraints.zones, dtype=np.int64)
             room = [
-                min(int(fits[zones == zone].sum()), max(0, spread.most - placed))
+                min(int(fits[zones == zone].sum()), max(0, spread.maximum - placed))
                 for zone, placed in enumerate(spread.placed)
             ]
             yield Reason.ZONE_FULL, sum(room)

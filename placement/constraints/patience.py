@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.tree_weights import without_tree
+from placement.constraints.tree_weights import snapshot_without_tree
 from placement.fairness.levels import is_poorer, relative_weights
 from placement.fairness.shares import dominant_shares, fractions_of_pool
 from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
-from placement.packing.overload import as_fraction
-from placement.parameters import part, read, whole_number
+from placement.packing.overload import overload_fraction
+from placement.parameters import fraction_reader, integer_reader, read_parameters
 
 #: Rounds after which a request may have hosts held back for it: a wait of a day, at a slot a
 #: minute, counts as one without end.
@@ -52,12 +52,12 @@ class StarvationPatience:
         ParameterError
             Naming the parameter, what was found and what is allowed.
         """
-        own = read(READERS, {name: given[name] for name in READERS if name in given})
+        own = read_parameters(READERS, {name: given[name] for name in READERS if name in given})
         return cls(**own, overload=given.get("overload", 1.0))
 
     def max_hosts(self, open_hosts: int) -> int:
         """Return how many of the open hosts may be reserved."""
-        return max(1, int(open_hosts * as_fraction(self.held_part)))
+        return max(1, int(open_hosts * overload_fraction(self.held_part)))
 
     def max_hosts_for_first(self, open_hosts: int, level: int) -> int:
         """Return how many hosts may be reserved for the longest-waiting request.
@@ -66,15 +66,15 @@ class StarvationPatience:
         ----------
         open_hosts : int
         level : int
-            How long it has waited, by `waiting_levels`; at least 1.
+            The request's waiting level (`waiting_levels`), at least 1.
         """
-        part = as_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
+        part = overload_fraction(_FIRST_PARTS[min(level, len(_FIRST_PARTS)) - 1])
         few = min(_FIRST_HOSTS, open_hosts // 2)
         return max(self.max_hosts(open_hosts), few, int(open_hosts * part))
 
 
 #: The parameters that `StarvationPatience.of` reads besides ``overload``.
-READERS: Final = {"patience": whole_number(0, 10**9), "held_part": part}
+READERS: Final = {"patience": integer_reader(0, 10**9), "held_part": fraction_reader}
 
 
 def room_patience(given: Mapping[str, Any]) -> int:
@@ -116,10 +116,12 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
     amounts = fractions_of_pool(snapshot.demand, pool) * snapshot.count[:, None]
     np.add.at(requested, snapshot.tenant, amounts)
     demanded = fractions_of_pool(snapshot.held, pool) + requested
-    most = demanded.max(axis=1, initial=0.0)
-    shape = np.divide(demanded, most[:, None], out=np.zeros_like(demanded), where=most[:, None] > 0)
+    maximum = demanded.max(axis=1, initial=0.0)
+    shape = np.divide(
+        demanded, maximum[:, None], out=np.zeros_like(demanded), where=maximum[:, None] > 0
+    )
     nothing = np.zeros_like(shape)
-    climbs = Climbs(nothing, shape, relative_weights(snapshot.weight), most)
+    climbs = Climbs(nothing, shape, relative_weights(snapshot.weight), maximum)
     shares, _ = fill_pool(climbs, shape, (pool > 0).astype(np.float64))
     return shares
 
@@ -130,8 +132,9 @@ def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, Floa
     Returns
     -------
     ndarray of int64
-        Requests of at least one VM and one level whose tenant holds less than
-        its fair share; of one level in order of creation.
+        Requests of at least one VM and level 1 or more, whose tenant holds less than
+        its fair share. Those of the highest level come first; requests of one level
+        are in order of creation.
     ndarray of float64, shape (N,)
         The fair shares; empty when no request has waited that long.
     """
@@ -139,7 +142,7 @@ def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, Floa
     waits = (levels > 0) & (snapshot.count > 0) & snapshot.demand.any(axis=1)
     if not waits.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    fair = fair_shares(without_tree(snapshot))
+    fair = fair_shares(snapshot_without_tree(snapshot))
     below = is_poorer(dominant_shares(snapshot.held, snapshot.pool), fair)
     requests = np.flatnonzero(waits & below[snapshot.tenant])
     return requests[np.argsort(-levels[requests], kind="stable")].astype(np.int64), fair

@@ -21,10 +21,10 @@ from placement.constraints.patience import StarvationPatience, starving_requests
 from placement.fairness.levels import is_poorer
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import hosts_open_to, never_placeable_reasons, still_needed
+from placement.model.reasons import hosts_open_to, needed_at_once, never_placeable_reasons
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.model.vm_kinds import vm_kinds, vms_that_fit
-from placement.packing.overload import room_below
+from placement.packing.overload import room_below_threshold
 
 #: Gangs that hosts are held for in one round: each is a kind of VM of its own to
 #: the policy, whose work grows with them.
@@ -37,8 +37,8 @@ class StarvationReserve:
     Parameters
     ----------
     policy : Policy
-        Decides everything else; it sees held hosts as a class of their own, open
-        to the requests that they are held for.
+        Decides everything else. It sees reserved hosts as a host class of their own,
+        open only to the requests that they are reserved for.
     patience : StarvationPatience
     """
 
@@ -56,7 +56,9 @@ class StarvationReserve:
             return self.policy.place(snapshot, rng, budget)
         closed = reserve_for_holders(snapshot, rows)
         allocation = self.policy.place(closed, rng, budget)
-        room = room_below(snapshot.after_placing(allocation.placed), self.patience.overload)
+        room = room_below_threshold(
+            snapshot.after_placing(allocation.placed), self.patience.overload
+        )
         return dataclasses.replace(
             allocation,
             left_out=_left_out_with_reasons(snapshot, closed, room, allocation),
@@ -86,8 +88,10 @@ def hosts_to_reserve(
     requests, fair = starving_requests(snapshot, patience.patience)
     if not len(requests):
         return ()
-    room = room_below(snapshot, patience.overload)
-    empty = room_below(dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload)
+    room = room_below_threshold(snapshot, patience.overload)
+    empty = room_below_threshold(
+        dataclasses.replace(snapshot, free=snapshot.capacity), patience.overload
+    )
     open_classes: BoolArray = np.asarray(snapshot.eligible.any(axis=0))
     open_hosts = int(open_classes[snapshot.host_class].sum())
     left = patience.max_hosts(open_hosts)
@@ -100,7 +104,7 @@ def hosts_to_reserve(
     in_vain: set[tuple[int, int]] = set()  # kinds, and VMs at once: no hosts are left for them
     for request in requests.tolist():
         tenant, demand = snapshot.tenant[request], snapshot.demand[request]
-        needed = still_needed(snapshot, request, int(snapshot.count[request]))
+        needed = needed_at_once(snapshot, request, int(snapshot.count[request]))
         kind = of_request[request]
         if (kind, needed) in in_vain:
             continue
@@ -114,8 +118,10 @@ def hosts_to_reserve(
                 hosts = _hosts_of_level(np.flatnonzero(hosts_open_to(snapshot, request)), level)
                 candidates[kind, level] = _ReservedHosts(hosts, room[hosts], empty[hosts], demand)
             waited = int(levels[request])
-            most = left if rows else patience.max_hosts_for_first(open_hosts, waited)
-            if (chosen := candidates[kind, level].least_missing(taken, needed, most)) is not None:
+            maximum = left if rows else patience.max_hosts_for_first(open_hosts, waited)
+            if (
+                chosen := candidates[kind, level].hosts_lacking_least(taken, needed, maximum)
+            ) is not None:
                 break
         if chosen is None:
             in_vain.add((kind, needed))
@@ -141,7 +147,7 @@ def reserve_for_holders(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> 
     host_class, of_request = snapshot.host_class.copy(), vm_kinds(snapshot).of_request.tolist()
     own_class = {}
     for request, host in rows:
-        gang = still_needed(snapshot, request, int(snapshot.count[request])) > 1
+        gang = needed_at_once(snapshot, request, int(snapshot.count[request])) > 1
         owner = (request, True) if gang else (of_request[request], False)
         own_class[request] = sharing.setdefault(owner, len(sharing))
         host_class[host] = classes + own_class[request]
@@ -167,9 +173,9 @@ class _ReservedHosts:
     Parameters
     ----------
     hosts : ndarray of int64, shape (L,)
-        Open to the kind.
+        Hosts that are open to the kind.
     room, empty : ndarray of int64, shape (L, R)
-        What may be filled now, and with nothing else on the host.
+        Room of each host now, and room of the empty host.
     demand : ndarray of int64, shape (R,)
         Of one VM.
     """
@@ -187,7 +193,9 @@ class _ReservedHosts:
         self._missing = missing[order]
         self._next = 0
 
-    def least_missing(self, taken: BoolArray, needed: int, max_hosts: int) -> list[int] | None:
+    def hosts_lacking_least(
+        self, taken: BoolArray, needed: int, max_hosts: int
+    ) -> list[int] | None:
         """Return at most ``max_hosts`` hosts that lack least room for the needed VMs.
 
         Returns None if they are too few. ``taken``, shape (H,), marks hosts reserved for others.
@@ -199,14 +207,14 @@ class _ReservedHosts:
         if needed == 1:
             return [int(self._hosts[self._next])]
         able = self._next + np.flatnonzero(~taken[self._hosts[self._next :]])
-        chosen = self._cheapest(able, needed)
+        chosen = self._cheapest_hosts(able, needed)
         if chosen is not None and len(chosen) > max_hosts:
             # Fewer hosts that hold more each; which these are does not change with time.
             largest = able[np.lexsort((self._hosts[able], -self._holds[able]))[:max_hosts]]
-            chosen = self._cheapest(np.sort(largest), needed)
+            chosen = self._cheapest_hosts(np.sort(largest), needed)
         return chosen
 
-    def _cheapest(self, able: IntArray, needed: int) -> list[int] | None:
+    def _cheapest_hosts(self, able: IntArray, needed: int) -> list[int] | None:
         """Return hosts, taking for each VM the one that lacks least room for one more."""
         if int(np.minimum(self._holds[able], needed).sum()) < needed:
             return None
@@ -264,7 +272,7 @@ def _left_out_with_reasons(
                 own=_vms_that_fit(room, snapshot, request, own),
                 held=_vms_that_fit(room, snapshot, request, kept_from),
             )
-        fit, needed = seen[kind], still_needed(snapshot, request, count)
+        fit, needed = seen[kind], needed_at_once(snapshot, request, count)
         back = 0
         if fit.held and fit.own + fit.held >= needed:
             back = min(count, fit.held if needed == 1 else fit.own + fit.held)

@@ -31,19 +31,19 @@ class TreeWeightsPolicy:
         """Make the tree flat and let the policy decide."""
         if snapshot.tree is None:
             return self._policy.place(snapshot, rng, budget)
-        flat = without_tree(snapshot)
+        flat = snapshot_without_tree(snapshot)
         allocation = self._policy.place(flat, rng, budget)
         weights = {"tenant_weights": flat.weight.tolist()}
         return dataclasses.replace(allocation, details={**allocation.details, **weights})
 
 
-def without_tree(snapshot: Snapshot) -> Snapshot:
+def snapshot_without_tree(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without its tree of tenants, with weights in its place.
 
     Parameters
     ----------
     snapshot : Snapshot
-        Without a tree it is returned as it is.
+        A snapshot without a tree is returned unchanged.
 
     Returns
     -------

@@ -36,8 +36,8 @@ class ZonesPolicy:
     Parameters
     ----------
     zones : sequence of Zone
-        In the order in which they decide; a host belongs to one at most. A host
-        of no zone receives nothing.
+        Zones in the order in which they decide. A host belongs to at most one zone. A
+        host without a zone receives nothing.
     """
 
     def __init__(self, zones: Sequence[Zone]) -> None:

@@ -32,7 +32,7 @@ def levels_of(held: IntArray, pool: IntArray, weight: FloatArray) -> FloatArray:
     held : ndarray of int64, shape (N, R)
     pool : ndarray of int64, shape (R,)
     weight : ndarray of float64, shape (N,)
-        Of every tenant: the largest of them is the unit.
+        Weight of each tenant; weights count relative to the largest.
     """
     levels: FloatArray = dominant_shares(held, pool) / relative_weights(weight)
     return levels

@@ -9,7 +9,7 @@ from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
 
 
-def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> IntArray:
+def service_order_of_vms(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> IntArray:
     """Return the request of every wanted VM, in the order of service.
 
     Parameters
@@ -18,7 +18,7 @@ def order_of_service(snapshot: Snapshot, wanted: IntArray, held: IntArray) -> In
     wanted : ndarray of int64, shape (Q,)
         VMs of each request.
     held : ndarray of int64, shape (N, R)
-        What each tenant holds before.
+        Amounts that each tenant holds before.
 
     Returns
     -------

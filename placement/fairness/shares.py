@@ -88,7 +88,7 @@ def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
     Parameters
     ----------
     shares, targets : ndarray of float64, shape (N,)
-        Dominant share of every tenant, and the one that would be fair.
+        Dominant share of each tenant, and the dominant share that would be fair.
 
     Examples
     --------

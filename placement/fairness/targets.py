@@ -41,7 +41,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
     Returns
     -------
     ndarray of float64, shape (Q,)
-        Within [0, count]; 0 for what fits on no host now.
+        Targets within [0, count]; 0 for a request that fits on no host now.
 
     Notes
     -----
@@ -55,8 +55,8 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
     nothing running and unlimited counts the target of user i in resource j is
     the paper's ``d* g[i, j]``.
 
-    A tenant whose dominant resource its request does not demand takes without
-    rising; such a one goes first (derived; no level depends on it).
+    If a tenant's request does not demand the tenant's dominant resource, the tenant takes
+    VMs at the same level. Such tenants go first (derived; no level depends on it).
     """
     return _WaterFilling(snapshot, kinds or vm_kinds(snapshot)).run()
 
@@ -88,9 +88,8 @@ def max_vms_per_request(
 class _WaterFilling:
     """The state of water filling; amounts are fractions of the pool.
 
-    Between two events every tenant that rises takes VMs at a steady rate, so
-    nothing is moved but the level; a tenant's amounts are brought up to date when
-    something happens to it.
+    Between two events every rising tenant takes VMs at a steady rate, so only the
+    level changes. A tenant's amounts are updated at its own events.
     """
 
     def __init__(self, snapshot: Snapshot, kinds: VmKinds) -> None:
@@ -126,32 +125,34 @@ class _WaterFilling:
     def run(self) -> FloatArray:
         """Fill until every tenant is complete or frozen."""
         for tenant in sorted(self._queues):
-            self._expect(tenant, max(self._given[tenant], default=0.0) / self._weight[tenant])
+            self._schedule_completion(
+                tenant, max(self._given[tenant], default=0.0) / self._weight[tenant]
+            )
         # Each event completes a request, uses up a resource, lets a tenant join or
         # changes a dominant resource, which happens so often at most.
-        most = 4 * (len(self.tasks) + len(self._queues) + 1) * (len(self._room) + 1)
-        for _ in range(most):
-            ends, resource = self._next_used_up()
+        maximum = 4 * (len(self.tasks) + len(self._queues) + 1) * (len(self._room) + 1)
+        for _ in range(maximum):
+            ends, resource = self._next_exhaustion()
             if not self._events and resource is None:
                 break
             if resource is None or (self._events and self._events[0][0] <= ends):
                 level, tenant, event = heapq.heappop(self._events)
                 if self._latest.get(tenant) == event:
-                    self._rise_to(level)
+                    self._raise_levels_to(level)
                     self._credit_accrued(tenant, self._planned.get(tenant))
                     self._start_next_request(tenant)
             else:
-                self._rise_to(ends)
-                self._use_up(resource)
+                self._raise_levels_to(ends)
+                self._exhaust_resource(resource)
         tasks = np.array(self.tasks)
         whole = np.rint(tasks)
         return np.where(np.abs(tasks - whole) < _WHOLE, whole, tasks)
 
-    def _expect(self, tenant: int, level: float) -> None:
+    def _schedule_completion(self, tenant: int, level: float) -> None:
         event = self._latest[tenant] = self._latest.get(tenant, 0) + 1
         heapq.heappush(self._events, (level, tenant, event))
 
-    def _next_used_up(self) -> tuple[float, int | None]:
+    def _next_exhaustion(self) -> tuple[float, int | None]:
         """Return the level at which the next resource is used up, and that resource or None."""
         ends, found = math.inf, None
         for resource in self._resources:
@@ -162,7 +163,7 @@ class _WaterFilling:
                     ends, found = level, resource
         return ends, found
 
-    def _rise_to(self, level: float) -> None:
+    def _raise_levels_to(self, level: float) -> None:
         rise = level - self._level
         if rise > 0:
             for resource in self._resources:
@@ -182,9 +183,9 @@ class _WaterFilling:
             self._flow[resource] -= speed * demand[resource]
         if not self._speed:  # no tenant rises: what is left is rounding
             self._flow = [0.0] * len(self._flow)
-        self._give(tenant, tasks)
+        self._grant_tasks(tenant, tasks)
 
-    def _give(self, tenant: int, tasks: float) -> None:
+    def _grant_tasks(self, tenant: int, tasks: float) -> None:
         request = self._queues[tenant][0]
         demand, given = self._demand[request], self._given[tenant]
         self.tasks[request] += tasks
@@ -203,7 +204,7 @@ class _WaterFilling:
                 demand[r] for r in self._resources if given[r] >= top - _NOTHING
             )  # of the dominant share, per VM
             if rate <= 0:
-                self._take_without_rising(tenant, request)
+                self._grant_at_same_level(tenant, request)
                 continue
             speed = self._speed[tenant] = weight / rate
             self._since[tenant] = self._level
@@ -215,7 +216,7 @@ class _WaterFilling:
                     lasts = min(lasts, (top - given[resource]) / (climb - weight))
             # Exactly so many, however little the level rises in this step.
             self._planned[tenant] = lasts * speed if lasts < completes else self._left[request]
-            self._expect(tenant, self._level + lasts)
+            self._schedule_completion(tenant, self._level + lasts)
             return
 
     def _next_request(self, tenant: int) -> int | None:
@@ -228,20 +229,20 @@ class _WaterFilling:
             queue.popleft()
         return None
 
-    def _take_without_rising(self, tenant: int, request: int) -> None:
+    def _grant_at_same_level(self, tenant: int, request: int) -> None:
         demand, given = self._demand[request], self._given[tenant]
         demanded = [r for r in self._resources if demand[r] > 0]
         top = max(given)
         catches_up = min((top - given[r]) / demand[r] for r in demanded)
         ends = min(self._room[r] / demand[r] for r in demanded)
         tasks = min(self._left[request], ends, catches_up)
-        self._give(tenant, tasks)
+        self._grant_tasks(tenant, tasks)
         for resource in demanded:
             self._room[resource] = max(self._room[resource] - tasks * demand[resource], 0.0)
             if self._room[resource] <= _NOTHING and not self._used_up[resource]:
-                self._use_up(resource)
+                self._exhaust_resource(resource)
 
-    def _use_up(self, resource: int) -> None:
+    def _exhaust_resource(self, resource: int) -> None:
         """Freeze tenants that demand a used-up resource; continue with their other requests."""
         self._used_up[resource] = True
         self._room[resource] = 0.0

@@ -84,7 +84,7 @@ class Lifetimes:
     def __init__(self, observed: ObservedLifetimes, least_ends: int = LEAST_ENDS) -> None:
         all_vms = np.zeros((len(observed.age_s), 1), dtype=np.int64)
         groups = np.concatenate([observed.groups, all_vms], axis=1)
-        self._least = least_ends
+        self._minimum = least_ends
         self._curves: list[_Curve] = []
         self._number: list[dict[int, int]] = []  # of each level, by group
         for level in range(groups.shape[1]):
@@ -111,14 +111,14 @@ class Lifetimes:
         Parameters
         ----------
         groups : ndarray of int64, shape (V, L)
-            As those of `ObservedLifetimes`.
+            Groups of each VM, as in `ObservedLifetimes`.
         age_s : ndarray of float64, shape (V,)
-            That each VM has reached.
+            Age of each VM.
 
         Returns
         -------
         ndarray of int64, shape (V,)
-            -1 for all of them if too little is known, even of all VMs together.
+            Indices of curves; -1 for every VM if all VMs together have too few ends.
         """
         all_vms = np.zeros((len(age_s), 1), dtype=np.int64)
         found = np.full(len(age_s), -1, dtype=np.int64)
@@ -130,7 +130,7 @@ class Lifetimes:
             )[inverse.ravel()]
             for number in np.unique(curve[curve >= 0]).tolist():
                 rows = left[curve == number]
-                enough = self._curves[number].ends_beyond(age_s[rows]) >= self._least
+                enough = self._curves[number].ends_beyond(age_s[rows]) >= self._minimum
                 found[rows if level == groups.shape[1] else rows[enough]] = number
         return found
 
@@ -188,15 +188,15 @@ class DrawnLifetimes:
         Parameters
         ----------
         curve : ndarray of int64, shape (V,)
-            As `Lifetimes.curves_of` returned them.
+            Indices that `Lifetimes.curves_of` returned.
         age_s : ndarray of float64, shape (V,)
         level : ndarray of float64, shape (V,)
-            Uniform in [0, 1); those of VMs that end together are equal.
+            Uniform random numbers in [0, 1); equal for VMs that end together.
 
         Returns
         -------
         ndarray of float64, shape (V,)
-            inf where nothing is known of lives so long.
+            Remaining seconds; inf where no lifetime that long was observed.
         """
         left = np.full(len(age_s), np.inf)
         for number in np.unique(curve[curve >= 0]).tolist():

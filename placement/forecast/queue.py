@@ -44,7 +44,7 @@ def queues_of(present: CurrentState) -> Queues:
     apart = np.zeros(rows, dtype=np.int64)
     apart[alone] = 1 + alone
     priority = np.zeros(rows, dtype=np.int64) if snapshot.priority is None else snapshot.priority
-    ends = _doublings(present.ends_in_s)
+    ends = _binary_logarithms(present.ends_in_s)
     kinds = np.column_stack(
         [snapshot.tenant, snapshot.demand, snapshot.eligible, present.groups, apart, priority, ends]
     )
@@ -105,8 +105,8 @@ def queues_of(present: CurrentState) -> Queues:
     )
 
 
-def _doublings(times_s: FloatArray) -> IntArray:
-    """Return how often one second doubles before each time, (Q,); -1 of those that never come."""
+def _binary_logarithms(times_s: FloatArray) -> IntArray:
+    """Return the whole binary logarithm of each time in seconds, (Q,); -1 for infinite times."""
     finite = np.isfinite(times_s)
     doublings = np.floor(np.log2(np.maximum(np.where(finite, times_s, 1.0), 1.0)))
     return np.where(finite, doublings, -1).astype(np.int64)

@@ -52,19 +52,18 @@ def reservation_verdict(
 ) -> ReservationVerdict:
     """Return for how many VMs of a reservation there is room after a time.
 
-    In each sample VMs that run end as lifetimes let them, or with their request. All that waits
-    now counts as held, and so does what goes ``before``, placed by best fit in that order; what is
-    wanted comes last. With too few samples, or nothing known of when any ends, it is judged as if
-    nothing ends.
+    In each sample, running VMs end at drawn lifetimes or with their request. The VMs that wait
+    now and the demands in ``before`` are placed by best fit, in that order. The VMs of ``wanted``
+    are placed last. With too few samples, or without known lifetimes, no VM is assumed to end.
 
     Parameters
     ----------
     before : tuple of ReservationDemand
-        What else has to have its room then.
+        Demands that get their room first.
     after_s : float
-        From now until its room is kept, at least 0.
+        Seconds from now until the room is needed, at least 0.
     is_over : callable
-        Whether time is up; a sample that is not begun then does not count.
+        Returns whether time is up. Samples that have not begun by then do not count.
 
     Returns
     -------

@@ -72,12 +72,12 @@ def simulate_waits(
     Parameters
     ----------
     is_over : callable
-        Whether time is up; a sample that is not finished then does not count.
+        Returns whether time is up. Samples that are not finished by then do not count.
 
     Returns
     -------
     ndarray of float64, shape (S, Q)
-        inf where it had none by the horizon; nan of rows that do not wait.
+        Seconds; inf for rows not placed by the horizon, nan for rows that do not wait.
     """
     queues = queues_of(present)
     known = _SampleInputs.of(queues.present, lifetimes)
@@ -147,7 +147,7 @@ class _Sample:
         self._waiting = queues.waiting
         self._steps, self._ahead, self._rng = steps, ahead, rng
         self._room, self._held = known.room.copy(), snapshot.held.copy()
-        self._count, self._least = snapshot.count.copy(), snapshot.min_count.copy()
+        self._count, self._minimum = snapshot.count.copy(), snapshot.min_count.copy()
         self._allowed = np.array(
             [allowance.room for allowance in snapshot.allowances], dtype=np.int64
         )
@@ -268,7 +268,7 @@ class _Sample:
             first,
             free=np.maximum(self._room, 0),
             count=self._count.copy(),
-            min_count=np.clip(self._least, 1, np.maximum(self._count, 1)),
+            min_count=np.clip(self._minimum, 1, np.maximum(self._count, 1)),
             age=np.where(first.count > 0, first.age + round(at_s / slot_s) - 1, 0),
             held=self._held.copy(),
             constraints=self._constraints,
@@ -283,7 +283,7 @@ class _Sample:
         first = self._present.snapshot
         self._take_room(hosts, first.tenant[rows], counts, first.demand[rows])
         np.subtract.at(self._count, rows, counts)
-        self._least[rows] = 1
+        self._minimum[rows] = 1
         # VMs of one row that are placed at once end together, as those of a request do.
         distinct, of_row = np.unique(rows, return_inverse=True)
         level = self._rng.random(len(distinct))[of_row.ravel()]

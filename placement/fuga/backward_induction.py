@@ -30,9 +30,9 @@ class PlayerSubgames:
     Attributes
     ----------
     player : int
-        Its place in `Game.players`.
+        Index of the player in `Game.players`.
     taken : ndarray of int64, shape (S, T)
-        VMs of each kind taken before it, of each subgame.
+        VMs of each kind that earlier players took, for each subgame.
     after : ndarray of int64, shape (S, K)
         Each strategy's subgame in the next turn; -1 where nothing of the strategy is left.
     skewness : ndarray of float64, shape (S, K) or (1, K)
@@ -81,11 +81,11 @@ def tree_of(
     Parameters
     ----------
     players : sequence of int
-        Places in `Game.players`, in the order of play.
+        Indices in `Game.players`, in the order of play.
     budget : Budget
         One unit for each strategy of a subgame.
     max_subgames : int, optional
-        Largest number of subgames; by default as many as the budget carries.
+        Largest number of subgames; by default the budget is the only limit.
     """
     turns: list[PlayerSubgames] = []
     taken = np.zeros((1, len(game.demand)), dtype=np.int64)

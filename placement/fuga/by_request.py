@@ -14,8 +14,8 @@ from placement.model.vm_kinds import VmKinds
 FEW_PAIRS: Final = 1_000_000
 
 
-def combinations_of(
-    by_request: ByRequest, move: PlayerChoice, number: int, *, with_others: bool
+def combination_documents(
+    by_request: RequestCounter, move: PlayerChoice, number: int, *, with_others: bool
 ) -> list[dict[str, Any]]:
     """Return the combinations that a player weighed, as JSON values."""
     strategies = move.strategies
@@ -45,13 +45,12 @@ def combinations_of(
     return listed
 
 
-class ByRequest:
+class RequestCounter:
     """Maps VMs of each kind to requests, given how many were served before.
 
-    What the order of service has no more of (a strategy not chosen may want
-    more than the others left) counts for the last request in it. In large
-    rounds, where the order is long, all VMs of a kind count for its first
-    request: of the same size, open to the same hosts.
+    A strategy that was not chosen may want more VMs than the order of service has left.
+    The surplus counts for the last request in the order. In large rounds, where the
+    order is long, all VMs of a kind count for the kind's first request.
     """
 
     def __init__(self, game: Game, kinds: VmKinds, *, in_order: bool) -> None:
@@ -63,7 +62,7 @@ class ByRequest:
         self._known: dict[Counts, dict[str, int]] = {}
 
     def counts(self, before: Counts, row: Counts) -> dict[str, int]:
-        """Return VMs by request for a combination, so many of each kind being served before."""
+        """Return the VMs by request of a combination, after ``before`` VMs of each kind."""
         if not self._in_order:
             known = self._known.get(row)
             if known is None:
@@ -75,7 +74,7 @@ class ByRequest:
         for kind, count in enumerate(row):
             if count:
                 served = self._serving.requests_served(
-                    kind, min(before[kind], self._serving.most[kind] - 1), count
+                    kind, min(before[kind], self._serving.maximum[kind] - 1), count
                 )
                 missing = count - sum(served.values())
                 if missing:

@@ -38,8 +38,8 @@ class GameCertificate:
 def check_nash(game: Game) -> GameCertificate:
     """Find the largest gain of a player by another strategy, given the others' choices.
 
-    Strategies are clipped to the VMs that the others leave; to take nothing is one where nothing
-    else is left.
+    Strategies are clipped to the VMs that the others leave. A player for which nothing is
+    left has one strategy: to take nothing.
     """
     taken = game.taken
     left = game.serving.available - taken.sum(axis=0)
@@ -50,13 +50,13 @@ def check_nash(game: Game) -> GameCertificate:
         game, np.arange(len(taken)), taken[:, None]
     )
     largest = 0.0
-    for players, rows in _by_width(game):
+    for players, rows in _players_by_width(game):
         offered = np.minimum(rows, taken[players][:, None] + left)
         others = totals - taken[players]
         utility = game.serving.fairness(others[:, None] + offered) - _skewness(
             game, players, offered
         )
-        gains = np.where(_usable(offered), utility - now[players], 0.0)
+        gains = np.where(_usable_strategies(offered), utility - now[players], 0.0)
         largest = max(largest, float(gains.max(initial=0.0)))
     return GameCertificate(of="nash", largest_gain=largest)
 
@@ -76,7 +76,7 @@ def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCerti
     for number, turn in enumerate(tree.turns):
         rows = game.strategies(turn.player).counts
         chosen, ends, then = answers.chosen[number], answers.ends[number], answers.ends[number + 1]
-        if game.moves[turn.player].taken != _clipped_to(
+        if game.moves[turn.player].taken != _clip_strategy(
             game, rows, turn.taken[place], chosen[place]
         ):
             return wrong
@@ -84,7 +84,7 @@ def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCerti
             some = slice(start, start + max(1, _BLOCK // len(rows)))
             left = game.serving.available - turn.taken[some]
             offered = np.minimum(rows, left[:, None])
-            usable, after = _usable(offered), turn.after[some]
+            usable, after = _usable_strategies(offered), turn.after[some]
             leads = reached[number][after]
             if (left < 0).any() or (usable != (after >= 0)).any():
                 return wrong
@@ -102,21 +102,21 @@ def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCerti
     return GameCertificate(of="subgame_perfect", largest_gain=largest)
 
 
-def _clipped_to(game: Game, rows: IntArray, before: IntArray, which: int) -> tuple[int, ...]:
+def _clip_strategy(game: Game, rows: IntArray, before: IntArray, which: int) -> tuple[int, ...]:
     return tuple(np.minimum(rows[which], game.serving.available - before).tolist())
 
 
-def _usable(offered: IntArray) -> BoolArray:
+def _usable_strategies(offered: IntArray) -> BoolArray:
     """Return which strategies, (..., K, T), may be chosen: those that take something.
 
-    Where none does, the first: to take nothing.
+    If no strategy takes anything, the first one is usable: to take nothing.
     """
     usable: BoolArray = np.any(offered != 0, axis=-1)
     usable[..., 0] |= ~np.any(usable, axis=-1)
     return usable
 
 
-def _by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
+def _players_by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
     """Return players (X,) and their strategies (X, K, T), grouped by number of strategies."""
     combinations = [row for pool in game.initial_strategies.pools for row in pool.rows]
     numbered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
+from placement.fuga.by_request import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.certificate import GameCertificate
 from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game
@@ -199,12 +199,12 @@ def _weighed_combinations(
     for number, each in enumerate(games, start=1):
         game = each.game
         pairs = len(game.players) * len(snapshot.count)
-        by_request = ByRequest(game, kinds, in_order=pairs <= FEW_PAIRS)
+        by_request = RequestCounter(game, kinds, in_order=pairs <= FEW_PAIRS)
         hosts = game.players.host.tolist()
         for index, move in game.moves.items():
             host = hosts[index]
             if host not in weighed and any(move.taken):
-                weighed[host] = combinations_of(
+                weighed[host] = combination_documents(
                     by_request, move, number, with_others=pairs <= _VERY_FEW_PAIRS
                 )
     return {str(host): weighed[host] for host in sorted(weighed)}

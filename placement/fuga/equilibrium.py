@@ -88,14 +88,14 @@ class Panel:
         for start in range(0, len(self.taken), _BLOCK):
             yield np.arange(start, min(start + _BLOCK, len(self.taken)))
 
-    def may_gain(self, players: IntArray) -> IntArray:
+    def players_that_may_gain(self, players: IntArray) -> IntArray:
         """Return the players among those given, shape (X,), that can gain now.
 
-        And a few for which rounding errors look like a gain.
+        The result may include players whose gain is only a rounding error.
         """
         serving, ranking = self.game.serving, self.game.ranking
         totals = np.array(self.totals, dtype=np.int64)
-        left = np.array(serving.most, dtype=np.int64) - totals
+        left = np.array(serving.maximum, dtype=np.int64) - totals
         if not left.any():  # then all that one can do is to take less
             players = players[self.taken[players].any(axis=1)]
         own = self.taken[players][:, None]
@@ -104,9 +104,9 @@ class Panel:
         skew = skewness(self.running[players][:, None] + amounts, self.capacity[players][:, None])
         away = serving.sum_of_distances(totals - own + rows)
         now = serving.sum_of_distances(totals[None])[0]
-        least = np.minimum(away, now)
-        slack = serving.fairness_of_distances(least) - serving.fairness_of_distances(
-            least + _ROUNDING
+        minimum = np.minimum(away, now)
+        slack = serving.fairness_of_distances(minimum) - serving.fairness_of_distances(
+            minimum + _ROUNDING
         )
         gain = (
             serving.fairness_of_distances(away)
@@ -166,8 +166,8 @@ def solve(
     """
     cut = None
     if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MOST_PLAYERS):
-        most = LARGEST_GAME if equilibrium == "exact" else most_subgames
-        tree = tree_of(game, range(len(game.players)), budget, most)
+        maximum = LARGEST_GAME if equilibrium == "exact" else most_subgames
+        tree = tree_of(game, range(len(game.players)), budget, maximum)
         if isinstance(tree, Tree):
             answers = solve_subgames(game, tree)
             for move in equilibrium_path(game, tree, answers):
@@ -218,7 +218,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     taken: Counts = tuple(game.totals.tolist())
     waiting = players[:-2]
     while waiting:
-        left = _subtract_counts(game.serving.most, taken)
+        left = _subtract_counts(game.serving.maximum, taken)
         if not any(left):
             return None if budget.spend(len(waiting)) else "budget"
         player = waiting.pop()
@@ -243,8 +243,8 @@ def _subtract_counts(one: Counts, other: Counts) -> Counts:
 def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
     """Let players respond in turn until no player gains.
 
-    A sweep finds at once all players that may gain now, and lets those
-    answer in turn; a sweep without a change shows an equilibrium.
+    A sweep finds all players that may gain now, and lets them respond in
+    turn. A sweep without a change proves an equilibrium.
     """
     panel = Panel.of(game)
     for sweep in range(1, most_sweeps + 1):
@@ -260,18 +260,18 @@ def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | Non
 
 def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
     """Let players that may gain respond in turn; return whether any changed."""
-    waiting = panel.may_gain(block)
+    waiting = panel.players_that_may_gain(block)
     changed, stale, in_vain = False, False, 0
     while len(waiting):
         if stale and in_vain >= _IN_VAIN:
             # What they could gain others may have taken since.
-            waiting = panel.may_gain(waiting)
+            waiting = panel.players_that_may_gain(waiting)
             stale, in_vain = False, 0
             continue
         player, waiting = int(waiting[0]), waiting[1:]
         before = game.move(player, panel.totals)
         others = _subtract_counts(panel.totals, before.taken)
-        strategies = game.clip_strategies(player, _subtract_counts(game.serving.most, others))
+        strategies = game.clip_strategies(player, _subtract_counts(game.serving.maximum, others))
         after = _best_response(game, before, game.weigh(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:

@@ -80,9 +80,9 @@ def exchange_unfair(
     Returns
     -------
     tuple of Exchange
-        In the order in which they were made.
+        Exchanges in the order in which they were made.
     bool
-        Did the budget end the search?
+        Whether the budget ended the search.
     """
     made: list[Exchange] = []
     market, cut = _Market(draft, kinds, budget), False
@@ -129,7 +129,7 @@ class _Market:
         self._levels = levels_of(draft.held, snapshot.pool, snapshot.weight).tolist()
         self._steps = [level_in_steps(level) for level in self._levels]
         self._vm_level = [
-            self._level_with(demand, tenant)
+            self._level_of_holdings(demand, tenant)
             for demand, tenant in zip(parties.demand, parties.tenant, strict=True)
         ]
         self._remaining: list[int] = draft.remaining.tolist()
@@ -173,12 +173,12 @@ class _Market:
                 (party, [some], rest) for party, rest in able if (some := next(rest, None))
             ]
             for party in set(looked_at).difference(party for party, *_ in seem_able):
-                self._note_without_exchange(party)
+                self._mark_without_exchange(party)
             for party, first, rest in seem_able:
                 best = self._best_exchange_for(party, chain(first, rest))
                 if best is not None:
                     return best
-                self._note_without_exchange(party)
+                self._mark_without_exchange(party)
                 self._seemed_able.add(party)
             together = min(2 * together, _LARGEST_BATCH)
         return None
@@ -210,7 +210,7 @@ class _Market:
             self._known_left[each].clear()
             for party in self._parties.of_tenant[each]:
                 self._known_after.pop(party, None)
-            self._levels[each] = self._level_with(self._held[each], each)
+            self._levels[each] = self._level_of_holdings(self._held[each], each)
             self._steps[each] = level_in_steps(self._levels[each])
             insort(self._richest, (-self._steps[each], each))
         self._update_waiting(rich, poor)
@@ -258,26 +258,28 @@ class _Market:
                 highest = max(highest, self._levels[tenant])
                 left = max(left, self._level_after_making_room(kind, tenant))
             if kind in self._ruled_out:
-                level, least = self._ruled_out[kind]
-                self._ruled_out[kind] = level, max(least, nextafter(left, inf))
+                level, minimum = self._ruled_out[kind]
+                self._ruled_out[kind] = level, max(minimum, nextafter(left, inf))
             if left < 0:
                 continue
             for above, party in parties:
                 if above >= highest:
                     break
-                after = known_after.get(party) or self._level_with_one_more(party)
-                if after * _ROUNDING - _SLACK <= left and self._is_able(party, (*richer, *others)):
+                after = known_after.get(party) or self._level_after_one_more(party)
+                if after * _ROUNDING - _SLACK <= left and self._has_able_party(
+                    party, (*richer, *others)
+                ):
                     again.append(party)
         # But for rounding and gangs these have one.
         some = touched.union(richer)
-        again += [party for party in self._seemed_able if self._is_able(party, some)]
+        again += [party for party in self._seemed_able if self._has_able_party(party, some)]
         for party in set(again):
             place = (self._in_vain.pop(party), party)
             _remove_from_order(self._vain_of_kind[self._parties.kind[party]], place)
         self._seemed_able.difference_update(again)
         return again
 
-    def _note_without_exchange(self, party: int) -> None:
+    def _mark_without_exchange(self, party: int) -> None:
         # Its own level may have risen, which helps it nowhere.
         above = self._levels[self._parties.tenant[party]] + self._vm_level[party]
         self._in_vain[party] = above
@@ -300,11 +302,11 @@ class _Market:
             rows_of, left = self._vms.rows_by_party(kind), -1.0
             for rich in self._parties.of_tenant[tenant]:
                 if rich in rows_of:
-                    left = max(left, self._level_without(rich, min(rows_of[rich])))
+                    left = max(left, self._level_after_giving(rich, min(rows_of[rich])))
             known[kind] = left
         return left
 
-    def _level_without(self, rich: int, taken: int) -> float:
+    def _level_after_giving(self, rich: int, taken: int) -> float:
         """Return the level of a party's tenant without ``taken`` of its VMs."""
         tenant, demand = self._parties.tenant[rich], self._parties.demand[rich]
         held = self._held[tenant]
@@ -314,7 +316,7 @@ class _Market:
             level = share if share > level else level
         return level / self._weight[tenant]
 
-    def _is_able(self, poor: int, rich: Iterable[int]) -> bool:
+    def _has_able_party(self, poor: int, rich: Iterable[int]) -> bool:
         """Return whether one of these parties can make room for a VM of a poor one."""
         rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         return any(
@@ -334,7 +336,7 @@ class _Market:
             return
         of_tenant, levels, known_left = self._parties.of_tenant, self._levels, self._known_left
         too_poor = levels[self._parties.tenant[poor]] + self._vm_level[poor] - SHARE_TOLERANCE
-        left_at_least = self._level_with_one_more(poor) * _ROUNDING - _SLACK
+        left_at_least = self._level_after_one_more(poor) * _ROUNDING - _SLACK
         level, left = self._ruled_out.get(kind, _ANYBODY)
         if too_poor >= level and left_at_least >= left:
             return
@@ -350,9 +352,9 @@ class _Market:
             none_able = False
             for rich in of_tenant[tenant]:
                 if rich in rows_of:
-                    most = self._max_vms_to_give(poor, rich)
-                    if min(rows_of[rich]) <= most:
-                        yield -steps, rich, most
+                    maximum = self._max_vms_to_give(poor, rich)
+                    if min(rows_of[rich]) <= maximum:
+                        yield -steps, rich, maximum
         if none_able:
             self._ruled_out[kind] = too_poor, left_at_least
 
@@ -382,24 +384,24 @@ class _Market:
         if not levels[tenants[poor]] + of_one < levels[tenant] - SHARE_TOLERANCE:
             return -1.0
         # Some resource must keep the richer tenant's share up; rounding is for `_best_of`.
-        level = (self._level_with_one_more(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
-        held, demand, most = self._held[tenant], self._parties.demand[rich], -1.0
+        level = (self._level_after_one_more(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
+        held, demand, maximum = self._held[tenant], self._parties.demand[rich], -1.0
         for resource, pool in self._pool:
             above, each = held[resource] - level * pool, demand[resource]
             spared = above / each if each else _ANY_NUMBER if above >= 0 else -1.0
-            most = spared if spared > most else most
-        return most
+            maximum = spared if spared > maximum else maximum
+        return maximum
 
-    def _level_with_one_more(self, poor: int) -> float:
+    def _level_after_one_more(self, poor: int) -> float:
         """Return the level of a party's tenant with one VM more."""
         after = self._known_after.get(poor)
         if after is None:
             tenant, demand = self._parties.tenant[poor], self._parties.demand[poor]
             held = [has + more for has, more in zip(self._held[tenant], demand, strict=True)]
-            after = self._known_after[poor] = self._level_with(held, tenant)
+            after = self._known_after[poor] = self._level_of_holdings(held, tenant)
         return after
 
-    def _level_with(self, held: Sequence[int], tenant: int) -> float:
+    def _level_of_holdings(self, held: Sequence[int], tenant: int) -> float:
         """Return the level of a tenant that holds ``held``."""
         level = 0.0
         for resource, pool in self._pool:
@@ -411,23 +413,23 @@ class _Market:
         """Return the best exchange of a party with some parties that can make room, or None."""
         rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         found, pairs = [], 0
-        for before, rich, most in able:
+        for before, rich, maximum in able:
             for needed, rows in rows_of[rich].items():
-                if needed <= most:
+                if needed <= maximum:
                     found.append((before, rich, needed, rows))
                     pairs += len(rows)
         if not self._budget.spend(1 + pairs // _PAIRS_A_UNIT):
             raise _BudgetSpentError
-        poor_after = self._level_with_one_more(poor) - SHARE_TOLERANCE
+        poor_after = self._level_after_one_more(poor) - SHARE_TOLERANCE
         best: tuple[tuple[int, int, int], int] | None = None
         for before, rich, taken, rows in found:
-            rich_after = self._level_without(rich, taken)
+            rich_after = self._level_after_giving(rich, taken)
             if rich_after < poor_after:
                 continue
             richer, lost = -before, before - level_in_steps(rich_after)
             if best is not None and (richer, lost) > best[0][:2]:
                 continue
-            first = self._first_that_gives(rows, taken)
+            first = self._first_giving_row(rows, taken)
             if first is not None and (best is None or (richer, lost, first) < best[0]):
                 best = (richer, lost, first), taken
         if best is None:
@@ -435,7 +437,7 @@ class _Market:
         request, host = divmod(best[0][-1], self._vms.hosts)
         return Exchange(host=host, taken_from=request, taken=best[1], given_to=self._waits[poor])
 
-    def _first_that_gives(self, rows: Iterable[int], taken: int) -> int | None:
+    def _first_giving_row(self, rows: Iterable[int], taken: int) -> int | None:
         """Return the first row whose request may give its VMs; None if there is none."""
         hosts, given, at_once = self._vms.hosts, self._given, self._at_once
         for row in rows:

@@ -17,7 +17,7 @@ from placement.fuga.strategies import (
     Strategies,
     StrategySource,
     skewness,
-    with_scores,
+    strategies_with_scores,
 )
 from placement.model.arrays import FloatArray, IntArray
 
@@ -104,7 +104,7 @@ class Game:
         ``demand`` has a row for each kind of VM, shape (T, R).
         """
         found = source.strategies_of_all(players, serving.available)
-        order = np.lexsort((players.host, found.least_score()))
+        order = np.lexsort((players.host, found.lowest_score()))
         order = order[found.counts[order] > 0]
         return cls(players.take(order), found.take(order), serving, source, demand, ranking)
 
@@ -174,14 +174,14 @@ class Game:
     def clip_strategies(self, player: int, left: Sequence[int]) -> Strategies:
         """Return a player's strategies clipped to the VMs that are left.
 
-        If no VM of them is left, the only strategy is to take nothing.
+        If no strategy takes a VM after clipping, the only strategy is to take nothing.
         """
         own = self.strategies(player)
         if not self.needs_more(player, left):
             return own
         # Plain numbers, also where the caller counts in an array.
-        most = [int(each) for each in left]
-        rows = [tuple(map(min, row, most)) for row in own.rows]
+        maximum = [int(each) for each in left]
+        rows = [tuple(map(min, row, maximum)) for row in own.rows]
         rows = [row for row in rows if any(row)]
         if not rows:
             return self._idle_strategy(player)
@@ -193,7 +193,7 @@ class Game:
         return Strategies([(0,) * len(self.demand)], [0.0], [self._idle[player]])
 
     def _score_rows(self, player: int, rows: list[Counts]) -> Strategies:
-        return with_scores(self.players[player], rows, self.demand, self.ranking)
+        return strategies_with_scores(self.players[player], rows, self.demand, self.ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
         """Return whether a strategy of a player takes more of a kind than is left."""
@@ -204,8 +204,8 @@ class Game:
         # No strategies are checked until VMs of a kind run out, and then of that kind alone.
         short = [
             (kind, few)
-            for kind, (most, few) in enumerate(zip(self._most_wanted, left, strict=False))
-            if few < most
+            for kind, (maximum, few) in enumerate(zip(self._most_wanted, left, strict=False))
+            if few < maximum
         ]
         if not short:
             return False
@@ -228,8 +228,8 @@ class Game:
     ) -> PlayerChoice:
         """Return the best response to the others' choices; ties go to the earliest.
 
-        ``others`` is a row for each strategy where the others answer each
-        differently, one row where they do not.
+        ``others`` has one row per strategy if the other players respond differently to
+        each strategy, and a single row otherwise.
         """
         rows: list[Counts]
         if len(others) and isinstance(others[0], tuple):

@@ -10,13 +10,13 @@ from placement.errors import ParameterError
 from placement.fuga.ranking_resources import Ranking
 from placement.parameters import (
     Reader,
-    checked_by,
-    number,
-    one_of,
-    or_null,
-    part,
-    switch,
-    whole_number,
+    choice_reader,
+    fraction_reader,
+    integer_reader,
+    nullable_reader,
+    number_reader,
+    predicate_reader,
+    switch_reader,
 )
 
 Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
@@ -62,7 +62,7 @@ def _read_ranking(name: str, value: Any) -> Ranking:
     if value == "auto":
         return "auto"
     return tuple(
-        checked_by("auto, or a list of different names of resources", _are_names)(name, value)
+        predicate_reader("auto, or a list of different names of resources", _are_names)(name, value)
     )
 
 
@@ -93,15 +93,15 @@ def _read_combination(place: str, row: Any) -> tuple[int, ...]:
 
 READERS: Final[Mapping[str, Reader]] = {
     # Beyond 30 a distance of a billion VMs to the power of alpha leaves the floats.
-    "alpha": number("a number above 1, at most 30", lambda value: 1 < value <= 30),
-    "eta": whole_number(1, 100),
-    "overload": part,
-    "ranking": or_null(_read_ranking),
-    "equilibrium": one_of(get_args(Equilibrium)),
-    "subgames": whole_number(0, LARGEST_GAME),
-    "quota": switch,
-    "fallback": switch,
-    "sweeps": whole_number(0, 10_000),
-    "strategies": or_null(_read_strategies),
-    "steps": whole_number(0, MOST_STEPS),
+    "alpha": number_reader("a number above 1, at most 30", lambda value: 1 < value <= 30),
+    "eta": integer_reader(1, 100),
+    "overload": fraction_reader,
+    "ranking": nullable_reader(_read_ranking),
+    "equilibrium": choice_reader(get_args(Equilibrium)),
+    "subgames": integer_reader(0, LARGEST_GAME),
+    "quota": switch_reader,
+    "fallback": switch_reader,
+    "sweeps": integer_reader(0, 10_000),
+    "strategies": nullable_reader(_read_strategies),
+    "steps": integer_reader(0, MOST_STEPS),
 }

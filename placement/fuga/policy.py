@@ -27,7 +27,7 @@ from placement.fuga.strategies import (
     GivenStrategies,
     StrategySource,
     TopCombinations,
-    given_by_kind,
+    given_strategies_by_kind,
 )
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -36,8 +36,8 @@ from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.gangs import begin_covered_gangs, begin_next_gangs
-from placement.packing.limits import is_limited, without_limits
-from placement.packing.overload import room_below
+from placement.packing.limits import is_limited, snapshot_without_limits
+from placement.packing.overload import room_below_threshold
 
 #: How often, on average, a player can weigh its strategies before a budget that is
 #: nearly spent on searching is spent.
@@ -76,13 +76,13 @@ class Fuga:
             equilibrium that is too large.
         """
         round_ = _Round(self.parameters, snapshot, rng, budget)
-        gangs = round_.place_before_the_games()
+        gangs = round_.place_before_games()
         round_.steps.add_placement("before", gangs.tolist())
         if self.parameters.quota:
             round_.play(np.maximum(quotas(round_.targets) - round_.draft.placed_counts, 0))
         round_.play(round_.draft.remaining)
         after_games = round_.draft.rows
-        exchanges = round_.place_the_rest() if self.parameters.fallback else 0
+        exchanges = round_.place_remaining() if self.parameters.fallback else 0
         return round_.draft.allocation(
             work=budget.spent,
             cut=bool(round_.cuts),
@@ -116,13 +116,13 @@ class _Round:
         self._parameters = parameters
         self._budget = budget
         self.snapshot = snapshot
-        self.draft = Draft(snapshot, room_below(snapshot, parameters.overload))
+        self.draft = Draft(snapshot, room_below_threshold(snapshot, parameters.overload))
         self.kinds = vm_kinds(snapshot)
         self.ranking = ranking_resources(snapshot, parameters.ranking)
         self.targets = fair_targets(snapshot, self.kinds)
         # The game knows no limits: each would be a kind of its own that all hosts weigh.
         self._limited = is_limited(snapshot)
-        self._played, self._played_kinds = without_limits(snapshot, self.kinds)
+        self._played, self._played_kinds = snapshot_without_limits(snapshot, self.kinds)
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []
         self.steps = Steps(self.kinds, parameters.steps)
@@ -130,10 +130,12 @@ class _Round:
         self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
         self._source: StrategySource = self._search
         if parameters.strategies is not None:
-            given = given_by_kind(snapshot, self.kinds, self.draft.room, parameters.strategies)
+            given = given_strategies_by_kind(
+                snapshot, self.kinds, self.draft.room, parameters.strategies
+            )
             self._source = GivenStrategies(given, self._search, demand, self.ranking)
 
-    def place_before_the_games(self) -> IntArray:
+    def place_before_games(self) -> IntArray:
         """Place by Best-Fit the VMs that the games cannot express; return them.
 
         The game knows single VMs: to it, what is left of a gang that has begun
@@ -185,7 +187,7 @@ class _Round:
         game = Game.of(players, serving, self._source, demand, self.ranking)
         if len(game.players):
             if self.steps:
-                game.noted, game.most_noted = [], self.steps.most
+                game.noted, game.most_noted = [], self.steps.maximum
             solution = solve(
                 game,
                 equilibrium=self._parameters.equilibrium,
@@ -195,7 +197,7 @@ class _Round:
             )
             before = draft.remaining.copy()
             rows = draft.rows if self.steps else None
-            hand_out(game, draft)
+            place_taken_vms(game, draft)
             self.games.append(PlayedGame(game, solution, before - draft.remaining))
             if rows is not None:
                 came = row_difference(rows, draft.rows)
@@ -205,7 +207,7 @@ class _Round:
         if self._search.cut > cut_before:
             self.cuts.append(f"combinations: {self._search.cut - cut_before} searches")
 
-    def place_the_rest(self) -> int:
+    def place_remaining(self) -> int:
         """Fill by Best-Fit DRFH and exchange unfair VMs; return the number of exchanges.
 
         Gangs that have not begun come after single VMs. Without quotas nothing is
@@ -239,7 +241,7 @@ class _Round:
         return found
 
 
-def hand_out(game: Game, draft: Draft) -> None:
+def place_taken_vms(game: Game, draft: Draft) -> None:
     """Place the VMs that the players took: in order of requests, host by host."""
     hosts = game.players.host
     by_host = np.argsort(hosts)

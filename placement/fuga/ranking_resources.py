@@ -25,8 +25,8 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     Parameters
     ----------
     ranking : sequence of str, "auto" or None
-        Their names; the first two, but `resources_short` where these are not among them; or
-        the first two.
+        Names of resources. "auto" means the first two resources, or `short_resources` if
+        one of those is not among the first two. None means the first two.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     if ranking is None:
         return first
     if ranking == "auto":
-        short = resources_short(snapshot)
+        short = short_resources(snapshot)
         return first if np.isin(short, first).all() else short
     for name in ranking:
         if name not in snapshot.resources:
@@ -45,7 +45,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
     return np.array([snapshot.resources.index(name) for name in ranking], dtype=np.int64)
 
 
-def resources_short(snapshot: Snapshot) -> IntArray:
+def short_resources(snapshot: Snapshot) -> IntArray:
     """Return the resources that run short, shape (J,); empty if nothing is needed.
 
     Notes

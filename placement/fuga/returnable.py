@@ -89,7 +89,7 @@ class ReturnableVms:
         self._room = draft.room.copy()
         #: room of hosts where something was exchanged
         self._room_now: dict[int, tuple[int, ...]] = {}
-        #: see `_needed_in`; few rooms are different, as little is left in any
+        #: see `_needed_counts_on`; few rooms are different, as little is left in any
         self._known_needed: dict[tuple[int, ...], _NeededCounts] = {}
         self._by_host = np.argsort(self._rows[:, 1], kind="stable")
         hosts = np.arange(len(draft.room) + 1)
@@ -130,12 +130,15 @@ class ReturnableVms:
         remaining = {**there, rich: there[rich] - taken}
         remaining[poor] += 1
         of_class = int(self._of_host[host])
-        before, after = self._needed_in(of_class, room), self._needed_in(of_class, left)
+        before, after = (
+            self._needed_counts_on(of_class, room),
+            self._needed_counts_on(of_class, left),
+        )
         opened: defaultdict[int, set[int]] = defaultdict(set)
         for request, count in there.items():
             kind, remains = self._kind_of[request], remaining[request]
-            was = before.of_kind.get(kind) or self._fill_in(before, kind)
-            now = after.of_kind.get(kind) or self._fill_in(after, kind)
+            was = before.of_kind.get(kind) or self._compute_needed(before, kind)
+            now = after.of_kind.get(kind) or self._compute_needed(after, kind)
             if was == now and count == remains:
                 continue
             party, row = of_request[request], request * hosts + host
@@ -166,7 +169,7 @@ class ReturnableVms:
     def _demand_of(self, request: int) -> Sequence[int]:
         return self._parties.demand[self._parties.of_request[request]]
 
-    def _needed_in(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
+    def _needed_counts_on(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
         """Return the VMs to take back on such a host for one VM, by the kind taken back.
 
         The result has a number for each known kind, computed at its first use.
@@ -177,7 +180,7 @@ class ReturnableVms:
             needed = self._known_needed[key] = _NeededCounts(room, self._open_to[of_class])
         return needed
 
-    def _fill_in(self, needed: _NeededCounts, back: int) -> tuple[int, ...]:
+    def _compute_needed(self, needed: _NeededCounts, back: int) -> tuple[int, ...]:
         demand, room = self._kind_demand, needed.room
         found = needed.of_kind[back] = tuple(
             _vms_to_take_back(demand[kind], room, demand[back]) if needed.open_to[kind] else NEVER

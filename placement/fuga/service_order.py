@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.fairness.service_order import order_of_service
+from placement.fairness.service_order import service_order_of_vms
 from placement.fairness.shares import fractions_of_pool
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
@@ -62,7 +62,7 @@ class ServiceOrder:
     given : ndarray of int64, shape (Q,)
         VMs that an earlier game of the round has placed.
     held : ndarray of int64, shape (N, R)
-        What each tenant holds, those VMs included.
+        Amounts that each tenant holds, including those VMs.
     alpha : float
 
     Notes
@@ -85,14 +85,14 @@ class ServiceOrder:
         alpha: float,
     ) -> None:
         self._alpha = alpha
-        order = order_of_service(snapshot, offered, held)
+        order = service_order_of_vms(snapshot, offered, held)
         of_kind = kinds.of_request[order]
         #: requests in order of service, one entry for each VM, for each kind
         self.order = [order[of_kind == kind] for kind in range(len(kinds))]
         #: VMs of each kind that there are to serve
-        self.most = tuple(len(each) for each in self.order)
+        self.maximum = tuple(len(each) for each in self.order)
         #: the same, shape (T,)
-        self.available = np.array(self.most, dtype=np.int64)
+        self.available = np.array(self.maximum, dtype=np.int64)
         self._one_request = [bool(len(each) and (each == each[0]).all()) for each in self.order]
         steps = _distance_changes(snapshot, order, given, targets, alpha)
         # Of each kind: by how much so many VMs change the sum of distances.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from placement.fuga.by_request import FEW_PAIRS, ByRequest, combinations_of
+from placement.fuga.by_request import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.equilibrium import Solution
 from placement.fuga.exchange import Exchange
 from placement.fuga.game import Game
@@ -24,7 +24,7 @@ class Steps:
 
     Parameters
     ----------
-    most : int
+    maximum : int
         The most moves, rows, hosts and exchanges to record; their numbers are recorded in any
         case. 0: nothing is collected.
 
@@ -53,14 +53,14 @@ class Steps:
         on one ``host``, VMs of one request made room for one of another.
     """
 
-    def __init__(self, kinds: VmKinds, most: int) -> None:
+    def __init__(self, kinds: VmKinds, maximum: int) -> None:
         self._kinds = kinds
-        self.most = most
+        self.maximum = maximum
         self.collected: list[dict[str, Any]] = []
         self._exchanges = 0
 
     def __bool__(self) -> bool:
-        return self.most > 0
+        return self.maximum > 0
 
     def add_placement(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
         """Report placed rows, if there are any and steps are wanted."""
@@ -72,7 +72,7 @@ class Steps:
         number: int,
         game: Game,
         solution: Solution,
-        came_of_it: Sequence[tuple[int, int, int]],
+        placed_rows: Sequence[tuple[int, int, int]],
     ) -> None:
         """Report a solved game, move by move, and the resulting rows."""
         idle = game.idle_skewness()
@@ -80,7 +80,7 @@ class Steps:
         totals: Counts = (0,) * len(game.demand)
         skewness = float(idle.sum())
         hosts = game.players.host.tolist()
-        by_request = ByRequest(
+        by_request = RequestCounter(
             game, self._kinds, in_order=len(hosts) * len(self._kinds.of_request) <= FEW_PAIRS
         )
 
@@ -93,14 +93,14 @@ class Steps:
             (),
             game=number,
             players=len(hosts),
-            hosts=hosts[: self.most],
-            vms=sum(game.serving.most),
+            hosts=hosts[: self.maximum],
+            vms=sum(game.serving.maximum),
             how=solution.equilibrium,
             moves=game.moved,
             **measures(),
         )
         came: Counter[tuple[int, int]] = Counter()
-        for how, move in (game.noted or ())[: self.most]:
+        for how, move in (game.noted or ())[: self.maximum]:
             player, host = move.player, hosts[move.player]
             before, was = taken.get(player, ((0,) * len(totals), float(idle[player])))
             after, now = move.taken, move.strategies.skewness[move.chosen]
@@ -109,7 +109,7 @@ class Steps:
             totals = tuple(t + a - b for t, a, b in zip(totals, after, before, strict=True))
             skewness += now - was
             came.update({(request, host): count for request, host, count in rows})
-            weighed = combinations_of(by_request, move, number, with_others=False)
+            weighed = combination_documents(by_request, move, number, with_others=False)
             self._add(
                 "move",
                 rows,
@@ -122,17 +122,17 @@ class Steps:
                 **measures(),
             )
         changes: Counter[tuple[int, int]] = Counter(
-            {(request, host): count for request, host, count in came_of_it}
+            {(request, host): count for request, host, count in placed_rows}
         )
         changes.subtract(came)
         self._add("handed_out", _rows(changes), game=number)
 
     def add_exchanges(self, made: Sequence[Exchange]) -> None:
         """Report exchanges in the order in which they were made."""
-        for each in made[: max(0, self.most - self._exchanges)]:
+        for each in made[: max(0, self.maximum - self._exchanges)]:
             rows = [(each.taken_from, each.host, -each.taken), (each.given_to, each.host, 1)]
             self._add("exchange", rows, host=each.host)
-        if omitted := made[max(0, self.most - self._exchanges) :]:
+        if omitted := made[max(0, self.maximum - self._exchanges) :]:
             changes: Counter[tuple[int, int]] = Counter()
             for each in omitted:
                 changes[each.taken_from, each.host] -= each.taken

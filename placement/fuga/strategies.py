@@ -92,12 +92,12 @@ class PlayerStrategies:
         counts: IntArray = (self.places >= 0).sum(axis=1)
         return counts
 
-    def least_score(self) -> FloatArray:
+    def lowest_score(self) -> FloatArray:
         """Return the lowest score of each player's strategies, (P,); infinite without any."""
         scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
         own = np.where(self.places >= 0, scores[self.pool_numbers()], np.inf)
-        least: FloatArray = own.min(axis=1, initial=np.inf)
-        return least
+        minimum: FloatArray = own.min(axis=1, initial=np.inf)
+        return minimum
 
     def pool_numbers(self) -> IntArray:
         """Return the strategies of each player as indices into all pools, one after another.
@@ -132,7 +132,7 @@ def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
     Parameters
     ----------
     used : ndarray of int64, shape (..., J)
-        Of each ranking resource: what runs and what was chosen.
+        Amount of each ranking resource that running and chosen VMs use.
     capacity : ndarray of int64, shape (..., J)
 
     Notes
@@ -147,7 +147,7 @@ def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
     return skew
 
 
-def with_scores(
+def strategies_with_scores(
     player: Player, rows: Sequence[Counts], demand: IntArray, ranking: IntArray
 ) -> Strategies:
     """Return combinations (K, T) as strategies of a player."""
@@ -185,7 +185,7 @@ class TopCombinations:
         self._questions: CombinationFinder | None = None
         self._largest = np.zeros(0, dtype=np.int64)
         self._kept = 0
-        self.cut = 0  #: questions whose answer was cut
+        self.cut = 0  #: queries whose answer was cut
 
     def reserve_budget(self, units: int) -> None:
         """Reserve budget units, at most half, for playing the game itself."""
@@ -196,11 +196,11 @@ class TopCombinations:
 
         Returns no strategy once only the reserved budget is left: the player does not play.
         """
-        most = tuple(map(min, player.fits.tolist(), left.tolist()))
-        if not any(most):  # towards the end of a game that is nearly every player
+        maximum = tuple(map(min, player.fits.tolist(), left.tolist()))
+        if not any(maximum):  # towards the end of a game that is nearly every player
             return Strategies([], [], [])
         host = player.capacity.tobytes() + player.free.tobytes() + player.room.tobytes()
-        waiting = self._drawn.get((host, most), iter(()))
+        waiting = self._drawn.get((host, maximum), iter(()))
         own = next(waiting, None)
         if own is None:
             # A player without strategies, because VMs ran out, is followed by alike ones.
@@ -216,7 +216,7 @@ class TopCombinations:
                     )
                 )
             )
-            waiting = self._drawn[host, most] = reversed(self.strategies_of_all(alike, left))
+            waiting = self._drawn[host, maximum] = reversed(self.strategies_of_all(alike, left))
             own = next(waiting)
         return own
 
@@ -234,32 +234,32 @@ class TopCombinations:
         requested = np.concatenate(
             [players.capacity, players.free, players.room, np.minimum(players.fits, left)], axis=1
         )
-        questions = requested.view(f"V{requested.shape[1] * requested.itemsize}").ravel().tolist()
+        queries = requested.view(f"V{requested.shape[1] * requested.itemsize}").ravel().tolist()
         places_of: dict[bytes, list[int]] = {}
-        for place, question in enumerate(questions):
-            places_of.setdefault(question, []).append(place)
+        for place, query in enumerate(queries):
+            places_of.setdefault(query, []).append(place)
         # So many alternatives that hosts alike differ, in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(places_of))
         # Of each query the place of its first player, and the answer.
         found: dict[bytes, tuple[int, Combinations]] = {}
         of_pool: list[bytes] = []
-        for question, places in places_of.items():
-            if question in self._known:
-                score = np.array(self._known[question].score)
+        for query, places in places_of.items():
+            if query in self._known:
+                score = np.array(self._known[query].score)
             else:
                 pool = min(POOL, self._eta * len(places), enough)
                 answer = self._search(serving, players[places[0]], left, pool)
                 if answer is None:
                     continue
-                found[question], score = (places[0], answer), answer.score
+                found[query], score = (places[0], answer), answer.score
             if len(score):
-                drawn = self._draw(score, len(places))
+                drawn = self._draw_best(score, len(places))
                 strategies.pool[places] = len(of_pool)
                 strategies.places[places, : drawn.shape[1]] = drawn
-                of_pool.append(question)
+                of_pool.append(query)
         if found:
             self._store(found, players)
-        strategies.pools.extend(self._known[question] for question in of_pool)
+        strategies.pools.extend(self._known[query] for query in of_pool)
         return strategies
 
     def _finder_for(self, largest: IntArray) -> CombinationFinder:
@@ -272,17 +272,17 @@ class TopCombinations:
         return self._questions
 
     def _search(
-        self, questions: CombinationFinder, player: Player, left: IntArray, pool: int
+        self, finder: CombinationFinder, player: Player, left: IntArray, pool: int
     ) -> Combinations | None:
         """Return the best combinations; None once only the reserved budget is left."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
-        found = questions.find(
+        found = finder.find(
             free=player.free,
             room=player.room,
             fits=player.fits,
-            most=np.minimum(player.fits, left),
+            maximum=np.minimum(player.fits, left),
             pool=pool,
         )
         self.cut += found.cut
@@ -299,13 +299,11 @@ class TopCombinations:
         skew = skewness(running + amounts, capacity).tolist()
         rows = [tuple(row) for row in counts.tolist()]
         stops = np.cumsum(lengths).tolist()
-        for (question, (_, answer)), length, stop in zip(
-            found.items(), lengths, stops, strict=True
-        ):
+        for (query, (_, answer)), length, stop in zip(found.items(), lengths, stops, strict=True):
             own = slice(stop - length, stop)
-            self._known[question] = Strategies(rows[own], answer.score.tolist(), skew[own])
+            self._known[query] = Strategies(rows[own], answer.score.tolist(), skew[own])
 
-    def _draw(self, score: FloatArray, number: int) -> IntArray:
+    def _draw_best(self, score: FloatArray, number: int) -> IntArray:
         """Return the indices of the ``eta`` best for each player; ties are in random order."""
         shuffled = self._rng.random((number, len(score)))
         # Scores are sorted by, then the random numbers.
@@ -319,7 +317,7 @@ class GivenStrategies:
     Parameters
     ----------
     given : mapping
-        Host to combinations, shape (K, T).
+        Combinations, shape (K, T), of each host.
     others : StrategySource
     """
 
@@ -343,7 +341,7 @@ class GivenStrategies:
         clipped = np.minimum(given, left)
         fits = (clipped @ self._demand <= player.room).all(axis=1) & clipped.any(axis=1)
         rows = [tuple(row) for row in clipped[fits].tolist()]
-        return with_scores(player, rows, self._demand, self._ranking)
+        return strategies_with_scores(player, rows, self._demand, self._ranking)
 
     def strategies_of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
         """Return the strategies of many players when ``left`` VMs of each kind, (T,), are left."""
@@ -367,7 +365,7 @@ class GivenStrategies:
         return strategies
 
 
-def given_by_kind(
+def given_strategies_by_kind(
     snapshot: Snapshot,
     kinds: VmKinds,
     room: IntArray,

@@ -20,7 +20,7 @@ from placement.mechanisms.model import DivisibleProblem, Division, Mechanism
 from placement.mechanisms.psdsf.mechanism import READERS as PSDSF_READERS
 from placement.mechanisms.psdsf.mechanism import Psdsf
 from placement.model.tenant_tree import TenantTree
-from placement.parameters import read
+from placement.parameters import read_parameters
 
 #: By name. A new mechanism needs one entry here; `make` checks the parameters that
 #: `parameters` names, and raises `ParameterError`.
@@ -55,7 +55,7 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             "their own (procedure=distributed, Algorithm II)",
             complexity="O(k (n log n + n m)) per sweep, tens to hundreds of sweeps",
             parameters=frozenset(PSDSF_READERS),
-            make=lambda given: Psdsf(**read(PSDSF_READERS, given)),
+            make=lambda given: Psdsf(**read_parameters(PSDSF_READERS, given)),
         ),
         "tsf": MechanismEntry(
             summary="equal tasks relative to all hosts without constraints, by linear programs",
@@ -119,7 +119,7 @@ MECHANISMS: Final[Mapping[str, MechanismEntry]] = MappingProxyType(
             paper="C-CH and M-CH, the yardsticks in the paper of mch; our reading of them",
             guarantees="Pareto optimal in the pool; no hierarchical share guarantee",
             complexity="O(q m) for the weights, then one drf",
-            make=lambda given: CollapsedHierarchy(**read(COLLAPSED_READERS, given)),
+            make=lambda given: CollapsedHierarchy(**read_parameters(COLLAPSED_READERS, given)),
             parameters=frozenset(COLLAPSED_READERS),
             reads_tree=True,
         ),

@@ -51,8 +51,8 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
         demand = kinds.demand[kind]
         demanded = demand > 0
         holds = np.flatnonzero((free >= demand).all(axis=1) & kinds.eligible[kind, host_class])
-        most = (room[np.ix_(holds, demanded)] / demand[demanded]).min(axis=1)
-        pairs.append((holds, np.full(len(holds), kind), np.minimum(most, wanted[kind])))
+        maximum = (room[np.ix_(holds, demanded)] / demand[demanded]).min(axis=1)
+        pairs.append((holds, np.full(len(holds), kind), np.minimum(maximum, wanted[kind])))
     if not any(len(holds) for holds, _, _ in pairs):
         return 0.0
 

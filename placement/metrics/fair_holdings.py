@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement.constraints.allowances import snapshot_within_allowances
-from placement.constraints.tree_weights import without_tree
+from placement.constraints.tree_weights import snapshot_without_tree
 from placement.fairness.shares import fractions_of_pool
 from placement.fairness.targets import fair_targets
 from placement.model.arrays import FloatArray
@@ -19,7 +19,7 @@ def fair_vms(snapshot: Snapshot) -> FloatArray:
     A tree of tenants counts by the weights that replace it; no tenant's target is
     beyond an allowance.
     """
-    return fair_targets(without_tree(snapshot_within_allowances(snapshot)))
+    return fair_targets(snapshot_without_tree(snapshot_within_allowances(snapshot)))
 
 
 def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> FloatArray:

@@ -37,14 +37,14 @@ class Prices:
     """Prices of a round in units of one resource."""
 
     resource: int  #: an index of R, in whose units all prices are given
-    most: float  #: that could be placed if shares did not count
+    maximum: float  #: that could be placed if shares did not count
     fair: float  #: the most of that within all tenants' fair targets
     classes: tuple[HostClassPrices, ...]  #: those with hosts that may take a VM that waits
 
     @property
     def of_fairness(self) -> float:
         """The amount that fairness kept out, in units of the resource, at least 0."""
-        return self.most - self.fair
+        return self.maximum - self.fair
 
 
 def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
@@ -73,18 +73,18 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
     - for each class and resource r: sum over t of x[c, t] demand[t, r] <= room[c, r]
     - for each kind: sum over c of x[c, t] <= the requested VMs, within allowances
 
-    Its maximum is ``most``. The dual of a row of the first sort is the price of r on
+    Its optimum is the field ``maximum``. The dual of a row of the first sort is the price of r on
     c. Where several duals are right (a degenerate optimum) it is one of them: one more
     unit brings at most the price, one less costs at least the price.
 
     What is free on a host is room only if it is enough for the smallest demand
     for that resource of a kind that may go there: pieces that serve no request do not count.
-    Beyond that hosts of a class count as one, so ``most`` is no less than
+    Beyond that hosts of a class count as one, so ``maximum`` is no less than
     `allocation_bound`. Limits of a snapshot (rules, not resources) are left out.
 
     ``fair`` is the maximum of the same program with each kind's VMs cut to the sum
     of ``targets``. It depends on no policy: the price of fairness of [1]_, not
-    as a part of ``most``, with the fair targets of the round as the fair solution.
+    as a part of ``maximum``, with the fair targets of the round as the fair solution.
 
     References
     ----------
@@ -98,11 +98,11 @@ def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
     if classes is None:
         return Prices(resource, 0.0, 0.0, ())
     program = _PriceProgram(classes, kinds.demand[:, : snapshot.resource_count], wanted, resource)
-    most, price = program.solve(wanted)
-    fair = most if np.array_equal(owed, wanted) else min(most, program.solve(owed)[0])
+    maximum, price = program.solve(wanted)
+    fair = maximum if np.array_equal(owed, wanted) else min(maximum, program.solve(owed)[0])
     return Prices(
         resource,
-        most,
+        maximum,
         fair,
         tuple(
             HostClassPrices(int(host), int(hosts), room, price)
@@ -142,10 +142,10 @@ def _merged_hosts(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Merged
         return None
     if (pairs := int(takes.sum())) > MOST_PAIRS:
         raise ProgramTooLargeError("prices", pairs, MOST_PAIRS)
-    most = np.iinfo(np.int64).max
+    maximum = np.iinfo(np.int64).max
     # Room of a resource that no kind demands serves no request.
-    smallest = np.full((len(merged), counted), most)
-    demanded = np.where(kinds.demand > 0, kinds.demand, most)[:, :counted]
+    smallest = np.full((len(merged), counted), maximum)
+    demanded = np.where(kinds.demand > 0, kinds.demand, maximum)[:, :counted]
     for each in open_ones.tolist():
         smallest[each] = demanded[takes[each]].min(axis=0)
     free = snapshot.free[:, :counted]

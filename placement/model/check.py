@@ -239,7 +239,7 @@ def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
     if constraints is None:
         return
     in_zone = {spread.request: list(spread.placed) for spread in constraints.spreads}
-    most = {spread.request: spread.most for spread in constraints.spreads}
+    maximum = {spread.request: spread.maximum for spread in constraints.spreads}
     for request, host, count in allocation.placed.tolist():
         if request not in in_zone:
             continue
@@ -249,15 +249,15 @@ def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
                 f"request {request} is spread over zones, host {host} is in none"
             )
         in_zone[request][zone] += count
-        if in_zone[request][zone] > most[request]:
+        if in_zone[request][zone] > maximum[request]:
             raise InfeasibleAllocationError(
-                f"zone {zone} may hold {most[request]} VMs of request {request}, "
+                f"zone {zone} may hold {maximum[request]} VMs of request {request}, "
                 f"given {in_zone[request][zone]}"
             )
 
 
 def _check_room(snapshot: Snapshot, allocation: Allocation) -> None:
-    for host, sums in _taken(snapshot, allocation).items():
+    for host, sums in _placed_amounts(snapshot, allocation).items():
         for resource, amount in enumerate(sums):
             free = int(snapshot.free[host, resource])
             if amount > free:
@@ -267,7 +267,7 @@ def _check_room(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_overload(snapshot: Snapshot, allocation: Allocation, overload: Sequence[float]) -> None:
-    for host, sums in _taken(snapshot, allocation).items():
+    for host, sums in _placed_amounts(snapshot, allocation).items():
         threshold = Fraction(str(overload[host]))
         for resource, amount in enumerate(sums):
             capacity = int(snapshot.capacity[host, resource])
@@ -279,7 +279,7 @@ def _check_overload(snapshot: Snapshot, allocation: Allocation, overload: Sequen
                 )
 
 
-def _taken(snapshot: Snapshot, allocation: Allocation) -> dict[int, list[int]]:
+def _placed_amounts(snapshot: Snapshot, allocation: Allocation) -> dict[int, list[int]]:
     """Return the amounts placed on each host that receives VMs, by resource."""
     taken: dict[int, list[int]] = {}
     for request, host, count in allocation.placed.tolist():

@@ -28,7 +28,7 @@ class Spread:
     """A request whose VMs are spread over zones."""
 
     request: int
-    most: int  #: VMs of it in one zone, at most
+    maximum: int  #: VMs of it in one zone, at most
     placed: tuple[int, ...]  #: VMs of it in each zone already
 
 
@@ -69,7 +69,7 @@ class Constraints:
                 [group.apart, group.hard, list(group.requests), list(group.hosts)]
                 for group in self.groups
             ],
-            "spreads": [[each.request, each.most, list(each.placed)] for each in self.spreads],
+            "spreads": [[each.request, each.maximum, list(each.placed)] for each in self.spreads],
             "zones": list(self.zones),
             "preferred": [[request, list(self.preferred[request])] for request in self.preferred],
         }
@@ -83,8 +83,8 @@ class Constraints:
                 for apart, hard, requests, hosts in document["groups"]
             ),
             spreads=tuple(
-                Spread(request=request, most=most, placed=tuple(placed))
-                for request, most, placed in document["spreads"]
+                Spread(request=request, maximum=maximum, placed=tuple(placed))
+                for request, maximum, placed in document["spreads"]
             ),
             zones=tuple(document["zones"]),
             preferred={request: tuple(classes) for request, classes in document["preferred"]},

@@ -59,7 +59,7 @@ class Details:
             holding=tuple((of[q], *rest) for q, *rest in self.holding),
             cuts=self.cuts,
             games=tuple(
-                {**game, "handed_out": _by_origin(game.get("handed_out", {}), of)}
+                {**game, "handed_out": _counts_by_origin(game.get("handed_out", {}), of)}
                 for game in self.games
             ),
             steps=tuple(_rename_step(step, of) for step in self.steps),
@@ -119,7 +119,7 @@ def _sum_pairs(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int,
 def _rename_combination(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
     """Rename the requests of a combination, and drop what others would take."""
     renamed = {key: value for key, value in combination.items() if key != "others"}
-    return renamed | {"counts": _by_origin(combination["counts"], origin)}
+    return renamed | {"counts": _counts_by_origin(combination["counts"], origin)}
 
 
 def _rename_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _rename_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, An
     return renamed
 
 
-def _by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:
+def _counts_by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:
     renamed: dict[str, int] = {}
     for request, count in counts.items():
         name = str(origin[int(request)])

@@ -66,7 +66,7 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
     never = never_placeable_reasons(snapshot, requests)
     counts = missing[requests]
     fit = how_many_fit_of_each(snapshot, requests, free)
-    needed = still_needed_of_each(snapshot, requests, counts)
+    needed = needed_at_once_of_each(snapshot, requests, counts)
     return tuple(
         LeftOut(request=request, count=count, reason=never.get(request) or _temporary_reason(*room))
         for request, count, *room in zip(
@@ -75,7 +75,7 @@ def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[Lef
     )
 
 
-def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
+def needed_at_once(snapshot: Snapshot, request: int, missing: int) -> int:
     """Return how many VMs of a request must be placed at once, given the missing ones.
 
     ``min_count`` where nothing of it is placed, else 1.
@@ -84,8 +84,8 @@ def still_needed(snapshot: Snapshot, request: int, missing: int) -> int:
     return 1 if begun else max(1, int(snapshot.min_count[request]))
 
 
-def still_needed_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArray) -> IntArray:
-    """Return `still_needed` of many requests, given the missing VMs of each, shape (X,)."""
+def needed_at_once_of_each(snapshot: Snapshot, requests: IntArray, missing: IntArray) -> IntArray:
+    """Return `needed_at_once` of many requests, given the missing VMs of each, shape (X,)."""
     begun = missing < snapshot.count[requests]
     needed: IntArray = np.where(begun, 1, np.maximum(1, snapshot.min_count[requests]))
     return needed

@@ -38,7 +38,7 @@ class Reservations:
     def document(self) -> dict[str, Any]:
         """Return JSON values, from which `of_document` makes the same again."""
         return {
-            field.name: value.tolist() if isinstance(value, np.ndarray) else _as_lists(value)
+            field.name: value.tolist() if isinstance(value, np.ndarray) else _to_lists(value)
             for field in dataclasses.fields(self)
             for value in [getattr(self, field.name)]
         }
@@ -201,12 +201,12 @@ class _ReservationDraws:
         number = int(self._reserved.draws[request])
         tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
         eligible = self._snapshot.eligible[request]
-        most = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
-        places = self._places_where_kept(number, eligible, most)
+        maximum = self._within.fit(tenant, demand, int(self._snapshot.count[request]))
+        places = self._places_with_kept_room(number, eligible, maximum)
         drawn = places.total()
         # Of a reservation that lacks room for some, no host that it may use has any.
-        most = min(most, self._stands[number]) - drawn
-        others = self._places_elsewhere(number, eligible, most)
+        maximum = min(maximum, self._stands[number]) - drawn
+        others = self._places_without_kept_room(number, eligible, maximum)
         total = drawn + others.total()
         if total < max(1, int(self._snapshot.min_count[request])):
             return ()
@@ -214,7 +214,9 @@ class _ReservationDraws:
         self._within.take(tenant, demand, total)
         return tuple((request, host, count) for host, count in sorted((places + others).items()))
 
-    def _places_where_kept(self, number: int, eligible: BoolArray, max_vms: int) -> Counter[int]:
+    def _places_with_kept_room(
+        self, number: int, eligible: BoolArray, max_vms: int
+    ) -> Counter[int]:
         places: Counter[int] = Counter()
         for host in self._hosts[number]:
             if max_vms <= 0:
@@ -224,7 +226,9 @@ class _ReservationDraws:
                 max_vms -= places[host]
         return places
 
-    def _places_elsewhere(self, number: int, eligible: BoolArray, max_vms: int) -> Counter[int]:
+    def _places_without_kept_room(
+        self, number: int, eligible: BoolArray, max_vms: int
+    ) -> Counter[int]:
         """Return the hosts of at most ``max_vms`` VMs that draw where no room is kept for them."""
         kind = (number, eligible.tobytes())
         if max_vms <= 0 or kind in self._full:
@@ -313,7 +317,7 @@ def _remaining_snapshot(
     )
 
 
-def restore_settled(
+def restore_reservations(
     rest: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
     """Return the snapshot before reservations were placed, from the rest and its allowances.
@@ -348,7 +352,7 @@ def restore_settled(
     )
 
 
-def check_reserved(before: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows) -> None:
+def check_reservations(before: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows) -> None:
     """Raise unless what is drawn and kept keeps every rule of reservations.
 
     The check shares no code with `place_reservations`. The rules: a request draws only on its
@@ -441,5 +445,5 @@ def _check_room(
                 )
 
 
-def _as_lists(value: Any) -> list[Any]:
+def _to_lists(value: Any) -> list[Any]:
     return [list(each) if isinstance(each, tuple) else each for each in value]

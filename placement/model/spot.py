@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from placement.model.snapshot import Snapshot
 
 
-def without_spot(snapshot: Snapshot) -> Snapshot:
+def snapshot_without_spot(snapshot: Snapshot) -> Snapshot:
     """Return the cluster without spot VMs, held or requested: fairness is computed on it."""
     spot = snapshot.spot
     if spot is None:

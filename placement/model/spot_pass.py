@@ -88,7 +88,7 @@ def decide_spot(
     return dataclasses.replace(
         allocation,
         placed=_sort_rows(np.concatenate([allocation.placed, placed.placed])),
-        left_out=(*_with_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
+        left_out=(*_replace_reasons(allocation.left_out, spot, lets_in), *placed.left_out),
         work=allocation.work + policy.work,
         cut=allocation.cut or policy.cut,
         details={
@@ -149,16 +149,16 @@ def _vms_to_end(
     for (request, _), count in whole.items():
         may[request] += count
     may[list(ruled)] = 0
-    most = int(np.bincount(spot.host[spot.may_end]).max())
-    for level in (*(each for each in _LEVELS if each < most), most):
+    maximum = int(np.bincount(spot.host[spot.may_end]).max())
+    for level in (*(each for each in _LEVELS if each < maximum), maximum):
         if not may.any():
             break
         # A gang that does not fit whole at one level may at another.
-        least = np.where(_placed_counts(few, len(may)) > 0, 1, rest.min_count)
-        may_be = np.where(may >= least, may, 0)
+        minimum = np.where(_placed_counts(few, len(may)) > 0, 1, rest.min_count)
+        may_be = np.where(may >= minimum, may, 0)
         if not may_be.any():
             continue
-        there = dataclasses.replace(rest, count=may_be, min_count=least)
+        there = dataclasses.replace(rest, count=may_be, min_count=minimum)
         found = policy.decide(
             _snapshot_less_rows(_without_youngest(there, spot, level), rest, few)
         ).placed
@@ -212,12 +212,12 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
 def _without_youngest(snapshot: Snapshot, spot: Spot, max_vms: int) -> Snapshot:
     """Return the snapshot without the ``max_vms`` youngest spot VMs of each host."""
     free = snapshot.free.copy()
-    for host, vms in _by_host(spot):
+    for host, vms in _vms_by_host(spot):
         free[host] += spot.amounts[vms[:max_vms]].sum(axis=0)
     return dataclasses.replace(snapshot, free=free)
 
 
-def _by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
+def _vms_by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
     """Yield hosts with the spot VMs that may end there, the youngest first."""
     of_host: defaultdict[int, list[int]] = defaultdict(list)
     for vm in np.flatnonzero(spot.may_end)[::-1].tolist():
@@ -245,7 +245,7 @@ def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int,
     for (request, host), count in sorted(rows.items()):
         on_host[host].append((request, count))
     ends: list[tuple[int, int]] = []
-    for host, vms in _by_host(spot):
+    for host, vms in _vms_by_host(spot):
         if host not in on_host:
             continue
         takes = [count * rest.demand[request] for request, count in on_host[host]]
@@ -324,7 +324,9 @@ def _margin_room(free: IntArray, pool: IntArray, thousandths: int) -> IntArray:
     return kept
 
 
-def _with_reasons(left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts) -> Iterator[LeftOut]:
+def _replace_reasons(
+    left_out: Sequence[LeftOut], spot: Spot, lets_in: _Counts
+) -> Iterator[LeftOut]:
     """Yield the unplaced VMs; where spot VMs make room for them, that is the reason."""
     coming = Counter({request: 0 for request, _ in lets_in})
     for (request, _), count in lets_in.items():

@@ -94,7 +94,7 @@ class TenantTree:
                 children[parent].append(node)
         return children
 
-    def by_depth(self) -> list[IntArray]:
+    def nodes_by_depth(self) -> list[IntArray]:
         """The nodes of each depth, arrays of shape (X,); the first holds the root alone."""
         depth = [0] * len(self.parent)
         for node, parent in enumerate(self.parent):

@@ -112,11 +112,11 @@ class FreeBuckets:
         #: of each kind its demand, its shape, and the heaps of hosts that hold it
         self._of_kind: list[tuple[int, int, list[list[_Entry]]]] = []
         for demand, open_to in zip(map(tuple, kinds.demand.tolist()), kinds.eligible, strict=True):
-            shape, least = self._shapes.place(demand)
+            shape, minimum = self._shapes.place(demand)
             heaps = [
                 heap
                 for each in np.flatnonzero(open_to).tolist()
-                for heap in (self._best[shape][each][least:] if shape >= 0 else ())
+                for heap in (self._best[shape][each][minimum:] if shape >= 0 else ())
             ]
             self._of_kind.append((demands.setdefault(demand, len(demands)), shape, heaps))
         self._demands = list(demands)
@@ -125,7 +125,7 @@ class FreeBuckets:
         for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
             bucket = self._bucket(tuple(key))
             self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
-            self._note(bucket, self._hosts[bucket][0])
+            self._push_bucket(bucket, self._hosts[bucket][0])
 
     def fill(self, order: Iterable[int]) -> list[int]:
         """Place VMs one after another on the host of least H.
@@ -154,7 +154,7 @@ class FreeBuckets:
                         if best is None or entry < best:
                             best = entry
                         break
-                    self._correct(shape, heap)
+                    self._refresh_top(shape, heap)
             if best is None:
                 break
             _, host, bucket = best
@@ -164,11 +164,11 @@ class FreeBuckets:
                 joined = self._bucket_after(bucket, demand)
             heappush(members[joined], host)
             if host < noted_by_all[joined]:
-                self._note(joined, host)
+                self._push_bucket(joined, host)
             chosen.append(host)
         return chosen
 
-    def _correct(self, shape: int, heap: list[_Entry]) -> None:
+    def _refresh_top(self, shape: int, heap: list[_Entry]) -> None:
         """Bring the top entry of a heap up to date, or drop it."""
         score, host, bucket = heap[0]
         noted = self._noted[shape]
@@ -184,7 +184,7 @@ class FreeBuckets:
         else:
             heapq.heappop(heap)
 
-    def _note(self, bucket: int, host: int) -> None:
+    def _push_bucket(self, bucket: int, host: int) -> None:
         """Enter a bucket in all heaps; its first host is this one or one before it."""
         of_class = self._keys[bucket][-1]
         for shape, sizes, score in self._fits[bucket]:
@@ -272,7 +272,7 @@ class Shapes:
     def fitting_shapes(self, free: Sequence[int]) -> list[tuple[int, int, float]]:
         """Return shape, number of sizes and H of each shape that fits a free vector."""
         if len(self._few) > _FEW_SHAPES:
-            return self._fitting_of_many(np.array(free, dtype=np.int64))
+            return self._fitting_shapes_of_many(np.array(free, dtype=np.int64))
         found = []
         for shape, (demanded, reference, terms) in enumerate(self._few):
             sizes = bisect_right(
@@ -286,13 +286,13 @@ class Shapes:
                 found.append((shape, sizes, score))
         return found
 
-    def _fitting_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
+    def _fitting_shapes_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
         """Return the same as `of`, faster where there are many shapes."""
-        most = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
+        maximum = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
         found = [
             (shape, sizes)
-            for shape in np.flatnonzero(most > 0).tolist()
-            if (sizes := bisect_right(self.sizes[shape], int(most[shape])))
+            for shape in np.flatnonzero(maximum > 0).tolist()
+            if (sizes := bisect_right(self.sizes[shape], int(maximum[shape])))
         ]
         fits = np.array([shape for shape, _ in found], dtype=np.int64)
         ratio = free / free[self._reference[fits]][:, None]

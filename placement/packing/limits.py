@@ -17,7 +17,7 @@ def is_limited(snapshot: Snapshot) -> BoolArray:
     return bound
 
 
-def without_limits(snapshot: Snapshot, kinds: VmKinds) -> tuple[Snapshot, VmKinds]:
+def snapshot_without_limits(snapshot: Snapshot, kinds: VmKinds) -> tuple[Snapshot, VmKinds]:
     """Return a snapshot and its kinds as if it had no limits; kinds keep their numbers."""
     if not snapshot.limits:
         return snapshot, kinds

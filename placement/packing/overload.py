@@ -10,18 +10,18 @@ from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
 
 
-def as_fraction(overload: float) -> Fraction:
+def overload_fraction(overload: float) -> Fraction:
     """Return the threshold as it was written: 0.29 is 29/100, not the nearest double."""
     return Fraction(str(overload))
 
 
-def room_below(snapshot: Snapshot, overload: float) -> IntArray:
+def room_below_threshold(snapshot: Snapshot, overload: float) -> IntArray:
     """Return the part of each host's free vector below the threshold, shape (H, R).
 
     ``(capacity - free + chosen) / capacity`` may not exceed ``overload`` in any
     resource. A threshold of 1 leaves the whole free vector; limits know none.
     """
-    threshold = as_fraction(overload)
+    threshold = overload_fraction(overload)
     if threshold >= 1:
         return snapshot.free.copy()
     ceiling = [

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from placement.fairness.service_order import order_of_service
+from placement.fairness.service_order import service_order_of_vms
 from placement.fairness.targets import max_vms_per_request
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft
@@ -49,7 +49,7 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
     if not remaining.any():
         return
     hosts_of = rule()
-    order = order_of_service(snapshot, remaining, draft.held)
+    order = service_order_of_vms(snapshot, remaining, draft.held)
     while len(order):
         of_kind = kinds.of_request[order]
         hosts = np.asarray(hosts_of.fill(of_kind.tolist()), dtype=np.int64)
@@ -62,6 +62,6 @@ def fill_in_turn(draft: Draft, kinds: VmKinds, rule: Callable[[], HostRule]) -> 
         waits = remaining > 0
         remaining[full] = 0
         if np.isin(snapshot.tenant[waits & ~full], snapshot.tenant[waits & full]).any():
-            order = order_of_service(snapshot, remaining, draft.held)
+            order = service_order_of_vms(snapshot, remaining, draft.held)
         else:
             order = order[~full[order]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.constraints.tree_weights import without_tree
+from placement.constraints.tree_weights import snapshot_without_tree
 from placement.fairness.shares import fractions_of_pool
 from placement.mechanisms.hierarchies.task_tree import TaskTree
 from placement.model.arrays import IntArray
@@ -46,7 +46,7 @@ class BestFitHdrf:
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
         in_turn = InTurn(lambda draft, kinds, _: _fill(draft, tree, kinds), self.overload)
         # Gangs go by flat weights: the order of tenants, and fair targets.
-        return in_turn.place(without_tree(snapshot), rng, budget)
+        return in_turn.place(snapshot_without_tree(snapshot), rng, budget)
 
 
 def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:

@@ -14,7 +14,7 @@ from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_first_fit
 from placement.packing.first_fit_fill import fill_first_hosts
 from placement.packing.gangs import admit, fill_with_gangs
-from placement.packing.overload import room_below
+from placement.packing.overload import room_below_threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class DrfPool:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the hosts; every VM that fits is placed."""
         del rng, budget  # nothing is random, nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)
         offered = quotas(fair_targets(snapshot))
         candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]

@@ -59,12 +59,12 @@ class _LargestHosts:
 
     def vms_alone(self, kind: int, *, first: bool) -> float | None:
         """Return gamma of the host that is next for the kind, None if none has room."""
-        host = self._host(kind, first=first)
+        host = self._next_host(kind, first=first)
         return None if host is None else self._gamma[kind][host]
 
     def take(self, kind: int, *, first: bool) -> int | None:
         """Place one VM on the host that is next for the kind, if there is one."""
-        host = self._host(kind, first=first)
+        host = self._next_host(kind, first=first)
         if host is None:
             return None
         room = self._room[host]
@@ -72,9 +72,9 @@ class _LargestHosts:
             room[resource] -= amount
         return host
 
-    def _host(self, kind: int, *, first: bool) -> int | None:
+    def _next_host(self, kind: int, *, first: bool) -> int | None:
         pointers = self._in_order if first else self._by_gamma
-        return pointers[kind].first_with(self._room, self._demand[kind])
+        return pointers[kind].first_host_with_room(self._room, self._demand[kind])
 
 
 class _Pointer:
@@ -82,7 +82,9 @@ class _Pointer:
         self._hosts: list[int] = hosts.tolist()
         self._at = 0
 
-    def first_with(self, room: Sequence[Sequence[int]], demand: Sequence[int]) -> int | None:
+    def first_host_with_room(
+        self, room: Sequence[Sequence[int]], demand: Sequence[int]
+    ) -> int | None:
         """Return the first host from here on that has room for ``demand``."""
         hosts = self._hosts
         while self._at < len(hosts):

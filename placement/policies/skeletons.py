@@ -13,7 +13,7 @@ from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import VmKinds, hosts_for, vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.gangs import admit, fill_with_gangs
-from placement.packing.overload import room_below
+from placement.packing.overload import room_below_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class InOrder:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Place the requests one after another."""
         del budget  # nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)
         # Room only shrinks: a host that holds no VM of a kind never will.
         candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]
@@ -50,7 +50,7 @@ class InTurn:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the hosts; every VM that fits below the threshold is placed."""
         del budget  # nothing is searched
-        draft = Draft(snapshot, room_below(snapshot, self.overload))
+        draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)
         fill_with_gangs(draft, lambda: self.rule(draft, kinds, rng))
         return draft.allocation()

@@ -11,20 +11,20 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_first_fit
 from placement.packing.gangs import fill_with_gangs
-from placement.packing.overload import room_below
-from placement.parameters import part, whole_number
+from placement.packing.overload import room_below_threshold
+from placement.parameters import fraction_reader, integer_reader
 
 #: Into which the largest host may be cut.
 MOST_SLOTS: Final = 10_000
 #: What may be set on it.
-READERS: Final = {"slots": whole_number(1, MOST_SLOTS), "overload": part}
+READERS: Final = {"slots": integer_reader(1, MOST_SLOTS), "overload": fraction_reader}
 #: Slots of a VM that no host can hold: more than hosts offer.
 _NEVER: Final = 2**31
 
@@ -61,7 +61,7 @@ class Slots:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the slots; every VM that finds slots is placed."""
         del rng, budget  # nothing is random, nothing is searched
-        room = room_below(snapshot, self.overload)
+        room = room_below_threshold(snapshot, self.overload)
         cut = snapshot_in_slots(snapshot, room, self.slots)
         by_slots = Draft(cut)
         kinds = vm_kinds(cut)
@@ -71,7 +71,7 @@ class Slots:
         for gang in np.flatnonzero(draft.not_begun * by_slots.placed_counts).tolist():
             draft.begin(gang)
         draft.put_all(by_slots.rows)
-        return _with_reasons(draft, draft.allocation())
+        return _replace_reasons(draft, draft.allocation())
 
 
 def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapshot:
@@ -124,9 +124,10 @@ def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapsho
 def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
     """Return how many slots there are within amounts, (X, R) to (X,)."""
     # In Python's integers: amounts times slots may exceed int64.
-    return _per_row(
+    return _map_rows(
         lambda row: min(
-            (a * slots // most for a, most in zip(row, largest, strict=True) if most), default=0
+            (a * slots // maximum for a, maximum in zip(row, largest, strict=True) if maximum),
+            default=0,
         ),
         amounts,
     )
@@ -137,12 +138,12 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
 
     Resources that no host offers apart.
     """
-    return _per_row(
+    return _map_rows(
         lambda row: max(
             (
-                min(-(-a * slots // most), _NEVER)
-                for a, most in zip(row, largest, strict=True)
-                if most
+                min(-(-a * slots // maximum), _NEVER)
+                for a, maximum in zip(row, largest, strict=True)
+                if maximum
             ),
             default=0,
         ),
@@ -150,21 +151,21 @@ def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> In
     )
 
 
-def _per_row(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
+def _map_rows(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray:
     """Return a number for each row, computed once for alike rows, (X, R) to (X,)."""
     same = group_rows(amounts)
     numbers = [number(row) for row in amounts[same.first].tolist()]
     return np.array(numbers, dtype=np.int64)[same.of_row]
 
 
-def _with_reasons(draft: Draft, allocation: Allocation) -> Allocation:
+def _replace_reasons(draft: Draft, allocation: Allocation) -> Allocation:
     """Replace the overload threshold's reason by that of the slots."""
     above = np.array(
         [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
         dtype=np.int64,
     )
     fits = how_many_fit_of_each(draft.snapshot, above, draft.room)
-    needed = still_needed_of_each(draft.snapshot, above, draft.unplaced_counts[above])
+    needed = needed_at_once_of_each(draft.snapshot, above, draft.unplaced_counts[above])
     without_slots = set(above[fits >= needed].tolist())
     left = tuple(
         LeftOut(request=each.request, count=each.count, reason=Reason.NO_SLOTS)

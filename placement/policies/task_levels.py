@@ -77,7 +77,7 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
     hosts: list[int] = []
     while heap:
         level, request, tenant, kind = heap[0]
-        tasks = _in_tasks(held[tenant], demanded[kind])
+        tasks = _held_tasks(held[tenant], demanded[kind])
         alone = rule.vms_alone(kind, first=tasks == 0)
         if alone is None:
             heapq.heappop(heap)
@@ -104,5 +104,5 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
         draft.put_all(np.stack([served, hosts, np.ones(len(served), np.int64)], axis=1))
 
 
-def _in_tasks(held: Sequence[int], demanded: Sequence[tuple[int, int]]) -> float:
+def _held_tasks(held: Sequence[int], demanded: Sequence[tuple[int, int]]) -> float:
     return max((held[resource] / amount for resource, amount in demanded), default=0.0)

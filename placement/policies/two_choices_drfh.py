@@ -73,7 +73,7 @@ class TwoChoices:
         """Return the host of each VM, given its kind, up to the first that fits nowhere."""
         chosen: list[int] = []
         for kind in order:
-            numbers = self._two_numbers()
+            numbers = self._draw_two_numbers()
             host = self._probe(kind, *numbers)
             if host is None:
                 host = self._scan(kind)
@@ -120,7 +120,7 @@ class TwoChoices:
         for resource, amount in enumerate(self._demand_of[kind]):
             room[resource] -= amount
 
-    def _two_numbers(self) -> tuple[float, float]:
+    def _draw_two_numbers(self) -> tuple[float, float]:
         if not self._drawn:
             self._drawn = self._rng.random(_DRAWN)[::-1].tolist()
         return self._drawn.pop(), self._drawn.pop()

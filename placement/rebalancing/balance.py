@@ -19,12 +19,12 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.parameters import Reader, number, read, whole_number
+from placement.parameters import Reader, integer_reader, number_reader, read_parameters
 from placement.rebalancing.local_search.arrival_gains import ArrivalGains
 from placement.rebalancing.local_search.better_responses import BetterResponses, Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
-from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
+from placement.rebalancing.local_search.plans import movable_vms, plan_of
 from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
@@ -39,8 +39,8 @@ _OTHER_WEIGHT: Final = 0.1
 _FEW_UNITS: Final = 50_000
 
 _READERS: Final[Mapping[str, Reader]] = {
-    "skewness": number("a number, 0 or more", lambda value: 0 <= value < np.inf),
-    "reconsiderations": whole_number(0, 100),
+    "skewness": number_reader("a number, 0 or more", lambda value: 0 <= value < np.inf),
+    "reconsiderations": integer_reader(0, 100),
 }
 
 
@@ -89,7 +89,7 @@ def balance(
         For a ranking resource that the snapshot does not have, or a number beyond its bounds.
     """
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
-    read(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
+    read_parameters(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
     term = Level.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
     responses, cut_by = _responses(running, term, objective, reconsiderations, budget)
     return plan_of(
@@ -119,7 +119,7 @@ def _responses(
     reconsidered is followed too, as far as it pays, steepest first; on small clusters so are
     those of the game with another weight of skewness. The way that leads highest is taken.
     """
-    vms = movable_for_gain(running)
+    vms = movable_vms(running)
     kinds: IntArray = np.unique(running.kind[vms])
     units = len(kinds) * len(running.receives)
 

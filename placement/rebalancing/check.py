@@ -219,13 +219,13 @@ class _ReplayState:
                 )
             if int(zones[move.source]) == zone:
                 continue
-            there = self.in_zone(number, zone)
-            if there > spread.most:
+            there = self.vms_in_zone(number, zone)
+            if there > spread.maximum:
                 raise InfeasiblePlanError(
                     f"zone {zone} may hold {spread.most} VMs of spread {number}, holds {there}"
                 )
 
-    def in_zone(self, number: int, zone: int) -> int:
+    def vms_in_zone(self, number: int, zone: int) -> int:
         """Return how many VMs of a spread are in a zone or move to it."""
         spread, zones = self.running.spreads[number], self.running.zones
         others = spread.others[zone] if spread.others else 0
@@ -294,5 +294,5 @@ class _ReplayState:
                 if request == spread.request:
                     zones[int(self.running.zones[host])] += count
             for zone, count in zones.items():
-                if zone < 0 or self.in_zone(number, zone) + count > spread.most:
+                if zone < 0 or self.vms_in_zone(number, zone) + count > spread.maximum:
                     raise InfeasiblePlanError(f"spread {number}, let in, fills zone {zone}")

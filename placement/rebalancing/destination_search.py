@@ -90,7 +90,7 @@ class _DestinationFinder:
         }
 
     def find(self) -> UnitDestinations:
-        hardest_first = self._hardest_first()
+        hardest_first = self._order_by_difficulty()
         found = UnitDestinations(
             hosts=self._try_order(hardest_first, DestinationCriterion.UTILITY),
             tries=1,
@@ -107,7 +107,7 @@ class _DestinationFinder:
             return found
         possible = [number for number in hardest_first if number not in found.hopeless]
         if len(possible) > len(found.hosts):
-            hosts = self._try_again(possible, found)
+            hosts = self._retry_failed_first(possible, found)
             if hosts is None and not self._cut:
                 hosts = self._solve_exactly(possible, found)
             if hosts is None and not self._cut and self._search.partly:
@@ -117,7 +117,7 @@ class _DestinationFinder:
         found.cut = self._cut
         return found
 
-    def _hardest_first(self) -> list[int]:
+    def _order_by_difficulty(self) -> list[int]:
         """Return the units, those with the fewest hosts first; ties go to the largest."""
         capacity = self._where.running.snapshot.capacity
         largest = np.maximum(capacity.max(axis=0, initial=0), 1)
@@ -145,7 +145,7 @@ class _DestinationFinder:
         hosts: dict[int, int] = {}
         for number in order:
             self._place(number, choice, hosts)
-        self._move_back(hosts)
+        self._undo_moves(hosts)
         return hosts
 
     def _place(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
@@ -163,11 +163,13 @@ class _DestinationFinder:
         self._where.move(unit.vms, host)
         return True
 
-    def _move_back(self, hosts: Mapping[int, int]) -> None:
+    def _undo_moves(self, hosts: Mapping[int, int]) -> None:
         for number in reversed(list(hosts)):
             self._where.move(self._units[number].vms, self._homes[number])
 
-    def _try_again(self, possible: Sequence[int], found: UnitDestinations) -> dict[int, int] | None:
+    def _retry_failed_first(
+        self, possible: Sequence[int], found: UnitDestinations
+    ) -> dict[int, int] | None:
         """Retry with the failed units first, until all have a host.
 
         Notes
@@ -252,5 +254,5 @@ class _DestinationFinder:
                     break
             if queue:
                 heapq.heappush(heap, (level(tenant), tenant))
-        self._move_back(hosts)
+        self._undo_moves(hosts)
         return hosts

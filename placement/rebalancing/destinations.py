@@ -83,12 +83,14 @@ class Destinations:
         Soft groups count as long as they leave a host; those of ``without`` will not do.
         """
         ruled = any(map(self._where.is_ruled, unit.vms))
-        found = self._best(unit, without, ruled=ruled, soft=ruled)
+        found = self._best_host(unit, without, ruled=ruled, soft=ruled)
         if found is None and ruled:
-            found = self._best(unit, without, ruled=True, soft=False)
+            found = self._best_host(unit, without, ruled=True, soft=False)
         return found
 
-    def _best(self, unit: Unit, without: Collection[int], *, ruled: bool, soft: bool) -> int | None:
+    def _best_host(
+        self, unit: Unit, without: Collection[int], *, ruled: bool, soft: bool
+    ) -> int | None:
         where, source = self._where, self._where.host[unit.vms[0]]
 
         def takes(host: int) -> bool:
@@ -103,12 +105,14 @@ class Destinations:
         zones = where.zones_open_to(unit.vms) if ruled else None
         best: _Row | None = None
         for zone in [-1] if zones is None else zones:
-            found = self._first(self._ranking_for(unit, zone), takes)
+            found = self._first_host_that_takes(self._ranking_for(unit, zone), takes)
             if found is not None and (best is None or found < best):
                 best = found
         return None if best is None else best[2]
 
-    def _first(self, ranked: _HostRanking, takes: Callable[[int], bool]) -> _Row | None:
+    def _first_host_that_takes(
+        self, ranked: _HostRanking, takes: Callable[[int], bool]
+    ) -> _Row | None:
         """Return the best row of a host that takes the unit."""
         rows, changed, version = ranked.rows, ranked.changed, self._version
         deferred: list[tuple[float, float, int, int]] = []

@@ -94,7 +94,7 @@ def solve_destinations(
     _add_rules(rows, where, units, unit_of, host_of)
     solution = optimize.milp(
         c=-np.ones(len(pairs)),
-        constraints=optimize.LinearConstraint(rows.matrix(), -np.inf, rows.most),
+        constraints=optimize.LinearConstraint(rows.matrix(), -np.inf, rows.maximum),
         integrality=np.ones(len(pairs)),
         bounds=optimize.Bounds(0, 1),
         options={"node_limit": _MOST_NODES},
@@ -112,27 +112,29 @@ class _Rows:
     def __init__(self, columns: int) -> None:
         self._columns = columns
         self._parts: list[tuple[IntArray, IntArray, FloatArray]] = []
-        self.most = np.zeros(0)
+        self.maximum = np.zeros(0)
 
-    def add_each(self, row: IntArray, amount: FloatArray, most: FloatArray) -> None:
-        """Add a row for each of ``most``; every column is in one of them."""
-        self._parts.append((row + len(self.most), np.arange(self._columns, dtype=np.int64), amount))
-        self.most = np.concatenate([self.most, most])
+    def add_each(self, row: IntArray, amount: FloatArray, maximum: FloatArray) -> None:
+        """Add a row for each upper bound in ``maximum``; every column is in one of them."""
+        self._parts.append(
+            (row + len(self.maximum), np.arange(self._columns, dtype=np.int64), amount)
+        )
+        self.maximum = np.concatenate([self.maximum, maximum])
 
-    def add(self, columns: Sequence[int], amounts: Sequence[int], most: int) -> None:
+    def add(self, columns: Sequence[int], amounts: Sequence[int], maximum: int) -> None:
         """Add one row."""
-        row = np.full(len(columns), len(self.most), dtype=np.int64)
+        row = np.full(len(columns), len(self.maximum), dtype=np.int64)
         self._parts.append(
             (row, np.array(columns, dtype=np.int64), np.array(amounts, dtype=np.float64))
         )
-        self.most = np.append(self.most, most)
+        self.maximum = np.append(self.maximum, maximum)
 
     def matrix(self) -> coo_array:
         """Return all rows."""
         from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import, and only needed here
 
         row, column, amount = (np.concatenate(each) for each in zip(*self._parts, strict=True))
-        return coo_array((amount, (row, column)), shape=(len(self.most), self._columns)).tocsr()
+        return coo_array((amount, (row, column)), shape=(len(self.maximum), self._columns)).tocsr()
 
 
 def _add_rules(
@@ -165,4 +167,4 @@ def _add_rules(
         for column in (column for vm in leaving for column in columns_of.get(unit_with[vm], ())):
             in_zone.setdefault(int(running.zones[host_of[column]]), []).append(column)
         for zone, columns in in_zone.items():
-            rows.add(columns, [1] * len(columns), max(0, spread.most - held[zone]))
+            rows.add(columns, [1] * len(columns), max(0, spread.maximum - held[zone]))

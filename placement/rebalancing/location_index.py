@@ -148,7 +148,7 @@ class PlacementState:
         spreads = self._spread_waiting.get(request, ())
         zone = self._zones[host] if spreads else 0
         return zone >= 0 and all(
-            self._in_zone[number][zone] < self.running.spreads[number].most for number in spreads
+            self._in_zone[number][zone] < self.running.spreads[number].maximum for number in spreads
         )
 
     def admit(self, request: int, host: int, count: int = 1) -> None:
@@ -172,8 +172,8 @@ class PlacementState:
                 number in self._spread.get(vm, ()) and self._zones[self.host[vm]] != zone
                 for vm in vms
             )
-            most = self.running.spreads[number].most
-            if entering and self._in_zone[number][zone] + entering > most:
+            maximum = self.running.spreads[number].maximum
+            if entering and self._in_zone[number][zone] + entering > maximum:
                 return False
         return True
 

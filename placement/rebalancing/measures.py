@@ -82,7 +82,7 @@ class Gauge:
         )
         self._moved_mib = 0
 
-    def measures_now(self) -> Measures:
+    def current_measures(self) -> Measures:
         """Return the measures after the moves that were noted."""
         return Measures(
             potential=self._fairness - self._total,
@@ -104,7 +104,7 @@ class Gauge:
         self._hosts += int(used.sum()) - int(self._in_use[both].sum())
         self._skewness[both], self._in_use[both] = new, used
         self._moved_mib += move.transfer_mib
-        return self.measures_now()
+        return self.current_measures()
 
     def _skewness_on(self, hosts: IntArray) -> FloatArray:
         capacity = self._running.snapshot.capacity[hosts][:, self._ranking]
@@ -119,4 +119,4 @@ def measure_moves(
 ) -> tuple[Measures, ...]:
     """Return the measures before the first of some moves and after each."""
     gauge = Gauge(running, ranking, alpha)
-    return (gauge.measures_now(), *(gauge.note(move) for move in moves))
+    return (gauge.current_measures(), *(gauge.note(move) for move in moves))

@@ -54,7 +54,7 @@ class RunningGroup:
 class RunningSpread:
     """VMs of one request, which are spread over zones."""
 
-    most: int  #: VMs of it in one zone, at most
+    maximum: int  #: VMs of it in one zone, at most
     vms: tuple[int, ...]  #: indices of V
     request: int | None = None  #: the rest of it that waits, an index of Q
     others: tuple[int, ...] = ()  #: VMs of it in each zone that are not in V; empty for none
@@ -211,7 +211,7 @@ class RunningState:
             for each in self.groups
         ]
         spreads = [
-            [each.most, list(each.vms), each.request, list(each.others)] for each in self.spreads
+            [each.maximum, list(each.vms), each.request, list(each.others)] for each in self.spreads
         ]
         return {**arrays, "groups": groups, "spreads": spreads}
 
@@ -240,8 +240,10 @@ class RunningState:
                 for apart, hard, vms, requests, hosts in document["groups"]
             ),
             spreads=tuple(
-                RunningSpread(most=most, vms=tuple(vms), request=request, others=tuple(others))
-                for most, vms, request, others in document["spreads"]
+                RunningSpread(
+                    maximum=maximum, vms=tuple(vms), request=request, others=tuple(others)
+                )
+                for maximum, vms, request, others in document["spreads"]
             ),
             **arrays,
         )

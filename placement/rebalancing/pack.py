@@ -19,7 +19,7 @@ from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, Arrival
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
-from placement.rebalancing.local_search.plans import movable_for_gain, plan_of
+from placement.rebalancing.local_search.plans import movable_vms, plan_of
 from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
@@ -50,12 +50,12 @@ def pack(
     """
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     term = Emptiness(ranking=objective.ranking_of(running.snapshot))
-    kinds: IntArray = np.unique(running.kind[movable_for_gain(running)])
+    kinds: IntArray = np.unique(running.kind[movable_vms(running)])
     made: list[Response] = []
     cut_by: str | None = "work"
     if budget.spend(len(kinds) * len(running.receives)):
-        emptying = _Emptying(running, term, kinds, objective, budget)
-        while emptying.one_turn():
+        emptying = _HostEmptier(running, term, kinds, objective, budget)
+        while emptying.empty_one_round():
             pass
         made, cut_by = emptying.made, emptying.cut_by
     return plan_of(
@@ -71,7 +71,7 @@ def pack(
     )
 
 
-class _Emptying:
+class _HostEmptier:
     """Empties one host after the other."""
 
     def __init__(
@@ -87,7 +87,7 @@ class _Emptying:
         self._weighing = ArrivalGains(running, term, kinds, running.receives & self._in_use)
         self._group_constraints = GroupConstraints(running)
         self._kind = np.searchsorted(kinds, running.kind)  # of VMs that may move
-        self._vms = _largest_first(running)
+        self._vms = _vms_by_size(running)
         self._of_host = np.searchsorted(
             running.host[self._vms], np.arange(len(running.receives) + 1)
         )
@@ -96,7 +96,7 @@ class _Emptying:
         self.made: list[Response] = []
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
 
-    def one_turn(self) -> bool:
+    def empty_one_round(self) -> bool:
         """Try to empty each candidate host; return whether any was emptied."""
         before = len(self.made)
         self.cut_by = None
@@ -105,7 +105,7 @@ class _Emptying:
         for host in self._waiting:
             if host in received:
                 continue
-            step = self._step(host)
+            step = self._empty_host(host)
             if step is None:
                 if self.cut_by == "work":
                     return False
@@ -116,11 +116,11 @@ class _Emptying:
         self._waiting = [host for host in still if host not in received]
         return len(self.made) > before
 
-    def _step(self, host: int) -> list[Response] | None:
+    def _empty_host(self, host: int) -> list[Response] | None:
         """Empty a host; undo and return None if that is impossible or gains too little."""
         vms = self._vms_on(host)
         transfer_mib = int(self._running.transfer_mib[vms].sum())
-        if not self._within_bounds(len(vms), transfer_mib):
+        if not self._is_within_bounds(len(vms), transfer_mib):
             return None
         weighing = self._weighing
         open_to = weighing.open_to(host)
@@ -138,7 +138,7 @@ class _Emptying:
         for each in reversed(step):
             weighing.move(int(self._kind[each.vm]), each.destination, host)
             self._group_constraints.move(each.vm, host)
-        weighing.open_again(host, open_to)
+        weighing.reopen(host, open_to)
         return None
 
     def _response(self, vm: int) -> Response | None:
@@ -165,7 +165,7 @@ class _Emptying:
         gain = float(before - weighing.cost[[source, destination]].sum())
         return Response(vm, source, destination, gain)
 
-    def _within_bounds(self, moves: int, transfer_mib: int) -> bool:
+    def _is_within_bounds(self, moves: int, transfer_mib: int) -> bool:
         most_moves, most_mib = self._objective.most_moves, self._objective.max_mib
         if most_moves is not None and len(self.made) + moves > most_moves:
             self.cut_by = self.cut_by or "moves"
@@ -192,9 +192,9 @@ class _Emptying:
         return ordered
 
 
-def _largest_first(running: RunningState) -> IntArray:
+def _vms_by_size(running: RunningState) -> IntArray:
     """Return the VMs that may move, host by host, those that demand most of any resource first."""
-    vms = movable_for_gain(running)
+    vms = movable_vms(running)
     pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)
     largest = (running.demand / pool).max(axis=1, initial=0.0)[running.kind[vms]]
     ordered: IntArray = vms[np.lexsort((vms, -largest, running.host[vms]))]

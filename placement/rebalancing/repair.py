@@ -54,7 +54,7 @@ def repair(
         place is named; the seed changes nothing and is kept with the plan.
     """
     limits, search = limits or RebalanceLimits(), search or Search()
-    repairing = _Repair(running, limits, search, Budget(budget_units))
+    repairing = _RepairPlanner(running, limits, search, Budget(budget_units))
     repairing.run()
     order = order_in_waves(running, repairing.destinations, limits)
     stays = {each.vm: each for each in repairing.stays}
@@ -91,17 +91,17 @@ def misplaced_vms(where: PlacementState) -> dict[int, set[int]]:
             for vm in _vms_too_close(where, group.vms, group.hosts):
                 found.setdefault(vm, set())
     for spread in running.spreads:
-        for vm in _surplus_in_zones(where, spread.vms, spread.most, spread.others):
+        for vm in _surplus_in_zones(where, spread.vms, spread.maximum, spread.others):
             found.setdefault(vm, set()).add(int(running.zones[where.host[vm]]))
     return found
 
 
-def _stay_first(running: RunningState, vms: Sequence[int]) -> list[int]:
+def _order_of_staying(running: RunningState, vms: Sequence[int]) -> list[int]:
     """Return VMs in the order in which they may stay."""
     return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.transfer_mib[vm], vm))
 
 
-def _by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
+def _vms_by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
     on: dict[int, list[int]] = {}
     for vm in vms:
         on.setdefault(where.host[vm], []).append(vm)
@@ -111,8 +111,8 @@ def _by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
 def _vms_too_close(
     where: PlacementState, vms: Sequence[int], hosts: Sequence[int]
 ) -> Iterator[int]:
-    for host, there in sorted(_by_host(where, vms).items()):
-        yield from _stay_first(where.running, there)[0 if host in hosts else 1 :]
+    for host, there in sorted(_vms_by_host(where, vms).items()):
+        yield from _order_of_staying(where.running, there)[0 if host in hosts else 1 :]
 
 
 def _surplus_in_zones(
@@ -124,10 +124,10 @@ def _surplus_in_zones(
         in_zone.setdefault(int(zones[where.host[vm]]), []).append(vm)
     for zone, there in sorted(in_zone.items()):
         stay = 0 if zone < 0 else max(0, max_in_zone - (others[zone] if others else 0))
-        yield from _stay_first(where.running, there)[stay:]
+        yield from _order_of_staying(where.running, there)[stay:]
 
 
-class _Repair:
+class _RepairPlanner:
     def __init__(
         self, running: RunningState, limits: RebalanceLimits, search: Search, budget: Budget
     ) -> None:
@@ -228,7 +228,7 @@ class _Repair:
     def _gather(self, number: int) -> None:
         """Move a group to the host that has most of it and room for the rest."""
         group = self._running.groups[number]
-        on = _by_host(self._where, group.vms)
+        on = _vms_by_host(self._where, group.vms)
         if len(on.keys() | set(group.hosts)) < 2:
             return
         heavy = {
@@ -253,11 +253,11 @@ class _Repair:
             for unit in done:
                 self._where.move(unit.vms, int(self._running.host[unit.vms[0]]))
                 del self._units[unit.vms], self._why[unit.vms]
-        most = homes[0] if homes else -1
+        maximum = homes[0] if homes else -1
         self.stays += [
             StayingVm(vm=vm, why=StayReason.AFFINITY)
             for vm in group.vms
-            if self._where.host[vm] != most
+            if self._where.host[vm] != maximum
         ]
 
 

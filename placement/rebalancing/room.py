@@ -78,7 +78,7 @@ def plan_room(
     """
     limits, search = limits or RebalanceLimits(), search or Search()
     wanted = int(running.snapshot.count[request]) if count is None else count
-    room = _Room(running, request, limits, search, Budget(budget_units))
+    room = _RoomPlanner(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make_room(wanted)
     order = order_in_waves(running, room.destinations, limits)
     admitted = room.admitted_rows
@@ -135,7 +135,7 @@ def blocking_vms(running: RunningState, request: int) -> Mapping[str, int]:
     return dict(sorted(found.items()))
 
 
-class _Room:
+class _RoomPlanner:
     def __init__(
         self,
         running: RunningState,
@@ -201,7 +201,7 @@ class _Room:
     def make_room(self, wanted: int) -> int:
         """Make room for ``wanted`` VMs; return for how many there is room."""
         if not self._open.any():
-            self.reason = self._reason_never()
+            self.reason = self._permanent_reason()
             return 0
         if not self._demanded.any():
             self.reason = Reason.NOTHING_ASKED
@@ -217,7 +217,7 @@ class _Room:
             return 0
         return done
 
-    def _reason_never(self) -> Reason:
+    def _permanent_reason(self) -> Reason:
         """Return the reason for which no host could hold a VM after any moves."""
         if self._large.any():  # but not with the VMs of its group
             return Reason.AFFINITY
@@ -231,11 +231,11 @@ class _Room:
         room = self._where.room[hosts][:, self._demanded]
         fits = hosts[(room >= self._demand[self._demanded]).all(axis=1)]
         if len(fits):
-            self._admit(self._tightest(fits))
+            self._admit(self._tightest_host(fits))
             return True
         best: tuple[int, int, int] | None = None
         moves: list[tuple[Unit, int]] = []
-        for looked, (bound, host) in enumerate(self._in_order_of_bound(hosts)):
+        for looked, (bound, host) in enumerate(self._hosts_by_bound(hosts)):
             if best is not None and bound > best[0]:
                 break
             if looked == _MOST_HOSTS:
@@ -243,7 +243,7 @@ class _Room:
                 break
             if self.cut:
                 break
-            found = self._cheapest(host, best[0] if best else None)
+            found = self._cheapest_leaving(host, best[0] if best else None)
             if found is not None and (best is None or (*found[0], host) < best):
                 best, moves = (*found[0], host), found[1]
         if best is None:
@@ -269,12 +269,12 @@ class _Room:
         allowed = [host for host in hosts if self._where.admits(self._request, host)]
         return np.array(allowed, dtype=np.int64)
 
-    def _tightest(self, hosts: IntArray) -> int:
+    def _tightest_host(self, hosts: IntArray) -> int:
         capacity = np.maximum(self._running.snapshot.capacity[hosts], 1)
         left = ((self._where.room[hosts] - self._demand) / capacity).sum(axis=1)
         return int(hosts[np.argmin(left)])
 
-    def _in_order_of_bound(self, hosts: IntArray) -> Iterator[tuple[float, int]]:
+    def _hosts_by_bound(self, hosts: IntArray) -> Iterator[tuple[float, int]]:
         """Yield hosts with a bound on the transfer that each needs, least first."""
         running, room = self._running, self._where.room
         number, width = room.shape
@@ -285,14 +285,17 @@ class _Room:
         rates: FloatArray = np.divide(
             transfer, demand, out=np.full(demand.shape, np.inf), where=demand > 0
         )
-        least, most = np.full((number, width), np.inf), np.zeros((number, width), dtype=np.int64)
-        np.minimum.at(least, now[able], rates)
-        np.add.at(most, now[able], demand)
+        minimum, maximum = (
+            np.full((number, width), np.inf),
+            np.zeros((number, width), dtype=np.int64),
+        )
+        np.minimum.at(minimum, now[able], rates)
+        np.add.at(maximum, now[able], demand)
         lacks = np.maximum(self._demand - room, 0) * self._demanded
-        enough = (most[hosts] >= lacks[hosts]).all(axis=1)
+        enough = (maximum[hosts] >= lacks[hosts]).all(axis=1)
         hosts = hosts[enough]
         needs = lacks[hosts] > 0
-        costs = np.where(needs, lacks[hosts] * np.where(needs, least[hosts], 0.0), 0.0)
+        costs = np.where(needs, lacks[hosts] * np.where(needs, minimum[hosts], 0.0), 0.0)
         bound = costs.max(axis=1, initial=0.0)
         order = np.lexsort((hosts, bound))
         # A host gets a tighter bound when its turn comes, and waits until that bound is least.
@@ -322,7 +325,7 @@ class _Room:
             if not self._fixed & set(unit.vms) and where.host[unit.vms[0]] == host
         ]
 
-    def _cheapest(
+    def _cheapest_leaving(
         self, host: int, below: int | None
     ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
         """Return transfer and number of the cheapest VMs that can leave a host, with their moves.
@@ -389,12 +392,12 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
         transfer[:, None], demands, out=np.full(demands.shape, np.inf), where=demands > 0
     ).min(axis=0)
 
-    def least(freed: IntArray) -> float:
+    def minimum(freed: IntArray) -> float:
         missing = lacks - freed
         return float(max((missing[r] * rate[r] for r in np.flatnonzero(missing > 0)), default=0.0))
 
     start = np.zeros_like(lacks)
-    heap: list[tuple[float, int, tuple[int, ...]]] = [(least(start), 0, ())]
+    heap: list[tuple[float, int, tuple[int, ...]]] = [(minimum(start), 0, ())]
     looked = 0
     if (demands.sum(axis=0) < lacks).any():
         return
@@ -410,7 +413,7 @@ def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple
             if like_last[following] and following > begin:
                 continue
             more = cost + int(transfer[following])
-            bound = least(freed + demands[following])
+            bound = minimum(freed + demands[following])
             if bound < np.inf:
                 heapq.heappush(heap, (more + bound, more, (*chosen, following)))
     if heap:

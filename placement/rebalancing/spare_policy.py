@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import how_many_fit_of_each, still_needed_of_each
+from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import Search
@@ -95,7 +95,7 @@ class SpareCapacityPolicy:
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
         while True:
-            after = with_placed(self._running, snapshot, placed)
+            after = state_with_placed(self._running, snapshot, placed)
             rows_of: dict[int, list[int]] = {}
             for row, (request, host) in enumerate(placed[:, :2].tolist()):
                 for domain in {int(self._domain[host]), *domains_of.get(request, ())}:
@@ -151,21 +151,21 @@ class SpareCapacityPolicy:
         return found
 
 
-def kept_spare(running: RunningState, domain: IntArray) -> IntArray:
+def room_for_failures(running: RunningState, domain: IntArray) -> IntArray:
     """Return the room kept free on each host, (H, R), for the VMs of failing domains, (H,)."""
     return spare_capacity(running, domain, search=_IN_A_ROUND, budget_units=_UNITS, max_rows=0).kept
 
 
-def without_spare(running: RunningState, domain: IntArray) -> RunningState:
+def state_without_spare(running: RunningState, domain: IntArray) -> RunningState:
     """Return the running state with spare capacity counted as taken, as in rounds.
 
     ``domain``, (H,), is the failure domain of each host, -1 for none.
     """
-    free = np.maximum(running.snapshot.free - kept_spare(running, domain), 0)
+    free = np.maximum(running.snapshot.free - room_for_failures(running, domain), 0)
     return dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=free))
 
 
-def with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> RunningState:
+def state_with_placed(running: RunningState, snapshot: Snapshot, placed: IntArray) -> RunningState:
     """Return the running state after rows of (request, host, count), (P, 3), are placed.
 
     New VMs can move live, carry nothing, and are members of the groups and spreads
@@ -246,7 +246,7 @@ def mark_kept_room(
         [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
     )
     fit = how_many_fit_of_each(snapshot, requested, rest.free)
-    needed = still_needed_of_each(snapshot, requested, (snapshot.count - given)[requested])
+    needed = needed_at_once_of_each(snapshot, requested, (snapshot.count - given)[requested])
     fit = np.where(fit >= needed, fit, 0) - (first - given)[requested]
     room = dict(zip(requested.tolist(), np.maximum(fit, 0).tolist(), strict=True))
     for left in allocation.left_out:

@@ -42,7 +42,7 @@ class Units:
 
     def __init__(self, running: RunningState, limits: RebalanceLimits) -> None:
         self._running = running
-        self._most = min(limits.per_source, limits.per_destination, limits.at_once)
+        self._maximum = min(limits.per_source, limits.per_destination, limits.at_once)
         self._together: dict[int, list[int]] = {}
         self._apart: dict[int, list[int]] = {}
         for number, group in enumerate(running.groups):
@@ -98,9 +98,9 @@ class Units:
                     elsewhere = where - {home}
                     hosts = elsewhere if hosts is None else hosts & elsewhere
         stuck = any(running.obstacle[each] >= 0 for each in members)
-        if stuck or self._keep_apart(members):
+        if stuck or self._must_keep_apart(members):
             return StayingVm(vm=vm, why=StayReason.AFFINITY)
-        if len(members) > self._most:
+        if len(members) > self._maximum:
             return StayingVm(vm=vm, why=StayReason.LIMITS)
         vms = tuple(sorted(members))
         kinds = running.kind[list(vms)]
@@ -112,7 +112,7 @@ class Units:
             hosts=None if hosts is None else tuple(sorted(hosts)),
         )
 
-    def _keep_apart(self, members: set[int]) -> bool:
+    def _must_keep_apart(self, members: set[int]) -> bool:
         """Return whether two members that must be together must also keep apart."""
         groups = [number for vm in members for number in self._apart.get(vm, ())]
         return len(set(groups)) < len(groups)

@@ -50,10 +50,10 @@ def order_in_waves(
     Each wave looks at the sources in turn until it is full, so n moves that do not
     block one another cost O(n).
     """
-    return _Ordering(running, wanted, limits).order()
+    return _WaveOrderer(running, wanted, limits).order()
 
 
-class _Ordering:
+class _WaveOrderer:
     def __init__(
         self, running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
     ) -> None:

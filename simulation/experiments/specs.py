@@ -229,8 +229,8 @@ def _check_quotas(
 def _tenant_sample(part: float, seed: int) -> Keep | None:
     if part >= 1.0:
         return None
-    most = int(part * _PARTS)
-    return lambda tenant: zlib.crc32(f"{seed} {tenant}".encode()) % _PARTS < most
+    maximum = int(part * _PARTS)
+    return lambda tenant: zlib.crc32(f"{seed} {tenant}".encode()) % _PARTS < maximum
 
 
 def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:

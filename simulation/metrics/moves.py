@@ -88,7 +88,7 @@ class MovesRecorder:
         }
         if ideal:
             snapshot, _ = engine.snapshot()
-            now = Gauge(_without_vms(snapshot, engine)).measures_now()
+            now = Gauge(_without_vms(snapshot, engine)).current_measures()
             row |= {
                 "potential": now.potential,
                 "skewness": now.mean_skewness,

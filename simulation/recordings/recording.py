@@ -304,8 +304,8 @@ def _native_rows(
     lots = [_group_vms(each, slots, whole=whole) for each in (others, given_up)]
     for ended_at, vms in itertools.chain.from_iterable(lots):
         first = min(vm.placed_at or request.requested_at for vm in vms)
-        least = 1 if begun else min(request.min_count, len(vms))
-        row: dict[str, Any] = {"count": len(vms), "min_count": least}
+        minimum = 1 if begun else min(request.min_count, len(vms))
+        row: dict[str, Any] = {"count": len(vms), "min_count": minimum}
         if ended_at is not None:
             row["lifetime_s"] = seconds(ended_at, max(first, past.since))
             if given_up and _was_given_up(vms[0]):

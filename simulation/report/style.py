@@ -105,8 +105,8 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
 def legend(figure: Any, axis: Any) -> None:
     """Put the legend of an axis above the plot, where it hides no line."""
     handles, names = axis.get_legend_handles_labels()
-    most = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
-    rows = -(-len(names) // most) or 1
+    maximum = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
+    rows = -(-len(names) // maximum) or 1
     columns = -(-len(names) // rows) or 1
     figure.legend(
         handles, names, loc="outside upper left", ncols=columns, frameon=False, fontsize=8

@@ -41,11 +41,11 @@ def _fig7(setup: Setup) -> ItemOutcome:
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
     rows: list[tuple[str, int, float, float, float]] = []
-    for least, most in _SIZES:
-        jobs = both & (drfh.requested >= least) & (drfh.requested <= most)
+    for minimum, maximum in _SIZES:
+        jobs = both & (drfh.requested >= minimum) & (drfh.requested <= maximum)
         if jobs.any():
             ours, theirs = (float(each.took_s[jobs].mean()) for each in (drfh, slots))
-            rows.append((f"{least}-{most}", int(jobs.sum()), ours, theirs, 1 - ours / theirs))
+            rows.append((f"{minimum}-{maximum}", int(jobs.sum()), ours, theirs, 1 - ours / theirs))
     overall = 1 - float(drfh.took_s[both].mean()) / float(slots.took_s[both].mean())
     done = {policy: int(np.isfinite(each.took_s).sum()) for policy, each in played.items()}
     curves = {}

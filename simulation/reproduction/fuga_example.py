@@ -11,7 +11,7 @@ from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
 from placement.fuga.players import players_of
 from placement.fuga.service_order import ServiceOrder
-from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
+from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bars
@@ -66,7 +66,10 @@ def _game() -> Game:
         players_of(snapshot, kinds, snapshot.free, snapshot.free, ranking),
         serving,
         GivenStrategies(
-            given_by_kind(snapshot, kinds, snapshot.free, strategies), search, kinds.demand, ranking
+            given_strategies_by_kind(snapshot, kinds, snapshot.free, strategies),
+            search,
+            kinds.demand,
+            ranking,
         ),
         kinds.demand,
         ranking,

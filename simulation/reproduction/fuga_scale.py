@@ -97,13 +97,13 @@ def _fig6(setup: Setup) -> ItemOutcome:
     below = 100 * float((found.bounds - fuga[:, :, 0]).max())
     numbers = [
         Number.of_runs(
-            (100 * fuga[:, sizes >= min(least, sizes.max()), r].mean(axis=1)).tolist(),
-            what=f"{name} that FUGA allocates, from {least} hosts on",
+            (100 * fuga[:, sizes >= min(minimum, sizes.max()), r].mean(axis=1)).tolist(),
+            what=f"{name} that FUGA allocates, from {minimum} hosts on",
             paper=paper,
             unit="% of the pool",
             within=_WITHIN,
         )
-        for r, (name, (least, paper)) in enumerate(zip(_NAMES, _PRINTED, strict=True))
+        for r, (name, (minimum, paper)) in enumerate(zip(_NAMES, _PRINTED, strict=True))
     ]
     numbers.append(
         Number.of_runs(

@@ -123,15 +123,15 @@ def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
 
 def _seconds(run: Callable[[], object]) -> float:
     """Return the least processor time of a few runs, or of one run that takes long."""
-    least, spent = np.inf, 0.0
+    minimum, spent = np.inf, 0.0
     for _ in range(_REPEATS):
         started = time.process_time()
         run()
         taken = time.process_time() - started
-        least, spent = min(least, taken), spent + taken
+        minimum, spent = min(minimum, taken), spent + taken
         if spent > 1.0:
             break
-    return max(float(least), 1e-6)
+    return max(float(minimum), 1e-6)
 
 
 def _fig5(setup: Setup) -> ItemOutcome:

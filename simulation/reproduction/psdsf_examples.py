@@ -102,14 +102,14 @@ def _fig3(setup: Setup) -> ItemOutcome:
         for i, row in enumerate(expected)
         for k, share in enumerate(row)
     )
-    least = [shares[shares[:, k] > 0, k].min() for k in (0, 1)]
-    on_least = [np.isclose(shares[division.tasks[:, k] > 0, k], least[k]).all() for k in (0, 1)]
+    minimum = [shares[shares[:, k] > 0, k].min() for k in (0, 1)]
+    on_least = [np.isclose(shares[division.tasks[:, k] > 0, k], minimum[k]).all() for k in (0, 1)]
     return ItemOutcome(
         numbers=numbers,
         statements=(
             Statement(
                 says="on each server those who run there have the least share of all",
-                found=f"{least[0]:.3g} on server 1, {least[1]:.3g} on server 2",
+                found=f"{minimum[0]:.3g} on server 1, {minimum[1]:.3g} on server 2",
                 holds=all(on_least),
             ),
         ),

@@ -180,7 +180,7 @@ class HostRules:
         wanted = int(waiting.wanted[row])
         return Spread(
             request=row,
-            most=-(-wanted // len(its_own)) if its_own else 0,
+            maximum=-(-wanted // len(its_own)) if its_own else 0,
             placed=tuple(placed[zone] if zone in its_own else 0 for zone in zones),
         )
 

@@ -31,8 +31,8 @@ class WaitingRows(Rows):
 
     def min_counts(self) -> IntArray:
         """Return ``min_count`` as a round sees it, shape (Q,); 1 for requests that began."""
-        least: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
-        return least
+        minimum: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
+        return minimum
 
     def after_slot(self, given: IntArray) -> WaitingRows:
         """Return the rows that still wait after a slot placed ``given`` VMs, one slot older."""

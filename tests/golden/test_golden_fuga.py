@@ -12,7 +12,7 @@ from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
 from placement.fuga.players import players_of
 from placement.fuga.service_order import ServiceOrder, fairness_of
-from placement.fuga.strategies import GivenStrategies, TopCombinations, given_by_kind
+from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
 from tests.builders import a_snapshot
 
@@ -62,7 +62,7 @@ def the_game():
         held=snapshot.held,
         alpha=2.0,
     )
-    given = given_by_kind(snapshot, kinds, snapshot.free, {0: (D, E, F), 1: (A, B, C)})
+    given = given_strategies_by_kind(snapshot, kinds, snapshot.free, {0: (D, E, F), 1: (A, B, C)})
     search = TopCombinations(kinds.demand, ranking, 5, np.random.default_rng(0), Budget())
     players = players_of(snapshot, kinds, snapshot.free, snapshot.free, ranking)
     source = GivenStrategies(given, search, kinds.demand, ranking)

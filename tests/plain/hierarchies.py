@@ -13,7 +13,7 @@ def tree_of(problem: DivisibleProblem) -> TenantTree:
     return problem.tree or TenantTree.flat(problem.weight)
 
 
-def hand_out(problem: DivisibleProblem, *, rescale: bool) -> IntArray:
+def allocate_tasks(problem: DivisibleProblem, *, rescale: bool) -> IntArray:
     """Return the whole tasks of each tenant under (naive) hierarchical DRF."""
     tree, pool = tree_of(problem), problem.pool
     tenants = {node: tenant for tenant, node in enumerate(tree.leaf)}

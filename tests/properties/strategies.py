@@ -178,7 +178,7 @@ def constrained_snapshots(draw: st.DrawFn, **options: Any) -> Snapshot:
     spreads = [
         Spread(
             request=request,
-            most=draw(st.integers(1, 3)),
+            maximum=draw(st.integers(1, 3)),
             placed=tuple(draw(st.integers(0, 2)) for _ in range(zones)),
         )
         for request in range(requests)

@@ -138,7 +138,7 @@ def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, p
     table = tables.table(np.where(alone > 0, limits, 1), np.maximum(alone, 1), Budget())
     rng, budget = np.random.default_rng(seed), Budget(units)
     reader = CombinationReader(
-        tables, table, free=free, room=room, most=most, rng=rng, budget=budget
+        tables, table, free=free, room=room, maximum=most, rng=rng, budget=budget
     )
     # Without a kind there is nothing to read.
     found, cut = reader.best(eta, pool) if most.any() else ([], False)

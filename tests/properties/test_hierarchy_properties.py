@@ -103,7 +103,7 @@ def test_whole_tasks_one_by_one_are_those_of_the_plain_way(
 ) -> None:
     division = divided(name, problem)
 
-    expected = plain.hand_out(problem, rescale=name == "hdrf")
+    expected = plain.allocate_tasks(problem, rescale=name == "hdrf")
     assert division.totals.tolist() == expected.tolist()
 
 

@@ -60,7 +60,7 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
             DEMAND[kinds], np.array(ranking), 3, room, Budget(), kept=kept
         )
         found.append(
-            questions.find(free=room, room=room, fits=fits[kinds], most=most[kinds], pool=8)
+            questions.find(free=room, room=room, fits=fits[kinds], maximum=most[kinds], pool=8)
         )
     straight, mixed, few = found
 
@@ -71,7 +71,7 @@ def test_a_question_is_the_same_beside_other_kinds_and_in_any_order(room, most, 
 
 
 def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
-    kept, budget = CombinationCache(most=10_000), Budget()
+    kept, budget = CombinationCache(maximum=10_000), Budget()
     for kinds in (2, 40):
         demand = np.array([[1 + kind, 1, 1] for kind in range(kinds)])
         questions = CombinationFinder(
@@ -80,7 +80,7 @@ def test_the_oldest_answers_are_forgotten_by_how_large_they_are():
         for cores in range(60, 90):
             room = np.array([cores, 99, 99])
             fits = cores // demand[:, 0]
-            questions.find(free=room, room=room, fits=fits, most=np.minimum(fits, 2), pool=8)
+            questions.find(free=room, room=room, fits=fits, maximum=np.minimum(fits, 2), pool=8)
         if kinds == 2:
             assert 10 < len(kept) < 30
 
@@ -112,7 +112,7 @@ def test_every_budget_is_cut_where_it_is_with_nothing_kept():
     def answer(units, known):
         budget = Budget(units)
         found = CombinationFinder(DEMAND, np.array([0, 1]), 3, room, budget, kept=known).find(
-            free=room, room=room, fits=fits, most=fits, pool=8
+            free=room, room=room, fits=fits, maximum=fits, pool=8
         )
         return found.counts.tolist(), found.score.tolist(), found.cut, budget.spent
 

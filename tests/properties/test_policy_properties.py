@@ -23,8 +23,8 @@ from placement import (
 from placement.model.reasons import (
     how_many_fit,
     how_many_fit_of_each,
-    still_needed,
-    still_needed_of_each,
+    needed_at_once,
+    needed_at_once_of_each,
 )
 from placement.packing.draft import Draft
 from tests.builders import a_snapshot
@@ -304,8 +304,8 @@ def test_what_fits_and_is_needed_of_many_requests_is_what_it_is_of_each(snapshot
     missing = (snapshot.count[requests] + 1) // 2
 
     fit = how_many_fit_of_each(snapshot, requests, snapshot.free)
-    needed = still_needed_of_each(snapshot, requests, missing)
+    needed = needed_at_once_of_each(snapshot, requests, missing)
 
     pairs = list(zip(requests.tolist(), missing.tolist(), strict=True))
     assert fit.tolist() == [how_many_fit(snapshot, each, snapshot.free) for each, _ in pairs]
-    assert needed.tolist() == [still_needed(snapshot, *each) for each in pairs]
+    assert needed.tolist() == [needed_at_once(snapshot, *each) for each in pairs]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement import QuotaHeadroom, Reason, check_allocation, decide, policy_by_name
 from placement.model.arrays import IntArray
-from placement.model.reasons import hosts_open_to, still_needed
+from placement.model.reasons import hosts_open_to, needed_at_once
 from placement.model.snapshot import Allocation, Snapshot
 from tests.builders import a_snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
@@ -85,7 +85,7 @@ def nobody_waits_for_who_could_give_way(snapshot, allocation, given):
     placed = [(q, h, n, snapshot.tenant[q], snapshot.priority[q]) for q, h, n in allocation.placed]
     for left in allocation.left_out:
         tenant, priority = snapshot.tenant[left.request], snapshot.priority[left.request]
-        if still_needed(snapshot, left.request, left.count) > 1:
+        if needed_at_once(snapshot, left.request, left.count) > 1:
             continue
         could_have = given[tenant].copy()
         for request, host, count, whose, its in placed:

@@ -15,7 +15,7 @@ from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks, servers_of
-from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_still
+from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_converged
 from placement.mechanisms.psdsf.water import WaterFilling
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
 from tests.plain.plain_psdsf import PlainPsdsf
@@ -287,7 +287,7 @@ def test_theorem_1_notices_what_was_not_divided(problem, part):
 def test_sweeps_are_the_plain_sweeps(problem):
     plain = np.array([[float(each) for each in row] for row in PlainPsdsf(problem).sweeps(6)])
 
-    settled = sweep_until_still(problem, max_rounds=6, tolerance=0.0)
+    settled = sweep_until_converged(problem, max_rounds=6, tolerance=0.0)
 
     assert settled.leaps == 0
     gamma = tasks_alone(problem)
@@ -313,9 +313,9 @@ def test_leaps_end_where_plain_sweeps_do():
     rng = np.random.default_rng(2)
     table = the_google_problem(5)
     problem = a_divisible_problem(table.capacity, rng.uniform(0.002, 0.02, (60, 2)))
-    slow = sweep_until_still(problem, max_rounds=3000, procedure="published", tolerance=1e-10)
+    slow = sweep_until_converged(problem, max_rounds=3000, procedure="published", tolerance=1e-10)
 
-    fast = sweep_until_still(problem, max_rounds=3000)
+    fast = sweep_until_converged(problem, max_rounds=3000)
 
     assert fast.leaps > 0
     assert fast.rounds < slow.rounds

@@ -22,7 +22,7 @@ from placement.model.budget import Budget
 #: Bytes of answers kept before the oldest of twice as many are forgotten. Most answers are a
 #: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.
 MOST_KEPT: Final = 2**25
-#: What an answer takes besides its question and its arrays.
+#: What an answer takes besides its query and its arrays.
 _ENTRY_OVERHEAD_BYTES: Final = 600
 
 
@@ -37,8 +37,8 @@ class BestCombinations:
 class CombinationCache:
     """A cache of answers by query, in two generations of bounded size."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self._most, self._size = most, 0
+    def __init__(self, maximum: int = MOST_KEPT) -> None:
+        self._maximum, self._size = maximum, 0
         self._newer: dict[bytes, BestCombinations] = {}
         self._older: dict[bytes, BestCombinations] = {}
 
@@ -49,24 +49,24 @@ class CombinationCache:
         """Empty the cache."""
         self._newer, self._older, self._size = {}, {}, 0
 
-    def get(self, question: bytes) -> BestCombinations | None:
+    def get(self, query: bytes) -> BestCombinations | None:
         """Return the cached answer to a query, or None."""
-        answer = self._newer.get(question)
-        if answer is None and (answer := self._older.pop(question, None)) is not None:
-            self.store(question, answer)
+        answer = self._newer.get(query)
+        if answer is None and (answer := self._older.pop(query, None)) is not None:
+            self.store(query, answer)
         return answer
 
-    def store(self, question: bytes, answer: BestCombinations) -> None:
+    def store(self, query: bytes, answer: BestCombinations) -> None:
         """Store an answer; when a generation is full, drop the older generation."""
         size = (
-            len(question)
+            len(query)
             + answer.found.counts.nbytes
             + answer.found.score.nbytes
             + _ENTRY_OVERHEAD_BYTES
         )
-        if self._size + size > self._most:
+        if self._size + size > self._maximum:
             self._older, self._newer, self._size = self._newer, {}, 0
-        self._newer[question] = answer
+        self._newer[query] = answer
         self._size += size
 
 
@@ -108,7 +108,7 @@ class CombinationFinder:
         self._about: dict[tuple[int, ...], tuple[Tables | None, bytes]] = {}
 
     def find(
-        self, *, free: IntArray, room: IntArray, fits: IntArray, most: IntArray, pool: int
+        self, *, free: IntArray, room: IntArray, fits: IntArray, maximum: IntArray, pool: int
     ) -> Combinations:
         """Return the best combinations of one host; see `top_combinations`.
 
@@ -116,31 +116,32 @@ class CombinationFinder:
         ----------
         free, room : ndarray of int64, shape (R,)
         fits : ndarray of int64, shape (T,)
-            VMs of each kind that the room holds by themselves, 0 where the host is closed to it.
-        most : ndarray of int64, shape (T,)
+            VMs of each kind that the room holds without other kinds; 0 if the host is
+        closed to the kind.
+        maximum : ndarray of int64, shape (T,)
             VMs of each kind that may be used, at most those that fit.
         pool : int
         """
-        usable = most.tolist()
+        usable = maximum.tolist()
         kinds = tuple(kind for kind in self._in_order if usable[kind] > 0)
         if not kinds:
             nothing = np.zeros((0, len(usable)), dtype=np.int64)
             return Combinations(nothing, np.zeros(0), cut=False)
         tables, about = self._about.get(kinds) or self._tables_for(kinds)
         numbers = [usable[kind] for kind in kinds]
-        question = b"".join(
+        query = b"".join(
             (about, free.tobytes(), room.tobytes(), np.array([*numbers, pool]).tobytes())
         )
-        answer = self._kept.get(question)
+        answer = self._kept.get(query)
         if tables is not None:
             charged = tables.charge(numbers, fits[list(kinds)].tolist(), self._budget)
             answer = None if charged is None else answer
         left = self._budget.left
         if answer is None or (left is not None and left < answer.units):
-            answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], question)
+            answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], query)
         else:
             self._budget.spend(answer.units)
-        return _over_all_kinds(answer.found, kinds, len(self._demand))
+        return _expand_to_all_kinds(answer.found, kinds, len(self._demand))
 
     def _tables_for(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
         """Return the tables of some kinds, and the common part of their queries."""
@@ -153,17 +154,17 @@ class CombinationFinder:
         return ready
 
     def _search(
-        self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], question: bytes
+        self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], query: bytes
     ) -> BestCombinations:
         """Find the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
-        demand, (free, room), (*most, pool) = self._demand[list(kinds)], amounts, numbers
+        demand, (free, room), (*maximum, pool) = self._demand[list(kinds)], amounts, numbers
         tables, _ = self._about[kinds]
         before, refused = self._budget.spent, self._budget.refused
         found = top_combinations(
             free=free,
             room=room,
             demand=demand,
-            most=np.array(most, dtype=np.int64),
+            maximum=np.array(maximum, dtype=np.int64),
             ranking=self._ranking,
             eta=self._eta,
             rng=np.random.default_rng(self._seed(tables, demand, amounts, numbers)),
@@ -172,8 +173,8 @@ class CombinationFinder:
             tables=tables,
         )
         answer = BestCombinations(found, self._budget.spent - before)
-        if self._budget.refused == refused:  # what a budget cuts is no answer to the question
-            self._kept.store(question, answer)
+        if self._budget.refused == refused:  # what a budget cuts is no answer to the query
+            self._kept.store(query, answer)
         return answer
 
     def _seed(
@@ -194,7 +195,7 @@ class CombinationFinder:
         return int.from_bytes(digest.digest())
 
 
-def _over_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
+def _expand_to_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
     counts = np.zeros((len(found.counts), number), dtype=np.int64)
     counts[:, list(kinds)] = found.counts
     return Combinations(counts, found.score, found.cut)

@@ -39,7 +39,7 @@ class CombinationReader:
     table : Reachable
         One of them.
     free, room : ndarray of int64, shape (R,)
-    most : ndarray of int64, shape (T,)
+    maximum : ndarray of int64, shape (T,)
         VMs of each kind that may be used.
     rng : numpy.random.Generator
     budget : Budget
@@ -53,16 +53,16 @@ class CombinationReader:
         *,
         free: IntArray,
         room: IntArray,
-        most: IntArray,
+        maximum: IntArray,
         rng: np.random.Generator,
         budget: Budget,
     ) -> None:
         self._grid, self._table, self._budget = tables.grid, table, budget
         self._cells = self._grid.cells(room)
-        self._kinds = len(most)
+        self._kinds = len(maximum)
         self._offered = free[list(self._grid.axes)].tolist()
         self._spare: _Spare = tuple(room[list(tables.others)].tolist()) if tables.others else ()
-        usable = most.tolist()
+        usable = maximum.tolist()
         layers = tables.layers(table)
         self._steps: list[_Step] = [
             (layer, rows, usable[layer.kind])
@@ -75,14 +75,14 @@ class CombinationReader:
         self._listed = 0
 
     def best(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
-        """Return combinations by falling score, and whether any were dropped.
+        """Return combinations, best score first, and whether any were dropped.
 
-        All of those above the ``eta``-th score, and of those with it as many
-        as fill ``pool``.
+        The result has every combination above the ``eta``-th score. Combinations at
+        exactly that score fill the rest of ``pool``.
         """
         found: dict[tuple[int, ...], None] = {}
         for _, tied in groupby(self._table.states(self._cells, self._score), lambda each: each[0]):
-            for states in _in_chunks((state for _, state in tied), pool):
+            for states in _chunks((state for _, state in tied), pool):
                 if not self._list_combinations(states, found, eta, pool):
                     return list(found), True
                 if len(found) >= pool:
@@ -133,37 +133,37 @@ class CombinationReader:
         """Return whether the other resources allow no count of the last kind."""
         if not self._spare:
             return False
-        layer, _, most = self._steps[-1]
-        least, most = _allowed_counts(layer, most, state, self._spare)
-        return least > most
+        layer, _, maximum = self._steps[-1]
+        minimum, maximum = _allowed_counts(layer, maximum, state, self._spare)
+        return minimum > maximum
 
     def _random_combination(self, state: State) -> tuple[int, ...] | None:
         """Return a random combination that ends in a state; None at a dead end."""
         counts, spare, (c, m) = [0] * self._kinds, self._spare, state
         draw, nothing_is_free = self._random.__next__, self._nothing_is_free
-        for place, (layer, rows, most) in self._from_the_last:
+        for place, (layer, rows, maximum) in self._from_the_last:
             if nothing_is_free and c == 0 and m == 0:
                 break
-            least = 0
+            minimum = 0
             if spare:
-                least, most = _allowed_counts(layer, most, (c, m), spare)  # noqa: PLW2901
-                if least > most:
+                minimum, maximum = _allowed_counts(layer, maximum, (c, m), spare)  # noqa: PLW2901
+                if minimum > maximum:
                     return None
-            start = least + int(draw() * (most - least + 1))
+            start = minimum + int(draw() * (maximum - minimum + 1))
             by_c, by_m = layer.cells
-            if by_c and c // by_c < most:
-                most = c // by_c  # noqa: PLW2901 - no more would fit the state
-            if by_m and m // by_m < most:
-                most = m // by_m  # noqa: PLW2901
+            if by_c and c // by_c < maximum:
+                maximum = c // by_c  # noqa: PLW2901 - no more would fit the state
+            if by_m and m // by_m < maximum:
+                maximum = m // by_m  # noqa: PLW2901
             if place == 0 and (by_c or by_m):  # exactly what is left, or nothing will do
                 number = c // by_c if by_c else m // by_m
-                least, most = max(least, number), min(most, number)  # noqa: PLW2901
-            if least > most:
+                minimum, maximum = max(minimum, number), min(maximum, number)  # noqa: PLW2901
+            if minimum > maximum:
                 return None
             # The first number from there on, round and round, that the others can complete.
-            first = number = least + (start - least) % (most - least + 1)
+            first = number = minimum + (start - minimum) % (maximum - minimum + 1)
             while not rows[c - number * by_c] >> (m - number * by_m) & 1:
-                number = number + 1 if number < most else least
+                number = number + 1 if number < maximum else minimum
                 if number == first:
                     return None
             if number:
@@ -182,19 +182,19 @@ class CombinationReader:
             if place < 0:
                 yield tuple(counts) if any(counts) else None
                 continue
-            layer, rows, most = steps[place]
-            least, (by_c, by_m) = 0, layer.cells
+            layer, rows, maximum = steps[place]
+            minimum, (by_c, by_m) = 0, layer.cells
             if spare:
-                least, most = _allowed_counts(layer, most, (c, m), spare)
-            if by_c and c // by_c < most:
-                most = c // by_c
-            if by_m and m // by_m < most:
-                most = m // by_m
+                minimum, maximum = _allowed_counts(layer, maximum, (c, m), spare)
+            if by_c and c // by_c < maximum:
+                maximum = c // by_c
+            if by_m and m // by_m < maximum:
+                maximum = m // by_m
             if place == 0 and (by_c or by_m):  # exactly what is left, or nothing will do
                 number = c // by_c if by_c else m // by_m
-                least, most = max(least, number), min(most, number)
+                minimum, maximum = max(minimum, number), min(maximum, number)
             is_dead = True
-            for number in range(least, most + 1):
+            for number in range(minimum, maximum + 1):
                 left_c, left_m = c - number * by_c, m - number * by_m
                 if rows[left_c] >> left_m & 1:
                     is_dead = False
@@ -208,33 +208,33 @@ class CombinationReader:
                 yield None
 
 
-def _allowed_counts(layer: Layer, most: int, state: State, spare: _Spare) -> tuple[int, int]:
+def _allowed_counts(layer: Layer, maximum: int, state: State, spare: _Spare) -> tuple[int, int]:
     """Return the smallest and largest number of VMs of a layer's kind that fit."""
-    least = 0
+    minimum = 0
     for place, takes in layer.caps:
         fit = spare[place] // takes
-        if fit < most:  # noqa: PLR1730 - a third of the time of this function
-            most = fit
+        if fit < maximum:  # noqa: PLR1730 - a third of the time of this function
+            maximum = fit
     for place, over, under, axis, each in layer.bounds:
         room = spare[place] * under - over * state[axis]
         if each > 0:
             fit = room // each
-            if fit < most:  # noqa: PLR1730
-                most = fit
+            if fit < maximum:  # noqa: PLR1730
+                maximum = fit
         elif each < 0:
             fit = -(room // -each)
-            if fit > least:  # noqa: PLR1730
-                least = fit
+            if fit > minimum:  # noqa: PLR1730
+                minimum = fit
         elif room < 0:
             return 1, 0
-    return least, most
+    return minimum, maximum
 
 
 def _spare_after(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
     return tuple([left - number * each for left, each in zip(spare, takes, strict=True)])
 
 
-def _in_chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
+def _chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
     while chunk := list(islice(states, size)):
         yield chunk
 

@@ -146,13 +146,13 @@ class Reachable:
         room : (int, int)
             Cells.
         score : callable
-            Of a state; grows with both amounts.
+            Returns the score of a state; it grows with both amounts.
 
         Yields
         ------
         (float, (int, int))
-            Score and state. Of equals the one of more of the first resource,
-            then the one of more of the second.
+            Score and state. Ties go to the state with more of the first resource,
+            then with more of the second.
         """
         rows, within = self.layers[-1], (1 << (room[1] + 1)) - 1
         heap: list[tuple[float, int, int, int]] = []

@@ -35,7 +35,7 @@ def search_combinations(
     free: IntArray,
     room: IntArray,
     demand: IntArray,
-    most: IntArray,
+    maximum: IntArray,
     ranking: IntArray,
     eta: int,
     kept: int,
@@ -45,8 +45,8 @@ def search_combinations(
     """Return combinations (K, T), their scores (K,), and whether the search was cut.
 
     The parameters are those of `placement.fuga.combinations.top.top_combinations`, all
-    ``most`` above 0 and no more than the room holds of the kind alone;
-    ``kept`` is the most that is returned.
+    ``maximum`` above 0 and no more than the room holds of the kind alone;
+    ``kept`` is the maximum number of combinations to return.
 
     Notes
     -----
@@ -61,7 +61,7 @@ def search_combinations(
         free=free,
         room=_round_to_reachable(room, demand),
         demand=demand[order],
-        most=most[order],
+        maximum=maximum[order],
         ranking=ranking,
         eta=eta,
         kept=kept,
@@ -86,7 +86,7 @@ class _Search:
     free: IntArray
     room: IntArray
     demand: IntArray
-    most: IntArray
+    maximum: IntArray
     ranking: IntArray
     eta: int
     kept: int
@@ -120,7 +120,7 @@ class _Search:
         taken = np.zeros((1, len(self.free)), dtype=np.int64)
         thinned = False
         for kind in range(len(self.demand)):
-            fits = _fit_rows(self.room - taken, self.demand[kind], int(self.most[kind]))
+            fits = _fit_rows(self.room - taken, self.demand[kind], int(self.maximum[kind]))
             # The last kind only ever helps: of each row its highest counts suffice.
             last = kind == len(self.demand) - 1
             choices = np.minimum(fits + 1, self.eta + 1) if last else fits + 1
@@ -168,7 +168,7 @@ class _Search:
                 ratio = _best_ratio(to_come[:, resource], to_come[:, other])
                 if np.isfinite(ratio):
                     reach = np.minimum(reach, left[:, other] * ratio)
-            by_count = float((self.most[kind:] * to_come[:, resource].astype(np.float64)).sum())
+            by_count = float((self.maximum[kind:] * to_come[:, resource].astype(np.float64)).sum())
             reach = np.minimum(reach, by_count)
             bounds = np.minimum(bounds, (taken[:, resource] + reach) / self.free[resource])
         return bounds

@@ -77,13 +77,13 @@ class Tables:
         (c, m), (of_c, of_m) = self.grid.demand[kind], self.grid.size
         return c / (of_c + 1), m / (of_m + 1)
 
-    def table(self, most: IntArray, alone: IntArray, budget: Budget) -> Reachable | None:
-        """Return the table for up to ``most`` VMs of each kind; None if the budget is spent.
+    def table(self, maximum: IntArray, alone: IntArray, budget: Budget) -> Reachable | None:
+        """Return the table for up to ``maximum`` VMs of each kind; None if the budget is spent.
 
         ``alone``, shape (T,), is what the room in question holds of a kind by
         itself: a host that may use that many is not limited.
         """
-        bounds = self.charge(most.tolist(), alone.tolist(), budget)
+        bounds = self.charge(maximum.tolist(), alone.tolist(), budget)
         if bounds is None:
             return None
         table = self._made.get(bounds)
@@ -92,13 +92,15 @@ class Tables:
             table = self._made[bounds] = Reachable(kinds, self.grid.demand, bounds, self.grid.size)
         return table
 
-    def charge(self, most: Sequence[int], alone: Sequence[int], budget: Budget) -> _Bounds | None:
+    def charge(
+        self, maximum: Sequence[int], alone: Sequence[int], budget: Budget
+    ) -> _Bounds | None:
         """Charge a table to the budget, once per table; return None if too little is left.
 
         A cached answer costs as much of the budget as a computed one: what is spent must not
-        depend on the cache. ``most`` and ``alone`` are those of `table`.
+        depend on the cache. ``maximum`` and ``alone`` are those of `table`.
         """
-        bounds = tuple(None if few >= fit else few for few, fit in zip(most, alone, strict=True))
+        bounds = tuple(None if few >= fit else few for few, fit in zip(maximum, alone, strict=True))
         if bounds not in self._charged:
             rows = Reachable.rows(self._kinds_of(bounds), self.grid.size)
             if not budget.spend(1 + rows // _ROWS_A_UNIT):
@@ -113,21 +115,21 @@ class Tables:
         """Return the layers of a table, with what a walk back through it needs."""
         layers = self._layers.get(table.kinds)
         if layers is None:
-            least = {
+            minimum = {
                 (place, axis): _NO_RATE for place in range(len(self.others)) for axis in (0, 1)
             }
             made = []
             for kind in table.kinds:
-                made.append(self._layer(kind, least))
-                for (place, axis), rate in least.items():
+                made.append(self._layer(kind, minimum))
+                for (place, axis), rate in minimum.items():
                     if cells := self.grid.demand[kind][axis]:
                         own = Fraction(self._takes[kind][place], cells)
-                        least[place, axis] = min(rate, own)
+                        minimum[place, axis] = min(rate, own)
             layers = self._layers[table.kinds] = tuple(made)
         return layers
 
-    def _layer(self, kind: int, least: dict[tuple[int, int], Fraction]) -> Layer:
-        """Return a layer; the layers below it take at least ``least`` of each resource per cell."""
+    def _layer(self, kind: int, minimum: dict[tuple[int, int], Fraction]) -> Layer:
+        """Return a layer, given the ``minimum`` of each resource per cell in the layers below."""
         takes, cells = self._takes[kind], self.grid.demand[kind]
         return Layer(
             kind=kind,
@@ -142,7 +144,7 @@ class Tables:
                     axis,
                     takes[place] * rate.denominator - rate.numerator * cells[axis],
                 )
-                for (place, axis), rate in least.items()
+                for (place, axis), rate in minimum.items()
                 # A rate of nothing bounds nothing; without kinds to come there is none.
                 if 0 < rate < _NO_RATE
             ),

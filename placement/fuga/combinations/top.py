@@ -44,7 +44,7 @@ def minimum_utilization(amounts: IntArray, free: IntArray, ranking: IntArray) ->
     Parameters
     ----------
     amounts : ndarray of int64, shape (K, R)
-        What each combination takes.
+        Amounts that each combination takes.
     free : ndarray of int64, shape (R,)
         Free vector of the host, above zero in every ranking resource.
     ranking : ndarray of int64
@@ -59,7 +59,7 @@ def top_combinations(
     free: IntArray,
     room: IntArray,
     demand: IntArray,
-    most: IntArray,
+    maximum: IntArray,
     ranking: IntArray,
     eta: int,
     rng: np.random.Generator,
@@ -74,31 +74,31 @@ def top_combinations(
     free : ndarray of int64, shape (R,)
         The host's free vector F(m); scores are fractions of it.
     room : ndarray of int64, shape (R,)
-        What may be filled: at most ``free``, less under an overload threshold.
+        Room that may be filled: at most ``free``, less under an overload threshold.
     demand : ndarray of int64, shape (T, R)
         One VM of each kind.
-    most : ndarray of int64, shape (T,)
+    maximum : ndarray of int64, shape (T,)
         VMs of each kind that may be used, 0 where the host is closed to it.
     ranking : ndarray of int64
         Indexes of R.
     eta : int
-        How many best scores must be right.
+        Number of best scores that must be exact.
     rng : numpy.random.Generator
-        Which of many equals are kept.
+        Chooses among combinations of equal score.
     budget : Budget
         One unit for each combination evaluated, or for eight partial ones or
         rows of tables, which are built all at once.
     pool : int
         Combinations to return if more than ``eta`` are equally good.
     tables : Tables, optional
-        Shared by questions about the same demands; for no more than two
+        Tables shared by all searches with the same demands; they support at most two
         ranking resources.
 
     Returns
     -------
     Combinations
-        At most ``max(pool, eta)``, none empty. Unless ``cut``, the ``eta`` best
-        scores are those of full enumeration.
+        At most ``max(pool, eta)`` combinations, none empty. Unless ``cut``, the ``eta``
+        best scores are those of full enumeration.
 
     Notes
     -----
@@ -111,7 +111,7 @@ def top_combinations(
        Allocation in Cloud Computing", Mathematical Problems in Engineering, 2014.
     """
     alone = _fit_alone(room, demand)
-    usable = np.minimum(alone, most)
+    usable = np.minimum(alone, maximum)
     kinds = np.flatnonzero(usable > 0)
     counts, cut = np.zeros((0, len(demand)), dtype=np.int64), False
     pool = max(pool, eta)
@@ -122,11 +122,11 @@ def top_combinations(
         # Rooms that differ only beyond what the table allows share
         # it. What another resource keeps out would make dead ends of most of its states.
         in_table = (demand[:, ranking] <= room[ranking]).all(axis=1) & (demand > 0).any(axis=1)
-        limits = np.where(alone > 0, most, np.where(in_table, 0, 1))
+        limits = np.where(alone > 0, maximum, np.where(in_table, 0, 1))
         table = tables.table(limits, np.maximum(alone, 1), budget)
         if table is not None:
             reader = CombinationReader(
-                tables, table, free=free, room=room, most=usable, rng=rng, budget=budget
+                tables, table, free=free, room=room, maximum=usable, rng=rng, budget=budget
             )
             rows, cut = reader.best(eta, pool)
             counts = np.array(rows, dtype=np.int64).reshape(-1, len(demand))
@@ -139,7 +139,7 @@ def top_combinations(
             free=free,
             room=room,
             demand=demand[kinds],
-            most=usable[kinds],
+            maximum=usable[kinds],
             ranking=ranking,
             eta=eta,
             kept=pool,

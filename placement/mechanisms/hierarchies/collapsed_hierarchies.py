@@ -12,11 +12,13 @@ from placement.mechanisms.hierarchies.flattening import collapsed_weights
 from placement.mechanisms.hierarchies.leaves import Leaves
 from placement.mechanisms.hierarchies.mch import divide_among_leaves
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.parameters import checked_by, or_null
+from placement.parameters import nullable_reader, predicate_reader
 
 #: What may be set on it.
 READERS: Final = {
-    "resource": or_null(checked_by("the name of a resource", lambda value: isinstance(value, str)))
+    "resource": nullable_reader(
+        predicate_reader("the name of a resource", lambda value: isinstance(value, str))
+    )
 }
 
 

@@ -29,7 +29,7 @@ class Flattening:
         self._leaf = np.array(tree.leaf, dtype=np.int64)
         self._parent = np.array(tree.parent, dtype=np.int64)
         self._weight = tree.weight
-        self._layers = tree.by_depth()[1:]
+        self._layers = tree.nodes_by_depth()[1:]
 
     def product_weights(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Return the product weight of each active leaf, and the root's vector.

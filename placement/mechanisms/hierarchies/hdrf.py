@@ -69,8 +69,8 @@ class NaiveHdrf:
 
 def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Division:
     leaves = Leaves.of(problem, mechanism)
-    _refuse_too_many(problem, leaves, mechanism)
-    tasks = hand_out(leaves, problem.count, rescale=rescale).astype(np.float64)
+    _check_task_count(problem, leaves, mechanism)
+    tasks = allocate_tasks(leaves, problem.count, rescale=rescale).astype(np.float64)
     weight = leaves.tree.weight[np.array(leaves.tree.leaf, dtype=np.int64)]
     divided = levels_and_shares(problem, np.zeros(len(tasks)), tasks[:, None])
     levels = np.array(divided["dominant_shares"]) / weight
@@ -79,7 +79,7 @@ def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Divi
     )
 
 
-def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
+def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
     """Hand out whole tasks until every leaf is blocked.
 
     Parameters
@@ -136,16 +136,18 @@ def hand_out(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
     return np.array(given, dtype=np.int64)
 
 
-def _refuse_too_many(problem: DivisibleProblem, leaves: Leaves, mechanism: str) -> None:
+def _check_task_count(problem: DivisibleProblem, leaves: Leaves, mechanism: str) -> None:
     """Raise where handing out one by one would not end in reasonable time."""
     task = leaves.shape * leaves.unit[:, None]
     alone = np.divide(leaves.room, task, out=np.full(task.shape, np.inf), where=task > 0)
-    most = np.where(leaves.active, np.minimum(alone.min(axis=1, initial=np.inf), problem.count), 0)
-    tasks = float(most.sum())
+    maximum = np.where(
+        leaves.active, np.minimum(alone.min(axis=1, initial=np.inf), problem.count), 0
+    )
+    tasks = float(maximum.sum())
     for r, free in enumerate(leaves.room.tolist()):
-        least = task[leaves.active, r].min(initial=np.inf)
-        if 0 < least < np.inf:
-            tasks = min(tasks, free / least)
+        minimum = task[leaves.active, r].min(initial=np.inf)
+        if 0 < minimum < np.inf:
+            tasks = min(tasks, free / minimum)
     if tasks > MOST_TASKS:
         raise UnsupportedProblemError(
             mechanism,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.mechanisms.max_min.levels import shapes
-from placement.mechanisms.max_min.room import pool_fractions, refuse_speed
+from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
@@ -31,7 +31,7 @@ class Leaves:
         UnsupportedProblemError
             If a tenant's demand depends on the host.
         """
-        refuse_speed(problem, mechanism)
+        check_no_speed(problem, mechanism)
         pool = problem.pool
         shape, unit = shapes(problem.demand, pool)
         lacking = ((problem.demand > 0) & (pool <= 0)).any(axis=1)

@@ -135,10 +135,10 @@ class RescalingGroup(Siblings):
 
     def vector(self) -> Sequence[float]:
         """Return the sum of its rescaled children, in fractions of the pool."""
-        least = self._line.least_child()
-        if least is None:
+        minimum = self._line.least_child()
+        if minimum is None:
             return self._blocked.sums_up_to(math.inf)[0]
-        f = self._line.level[least]
+        f = self._line.level[minimum]
         below, above = self._blocked.sums_up_to(f)
         return [
             f * (direction + over) + under
@@ -227,9 +227,9 @@ class TaskTree:
             else None
             for node, children in enumerate(self._children)
         ]
-        self._settle(held.tolist(), active.tolist())
+        self._compute_shares(held.tolist(), active.tolist())
 
-    def _settle(self, held: Sequence[Sequence[float]], active: Sequence[bool]) -> None:
+    def _compute_shares(self, held: Sequence[Sequence[float]], active: Sequence[bool]) -> None:
         """Compute every node's share from the tasks held, bottom-up."""
         for node in range(len(self._parent) - 1, 0, -1):
             parent = self._group(self._parent[node])
@@ -238,7 +238,7 @@ class TaskTree:
                 held[tenant] if tenant is not None else self._vector_of_group(node)
             )
             parent.update(self._place[node], vector, max(vector, default=0.0))
-            stuck = not active[tenant] if tenant is not None else self._least_in(node) is None
+            stuck = not active[tenant] if tenant is not None else self._least_child_of(node) is None
             if stuck:
                 parent.block(self._place[node])
 
@@ -251,7 +251,7 @@ class TaskTree:
         group = self._groups[node]
         return (0.0,) * self._width if group is None else group.vector()
 
-    def _least_in(self, node: int) -> int | None:
+    def _least_child_of(self, node: int) -> int | None:
         group = self._groups[node]
         return None if group is None else group.least_child()
 
@@ -259,7 +259,7 @@ class TaskTree:
         """Return the tenant whose task is next; None if all are blocked."""
         node = 0
         while node not in self._tenant:
-            place = self._least_in(node)
+            place = self._least_child_of(node)
             if place is None:
                 return None
             node = self._children[node][place]

@@ -97,9 +97,9 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
 def max_alone_in_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
     """Return how much each tenant could have alone in a pool, shape (N,)."""
     demanded = shape > 0
-    most = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=demanded)
-    least: FloatArray = most.min(axis=1, initial=np.inf)
-    return np.where(demanded.any(axis=1), least, 0.0)
+    maximum = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=demanded)
+    minimum: FloatArray = maximum.min(axis=1, initial=np.inf)
+    return np.where(demanded.any(axis=1), minimum, 0.0)
 
 
 def rising_details(

@@ -59,8 +59,8 @@ class Climbs:
 
     def _reach(self, height: FloatArray) -> FloatArray:
         reach = ((height[:, None] - self._intercept) / self._slope).min(axis=1, initial=np.inf)
-        least: FloatArray = np.maximum(reach, 0.0)
-        return least
+        minimum: FloatArray = np.maximum(reach, 0.0)
+        return minimum
 
     def level_of(self, amount: FloatArray) -> FloatArray:
         """Return each tenant's level once it has ``amount``, shape (N,)."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.mechanisms.max_min.ascent import fill_pool, max_alone_in_pool, rising_details
 from placement.mechanisms.max_min.levels import dominant_climbs, levels_and_shares, shapes
-from placement.mechanisms.max_min.room import pool_fractions, refuse_speed
+from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem, Division
 
 
@@ -42,7 +42,7 @@ class Drf:
         UnsupportedProblemError
             If a tenant's demand depends on the host.
         """
-        refuse_speed(problem, "drf")
+        check_no_speed(problem, "drf")
         pool = problem.pool
         room = pool_fractions(problem.free.sum(axis=0), pool)
         shape, unit = shapes(problem.demand, pool)

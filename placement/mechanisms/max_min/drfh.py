@@ -10,7 +10,7 @@ from placement.errors import SolverError
 from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.levels import dominant_climbs, shapes
 from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
-from placement.mechanisms.max_min.room import pool_fractions, refuse_speed, usable_classes
+from placement.mechanisms.max_min.room import check_no_speed, pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 
 
@@ -50,7 +50,7 @@ class Drfh:
         SolverError
             If the solver fails, or the least level is above that of pooled DRF.
         """
-        refuse_speed(problem, self.name)
+        check_no_speed(problem, self.name)
         pool = problem.pool
         shape, unit = shapes(problem.demand, pool)
         room = pool_fractions(problem.free, pool)
@@ -64,8 +64,8 @@ class Drfh:
         in_play = climbs.limit > 0
         if in_play.any():
             pooled = climbs.level_of(fill_pool(climbs, shape, room.sum(axis=0))[0])
-            least, most = levels[in_play].min(), pooled[in_play].min()
-            if least > most * (1 + 1e-9):
-                message = f"least level {least} is above pooled DRF's {most}"
+            minimum, maximum = levels[in_play].min(), pooled[in_play].min()
+            if minimum > maximum * (1 + 1e-9):
+                message = f"least level {minimum} is above pooled DRF's {maximum}"
                 raise SolverError(self.name, 0, message)
         return filling.division(problem, unit, levels)

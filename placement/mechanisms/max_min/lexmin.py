@@ -83,11 +83,13 @@ def max_alone_on(
     shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
 ) -> FloatArray:
     """Return how much each tenant could have of each server alone, shape (N, K)."""
-    most = np.full(able.shape, np.inf)
+    maximum = np.full(able.shape, np.inf)
     for r in range(room.shape[1]):
         demanded = shape[:, r] > 0
-        most[demanded] = np.minimum(most[demanded], room[None, :, r] / shape[demanded, r, None])
-    return np.where(able & np.isfinite(most), most * speed, 0.0)
+        maximum[demanded] = np.minimum(
+            maximum[demanded], room[None, :, r] / shape[demanded, r, None]
+        )
+    return np.where(able & np.isfinite(maximum), maximum * speed, 0.0)
 
 
 def lexicographic_max_min(
@@ -221,10 +223,10 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
     # No tenant can have more than everything that it may use.
     while True:
         excess = servers.excess(servers.merged.sums(ascent.needs(lowest.point)))
-        most = int(np.argmax(excess))
-        if excess[most] <= 1.0 + 1e-9:
+        maximum = int(np.argmax(excess))
+        if excess[maximum] <= 1.0 + 1e-9:
             return lowest
-        cut = _cut(ascent, servers, servers.prices_alone(most), everything)
+        cut = _cut(ascent, servers, servers.prices_alone(maximum), everything)
         if cut.point >= lowest.point:
             return lowest
         lowest = cut
@@ -236,10 +238,10 @@ class _Servers:
     def __init__(self, merged: MergedProblem) -> None:
         self.merged = merged
         self.programs = 0
-        most = max_alone_on(merged.shape, merged.able, merged.speed, merged.room)
-        self._alone: FloatArray = most.sum(axis=1)  # (G,) of a group without the others
-        self._group, self._kind = np.nonzero(most > 0)
-        self._most = most[self._group, self._kind]
+        maximum = max_alone_on(merged.shape, merged.able, merged.speed, merged.room)
+        self._alone: FloatArray = maximum.sum(axis=1)  # (G,) of a group without the others
+        self._group, self._kind = np.nonzero(maximum > 0)
+        self._maximum = maximum[self._group, self._kind]
         speed = merged.speed[self._group, self._kind]
         #: (columns, R) what one unit of a column takes of the pool
         self._use: FloatArray = merged.shape[self._group] / speed[:, None]
@@ -258,7 +260,7 @@ class _Servers:
         prices = np.zeros_like(self.merged.room)
         for column in np.flatnonzero(self._group == group).tolist():
             kind = self._kind[column]
-            taken = self._use[column] * self._most[column]
+            taken = self._use[column] * self._maximum[column]
             room = self.merged.room[kind]
             stops = int(np.argmax(np.divide(taken, room, out=np.zeros_like(room), where=room > 0)))
             prices[kind, stops] = 1.0 / self._use[column, stops]
@@ -267,7 +269,7 @@ class _Servers:
     def excess(self, needs: FloatArray) -> FloatArray:
         """Return needs over what each group could have alone on its columns, shape (G,)."""
         alone = np.zeros(len(needs))
-        np.add.at(alone, self._group, self._most)
+        np.add.at(alone, self._group, self._maximum)
         excess: FloatArray = np.divide(needs, alone, out=np.zeros_like(needs), where=alone > 0)
         return excess
 
@@ -296,7 +298,7 @@ class _Servers:
 
     def columns_in_use(self, wanted: FloatArray) -> BoolArray:
         """Return the columns that hold more of a need than the solver takes for 0."""
-        seen: BoolArray = self._most >= _UNSEEN * self._scale(wanted)[self._group]
+        seen: BoolArray = self._maximum >= _UNSEEN * self._scale(wanted)[self._group]
         return seen
 
     def cheapest_costs(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
@@ -316,7 +318,7 @@ class _Servers:
         cheap = dearer <= 1e-6 * cut.prices.max(initial=0.0)
         kept = cheap | (amounts[self._group, self._kind] > 0)
         self._group, self._kind = self._group[kept], self._kind[kept]
-        self._most, self._use = self._most[kept], self._use[kept]
+        self._maximum, self._use = self._maximum[kept], self._use[kept]
 
     def _scale(self, needs: FloatArray) -> FloatArray:
         scale = np.maximum(needs, _SMALL * self._alone)
@@ -348,9 +350,9 @@ class _Servers:
 
         self.programs += 1
         room = self.merged.room
-        group, kind, most = self._group[seen], self._kind[seen], self._most[seen]
+        group, kind, maximum = self._group[seen], self._kind[seen], self._maximum[seen]
         columns, (kinds, resources) = len(group), room.shape
-        taken = self._use[seen] * most[:, None]
+        taken = self._use[seen] * maximum[:, None]
         column, resource = np.nonzero(taken > 0)
         scale = self._scale(base + climb)
         climb = climb / scale
@@ -360,7 +362,7 @@ class _Servers:
                 np.concatenate(
                     [
                         taken[column, resource] / room[kind[column], resource],
-                        -most / scale[group],
+                        -maximum / scale[group],
                         climb[rising] / climb.max(),
                     ]
                 ),
@@ -402,7 +404,7 @@ class _Servers:
         else:
             raise SolverError("lexicographic max-min", int(result.status), str(result.message))
         amounts = np.zeros(self.merged.able.shape)
-        amounts[group, kind] = np.maximum(result.x[:-1], 0.0) * most
+        amounts[group, kind] = np.maximum(result.x[:-1], 0.0) * maximum
         amounts, _ = self.scale_to_room(amounts)
         paid = np.maximum(-result.ineqlin.marginals[: kinds * resources], 0.0)
         paid[result.ineqlin.residual[: kinds * resources] > 1e-6] = 0.0
@@ -422,6 +424,6 @@ class _Servers:
         fitted = amounts * factor[:, None]
         for group in np.flatnonzero((given <= 0) & (needs > 0)).tolist():
             mine = np.flatnonzero(self._group == group)
-            fitted[group, self._kind[mine[np.argmax(self._most[mine])]]] = needs[group]
+            fitted[group, self._kind[mine[np.argmax(self._maximum[mine])]]] = needs[group]
         fitted, over = self.scale_to_room(fitted)
         return fitted, max(off, over)

@@ -45,7 +45,7 @@ class PerServerDrf:
         tasks = np.zeros(able.shape)
         rounds = []
         for place in range(len(problem.hosts)):
-            tasks[:, place], stops = _on_one_class(problem, place, able[:, place])
+            tasks[:, place], stops = _divide_class(problem, place, able[:, place])
             rounds += rising_details(stops, problem.resources, [place])
         dominant = levels_and_shares(problem, np.zeros(len(tasks)), tasks)["dominant_shares"]
         levels = np.array(dominant) / problem.weight
@@ -54,7 +54,7 @@ class PerServerDrf:
         )
 
 
-def _on_one_class(
+def _divide_class(
     problem: DivisibleProblem, place: int, able: BoolArray
 ) -> tuple[FloatArray, list[Stop]]:
     capacity = problem.capacity[place]

@@ -57,7 +57,7 @@ def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> Float
     return alone if everywhere else np.where(problem.eligible, alone, 0.0)
 
 
-def refuse_speed(problem: DivisibleProblem, mechanism: str) -> None:
+def check_no_speed(problem: DivisibleProblem, mechanism: str) -> None:
     """Raise where a demand depends on the host and the mechanism's shares cannot.
 
     Raises

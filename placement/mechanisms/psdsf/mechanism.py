@@ -11,18 +11,25 @@ import numpy as np
 from placement.mechanisms.max_min.levels import levels_and_shares
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem, Division
-from placement.mechanisms.psdsf.pareto import raise_together
+from placement.mechanisms.psdsf.pareto import scale_all_tasks
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks
 from placement.mechanisms.psdsf.sweeps import (
     PROCEDURES,
     Procedure,
-    step_until_still,
-    sweep_until_still,
+    step_until_converged,
+    sweep_until_converged,
 )
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.row_groups import group_rows
-from placement.parameters import Reader, number, one_of, or_null, switch, whole_number
+from placement.parameters import (
+    Reader,
+    choice_reader,
+    integer_reader,
+    nullable_reader,
+    number_reader,
+    switch_reader,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -98,7 +105,7 @@ class Psdsf:
     """
 
     #: What a server does at its step of the central sweeps, or ``"distributed"``: the servers run
-    #: by themselves in random order (`step_until_still`).
+    #: by themselves in random order (`step_until_converged`).
     procedure: Procedure | Literal["distributed"] = "water_filling"
     max_rounds: int | None = None  #: most sweeps over all servers; None: see `default_max_rounds`
     tolerance: float = 1e-9  #: part of a tenant's tasks whose move counts as standing still
@@ -120,11 +127,11 @@ class Psdsf:
         merged = merge_classes(problem)
         max_rounds = self.max_rounds or default_max_rounds(merged.problem)
         if self.procedure == "distributed":
-            settled = step_until_still(
+            settled = step_until_converged(
                 merged.problem, rng, max_rounds=max_rounds, tolerance=self.tolerance
             )
         else:
-            settled = sweep_until_still(
+            settled = sweep_until_converged(
                 merged.problem,
                 procedure=self.procedure,
                 max_rounds=max_rounds,
@@ -139,7 +146,7 @@ class Psdsf:
             "leaps": settled.leaps,
         }
         if self.pareto:
-            raised = raise_together(merged.problem, settled.tasks)
+            raised = scale_all_tasks(merged.problem, settled.tasks)
             tasks = merged.spread(raised.tasks)
             details["pareto_factor"] = raised.factor
         return Division(
@@ -164,8 +171,8 @@ def default_max_rounds(problem: DivisibleProblem) -> int:
 
 #: What may be set on it.
 READERS: Final[Mapping[str, Reader]] = {
-    "procedure": one_of((*PROCEDURES, "distributed")),
-    "max_rounds": or_null(whole_number(1, 1_000_000)),
-    "tolerance": number("a number from 0, below 1", lambda value: 0 <= value < 1),
-    "pareto": switch,
+    "procedure": choice_reader((*PROCEDURES, "distributed")),
+    "max_rounds": nullable_reader(integer_reader(1, 1_000_000)),
+    "tolerance": number_reader("a number from 0, below 1", lambda value: 0 <= value < 1),
+    "pareto": switch_reader,
 }

@@ -27,7 +27,7 @@ class ParetoResult:
     factor: float  #: every tenant has this times its former tasks, or all that it wants
 
 
-def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult:
+def scale_all_tasks(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult:
     """Multiply all tenants' tasks by the largest possible t, and hand out the rest.
 
     Parameters
@@ -59,8 +59,10 @@ def raise_together(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResult
         if factor < nearest * (1 - _THERE):
             break
         rising &= reach > nearest * (1 + _THERE)
-    least = np.where(total > 0, np.minimum(reach, factor), 0.0)
-    return ParetoResult(tasks=clip_to_room(problem, program.most_tasks(least)), factor=factor)
+    minimum = np.where(total > 0, np.minimum(reach, factor), 0.0)
+    return ParetoResult(
+        tasks=clip_to_room(problem, program.largest_division(minimum)), factor=factor
+    )
 
 
 class _ParetoProgram:
@@ -105,7 +107,7 @@ class _ParetoProgram:
             shape=(self._shape[0], len(columns)),
         )
 
-    def largest_factor(self, rising: BoolArray, least: float) -> float:
+    def largest_factor(self, rising: BoolArray, minimum: float) -> float:
         """Return the largest factor for ``rising`` tenants while the others have what they want."""
         from scipy import sparse  # noqa: PLC0415
 
@@ -121,12 +123,12 @@ class _ParetoProgram:
                 ]
             ),
             np.concatenate([np.ones(self._rooms.shape[0]), -floor]),
-            [(0.0, None)] * len(self._tenants) + [(least * (1 - _SOLVER_TOLERANCE), None)],
+            [(0.0, None)] * len(self._tenants) + [(minimum * (1 - _SOLVER_TOLERANCE), None)],
         )
         return float(solution[-1])
 
-    def most_tasks(self, least: FloatArray) -> FloatArray:
-        """Return the division (N, K) of most tasks, in multiples, with ``least`` (N,) for each."""
+    def largest_division(self, minimum: FloatArray) -> FloatArray:
+        """Return the division (N, K) of most tasks, in multiples, at least ``minimum``, (N,)."""
         from scipy import sparse  # noqa: PLC0415
 
         bounded = np.flatnonzero(np.isfinite(self._reach))
@@ -136,7 +138,7 @@ class _ParetoProgram:
             np.concatenate(
                 [
                     np.ones(self._rooms.shape[0]),
-                    -least * (1 - _SOLVER_TOLERANCE),
+                    -minimum * (1 - _SOLVER_TOLERANCE),
                     self._reach[bounded],
                 ]
             ),

@@ -52,19 +52,19 @@ class PublishedProcedure:
         for _ in range(_MOST_MOVES * (1 + demanded.size)):
             total = elsewhere + here
             level = total / server.rate
-            unsatisfied = total < server.most * (1 - TOLERANCE)
+            unsatisfied = total < server.maximum * (1 - TOLERANCE)
             wanting = inside & unsatisfied
             if not wanting.any():
                 break
-            least = float(level[wanting].min())
-            lowest = wanting & (level <= least * (1 + TOLERANCE))
+            minimum = float(level[wanting].min())
+            lowest = wanting & (level <= minimum * (1 + TOLERANCE))
             takes = (here / server.rate)[:, None] * server.use
             free = np.maximum(server.room - takes.sum(axis=0), 0.0)
             # Of what is divided here, so that dust on a full server is dust.
             dust = TOLERANCE * server.room
             scarce = np.flatnonzero((free <= dust) & demanded[lowest].any(axis=0))
             holds = inside[:, None] & (takes > dust)
-            donors, spent = _donors(level, least, holds, scarce)
+            donors, spent = _donors(level, minimum, holds, scarce)
             if spent:
                 inside &= ~demanded[:, spent].any(axis=1)
             else:
@@ -77,7 +77,7 @@ class PublishedProcedure:
 
 
 def _donors(
-    level: FloatArray, least: float, holds: BoolArray, scarce: IntArray
+    level: FloatArray, minimum: float, holds: BoolArray, scarce: IntArray
 ) -> tuple[list[int], list[int]]:
     """Return the distinct donors, and the scarce resources that have none."""
     donors: list[int] = []
@@ -85,7 +85,7 @@ def _donors(
     for r in scarce.tolist():
         heights = np.where(holds[:, r], level, -np.inf)
         highest = int(heights.argmax())
-        if heights[highest] <= least * (1 + TOLERANCE):
+        if heights[highest] <= minimum * (1 + TOLERANCE):
             spent.append(r)
         elif highest not in donors:
             donors.append(highest)
@@ -105,15 +105,15 @@ def _tasks_after_move(
     elsewhere, here = tasks
     lowest, donors = parties
     level = (elsewhere + here) / server.rate
-    least = float(level[lowest].min())
+    minimum = float(level[lowest].min())
     own = here[donors] / server.rate[donors]
     offered = free + own @ server.use[donors]
     used = server.use[lowest].sum(axis=0)
     rise = float((offered[used > 0] / used[used > 0]).min())
     if rise <= 0:
         return None
-    lacking = (server.most - elsewhere - here)[lowest] / server.rate[lowest]
-    meet = (level[donors] - least) / (rise + own)
+    lacking = (server.maximum - elsewhere - here)[lowest] / server.rate[lowest]
+    meet = (level[donors] - minimum) / (rise + own)
     beta = min(1.0, float(meet.min(initial=np.inf)), float(lacking.min() / rise))
     after = here.copy()
     after[donors] *= 1.0 - beta

@@ -26,7 +26,7 @@ class ServerClass:
     rate: FloatArray  #: (n,) tasks per unit of level: weight * gamma
     use: FloatArray  #: (n, R) of the server's capacity, per unit of level
     room: FloatArray  #: (R,) what may be divided, in fractions of the capacity
-    most: FloatArray  #: (n,) tasks wanted in all, with what is held; maybe infinite
+    maximum: FloatArray  #: (n,) tasks wanted in all, with what is held; maybe infinite
 
 
 class ServerStep(Protocol):
@@ -60,7 +60,7 @@ def servers_of(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
     server follows from its speed there (effective capacities).
     """
     gamma = tasks_alone(problem)
-    most = held_tasks(problem) + problem.count
+    maximum = held_tasks(problem) + problem.count
     servers = []
     for place, capacity in enumerate(problem.capacity):
         tenants = np.flatnonzero(gamma[:, place] > 0)
@@ -74,7 +74,7 @@ def servers_of(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
                 rate=problem.weight[tenants] * gamma[tenants, place],
                 use=part * problem.weight[tenants, None],
                 room=pool_fractions(problem.free[place], capacity),
-                most=most[tenants],
+                maximum=maximum[tenants],
             )
         )
     return tuple(servers)

@@ -67,9 +67,9 @@ class Matrix:
         after = elsewhere + new
         self.tasks[tenants, server.place] = new
         self._totals[tenants] = after
-        most = np.maximum(total, after)
+        maximum = np.maximum(total, after)
         change = np.abs(new - here)
-        return float((change / np.maximum(most, _TINY)).max())
+        return float((change / np.maximum(maximum, _TINY)).max())
 
 
 def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) -> FloatArray:
@@ -84,13 +84,13 @@ def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) ->
             continue
         tenants = server.tenants
         before = tasks[tenants].sum(axis=1)
-        alone = replace(server, most=server.most - before)
+        alone = replace(server, maximum=server.maximum - before)
         new = WaterFilling()(alone, held[tenants], np.zeros(len(tenants)))
         tasks[tenants, server.place] = new
     return tasks
 
 
-def sweep_until_still(
+def sweep_until_converged(
     problem: DivisibleProblem,
     *,
     procedure: Procedure = "water_filling",
@@ -164,7 +164,7 @@ def _repeats_at_once(tasks: FloatArray, change: FloatArray, before: FloatArray) 
     return repeats if repeats > 0.5 else 0.0
 
 
-def step_until_still(
+def step_until_converged(
     problem: DivisibleProblem,
     rng: np.random.Generator,
     *,
@@ -178,7 +178,7 @@ def step_until_still(
     rng : numpy.random.Generator
         Draws the order in which the servers run in each round.
     max_rounds, tolerance
-        See `sweep_until_still`; in a round each server runs one step.
+        See `sweep_until_converged`; in a round each server runs one step.
 
     Notes
     -----

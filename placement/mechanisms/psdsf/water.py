@@ -39,13 +39,13 @@ class WaterFilling:
     def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
         """Return the new tasks here, shape (n,)."""
         start = elsewhere / server.rate
-        full = np.maximum(server.most / server.rate, start)
+        full = np.maximum(server.maximum / server.rate, start)
         guesses = self._last.get(server.place, [])
         levels, stops = fill(start, full, server.use, server.room, guesses)
         self._last[server.place] = stops
         tasks: FloatArray = np.maximum(levels - start, 0.0) * server.rate
         # Both are rounded; no tenant gets more than it wants because of that.
-        return np.minimum(tasks, np.maximum(server.most - elsewhere, 0.0))
+        return np.minimum(tasks, np.maximum(server.maximum - elsewhere, 0.0))
 
 
 def fill(

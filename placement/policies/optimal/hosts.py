@@ -40,7 +40,7 @@ class HostGroup:
     room: tuple[int, ...]  #: of each
     kinds: tuple[int, ...]
     demands: tuple[tuple[int, ...], ...]  #: of those kinds
-    most: tuple[int, ...]  #: VMs of each of those kinds that one host may take
+    maximum: tuple[int, ...]  #: VMs of each of those kinds that one host may take
 
 
 class HostsModel(Protocol):
@@ -61,7 +61,7 @@ class PooledHosts:
     def __init__(self, program: IntegerProgram, group: HostGroup) -> None:
         self.group = group
         number = len(group.hosts)
-        self.columns = [program.column(number * most) for most in group.most]
+        self.columns = [program.column(number * maximum) for maximum in group.maximum]
         _room_rows(program, self.columns, group, number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
@@ -103,7 +103,7 @@ class SingleHosts:
         self._group = group
         self._columns = []
         for _ in group.hosts:
-            columns = [program.column(most) for most in group.most]
+            columns = [program.column(maximum) for maximum in group.maximum]
             _room_rows(program, columns, group, 1)
             self._columns.append(columns)
 
@@ -132,12 +132,12 @@ def _room_rows(
         unit = int(np.gcd.reduce(amounts))
         if unit:
             # What is left of a host below the unit cannot be used.
-            most = number * (room // unit)
+            maximum = number * (room // unit)
             program.row(
                 [
                     (column, amount / unit)
                     for column, amount in zip(columns, amounts, strict=True)
                     if amount
                 ],
-                maximum=float(most),
+                maximum=float(maximum),
             )

@@ -32,17 +32,17 @@ class OptimalSolution:
 class IntegerProgram:
     """Maximise the gains of bounded whole numbers, subject to rows."""
 
-    _most: list[int] = field(default_factory=list)
+    _maximum: list[int] = field(default_factory=list)
     _entries: list[tuple[int, int, float]] = field(default_factory=list)
     _limits: list[tuple[float, float]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self._most)
+        return len(self._maximum)
 
     def column(self, maximum: int) -> int:
         """Add an unknown from 0 to ``maximum``; return its index."""
-        self._most.append(maximum)
-        return len(self._most) - 1
+        self._maximum.append(maximum)
+        return len(self._maximum) - 1
 
     def row(
         self, entries: Iterable[tuple[int, float]], *, minimum: float = -math.inf, maximum: float
@@ -70,12 +70,12 @@ class IntegerProgram:
         """
         from scipy import optimize, sparse  # noqa: PLC0415 - slow to import, only needed here
 
-        most = math.gcd(*gains)
-        if most == 0:
+        maximum = math.gcd(*gains)
+        if maximum == 0:
             return OptimalSolution(values=(0,) * len(self), bound=0, nodes=0)
-        unit = most * max(1.0, max(gains) / most / _LARGEST_GAIN)
+        unit = maximum * max(1.0, max(gains) / maximum / _LARGEST_GAIN)
         rows, columns, factors = zip(*self._entries, strict=True)
-        least, limit = np.array(self._limits).T
+        minimum, limit = np.array(self._limits).T
         matrix = sparse.csr_array(
             (np.array(factors, dtype=np.float64), (rows, columns)),
             shape=(len(self._limits), len(self)),
@@ -85,8 +85,8 @@ class IntegerProgram:
             return optimize.milp(
                 -np.array(gains, dtype=np.float64) / unit,
                 integrality=np.ones(len(self)),
-                bounds=optimize.Bounds(0, np.array(self._most, dtype=np.float64)),
-                constraints=optimize.LinearConstraint(matrix, least, limit),
+                bounds=optimize.Bounds(0, np.array(self._maximum, dtype=np.float64)),
+                constraints=optimize.LinearConstraint(matrix, minimum, limit),
                 options={"node_limit": node_limit, "mip_rel_gap": 0.0, "presolve": presolve},
             )
 
@@ -98,9 +98,9 @@ class IntegerProgram:
         if result.status not in (0, 1) and "limit" not in str(result.message):
             raise SolverError("optimal placement", int(result.status), str(result.message))
         values = None if result.x is None else tuple(np.rint(result.x).astype(np.int64).tolist())
-        ceiling = sum(gain * column for gain, column in zip(gains, self._most, strict=True))
+        ceiling = sum(gain * column for gain, column in zip(gains, self._maximum, strict=True))
         dual = result.mip_dual_bound
         if dual is not None and math.isfinite(dual):
-            whole = math.floor(-dual * (unit / most) * (1 + 1e-12) + _ROUNDING)
-            ceiling = min(ceiling, whole * most)
+            whole = math.floor(-dual * (unit / maximum) * (1 + 1e-12) + _ROUNDING)
+            ceiling = min(ceiling, whole * maximum)
         return OptimalSolution(values=values, bound=ceiling, nodes=int(result.mip_node_count or 0))

@@ -20,8 +20,8 @@ from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.first_hosts import FirstHosts
 from placement.packing.gangs import admit, fill_with_gangs
-from placement.packing.overload import room_below
-from placement.parameters import one_of, part
+from placement.packing.overload import room_below_threshold
+from placement.parameters import choice_reader, fraction_reader
 from placement.policies.optimal.hosts import (
     HostGroup,
     HostsModel,
@@ -102,8 +102,10 @@ class _Optimization:
         self.snapshot, self.budget = snapshot, budget
         self.kinds = vm_kinds(snapshot)
         if len(self.kinds) * len(snapshot.free) > MOST_PAIRS:
-            raise _too_large(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS)
-        self.room = room_below(snapshot, policy.overload)
+            raise _limit_error(
+                f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS
+            )
+        self.room = room_below_threshold(snapshot, policy.overload)
         self.placeable = Placeable(
             snapshot=snapshot,
             kinds=self.kinds,
@@ -128,7 +130,7 @@ class _Optimization:
     def run(self) -> Allocation:
         columns = sum(len(group.kinds) for group in self.groups)
         if columns > MOST_COLUMNS:
-            raise _too_large(f"{columns:,} pairs of host class and kind of VM", MOST_COLUMNS)
+            raise _limit_error(f"{columns:,} pairs of host class and kind of VM", MOST_COLUMNS)
         best = self._solve_by_classes()
         if not self._is_optimal(best):
             best = max(best, self._solve_exactly(), key=self.gain)
@@ -208,12 +210,12 @@ class _Optimization:
         for model in models:
             for host, counts in model.on_hosts(values):
                 on_hosts[host, list(counts)] = list(counts.values())
-        return self._draft_of(columns.read(values), self._within_room(on_hosts))
+        return self._draft_of(columns.read(values), self._trim_to_room(on_hosts))
 
     def _patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
         left = self.budget.left
         limit = MOST_PATTERNS if left is None else min(left, MOST_PATTERNS)
-        patterns, looked_at = maximal_patterns(group.room, group.demands, group.most, limit)
+        patterns, looked_at = maximal_patterns(group.room, group.demands, group.maximum, limit)
         self.budget.spend(looked_at)
         return patterns
 
@@ -236,31 +238,31 @@ class _Optimization:
 
     def _search(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
         """Maximise, and record the proven bound on every allocation."""
-        most = self._nodes_left()
-        if most < 1:
+        maximum = self._nodes_left()
+        if maximum < 1:
             self.cuts.append("nodes: none were left to solve a program")
             return None
-        solved = program.solve(gains, most)
+        solved = program.solve(gains, maximum)
         self.bound = min(self.bound, solved.bound)
-        if self._spend(solved, most) == most:
+        if self._spend(solved, maximum) == maximum:
             self.cuts.append("nodes: the search ended before the optimum was proven")
         return solved.values
 
     def _search_ties(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
-        most = min(self._nodes_left(), MOST_TIE_NODES)
-        if most < 1:
+        maximum = min(self._nodes_left(), MOST_TIE_NODES)
+        if maximum < 1:
             self.ties_settled = False
             return None
-        solved = program.solve(gains, most)
-        self.ties_settled = self._spend(solved, most) < most
+        solved = program.solve(gains, maximum)
+        self.ties_settled = self._spend(solved, maximum) < maximum
         return solved.values
 
     def _nodes_left(self) -> int:
         left = MOST_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
-    def _spend(self, solved: OptimalSolution, most: int) -> int:
-        spent = min(max(1, solved.nodes), most)
+    def _spend(self, solved: OptimalSolution, maximum: int) -> int:
+        spent = min(max(1, solved.nodes), maximum)
         self.nodes += spent
         self.budget.spend(spent)
         return spent
@@ -282,7 +284,7 @@ class _Optimization:
         draft.put_all(rows)
         return draft
 
-    def _within_room(self, on_hosts: IntArray) -> IntArray:
+    def _trim_to_room(self, on_hosts: IntArray) -> IntArray:
         """Remove VMs from hosts that rounding overfilled."""
         demand = self.kinds.demand
         for host in np.flatnonzero((on_hosts @ demand > self.room).any(axis=1)).tolist():
@@ -350,15 +352,15 @@ def _host_groups(snapshot: Snapshot, room: IntArray, placeable: Placeable) -> li
                 room=tuple(rooms[number].tolist()),
                 kinds=tuple(inside),
                 demands=tuple(map(tuple, kinds.demand[inside].tolist())),
-                most=tuple(fits[number, inside].tolist()),
+                maximum=tuple(fits[number, inside].tolist()),
             )
         )
     return groups
 
 
 #: What may be set on it.
-READERS: Final = {"objective": one_of(get_args(Objective)), "overload": part}
+READERS: Final = {"objective": choice_reader(get_args(Objective)), "overload": fraction_reader}
 
 
-def _too_large(found: str, maximum: int) -> ParameterError:
+def _limit_error(found: str, maximum: int) -> ParameterError:
     return ParameterError("policy", f"optimal with {found}", f"at most {maximum:,} for optimal")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.fairness.service_order import order_of_service
+from placement.fairness.service_order import service_order_of_vms
 from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
@@ -25,8 +25,8 @@ class Placeable:
     @property
     def gangs(self) -> IntArray:
         """Requests of more than one VM or none that could become whole, shape (X,)."""
-        least = self.snapshot.min_count
-        return np.flatnonzero((least > 1) & (self.wanted >= least)).astype(np.int64)
+        minimum = self.snapshot.min_count
+        return np.flatnonzero((minimum > 1) & (self.wanted >= minimum)).astype(np.int64)
 
     @property
     def singles(self) -> IntArray:
@@ -63,10 +63,10 @@ class ProgramColumns:
         self._gangs: dict[int, int] = {}
         given = {kind: [(column, 1.0)] for kind, column in self._singles.items()}
         for gang in placeable.gangs.tolist():
-            least, most = int(placeable.snapshot.min_count[gang]), int(placeable.wanted[gang])
-            column, switch = program.column(most), program.column(1)
-            program.row([(column, -1.0), (switch, float(least))], maximum=0.0)
-            program.row([(column, 1.0), (switch, -float(most))], maximum=0.0)
+            minimum, maximum = int(placeable.snapshot.min_count[gang]), int(placeable.wanted[gang])
+            column, switch = program.column(maximum), program.column(1)
+            program.row([(column, -1.0), (switch, float(minimum))], maximum=0.0)
+            program.row([(column, 1.0), (switch, -float(maximum))], maximum=0.0)
             self._gangs[gang] = column
             given.setdefault(int(of_kind[gang]), []).append((column, 1.0))
         for kind, column, count in supply:
@@ -128,7 +128,7 @@ def rows_of(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> In
             left[of_kind[gang]] -= taken
     held = snapshot.held.copy()
     np.add.at(held, snapshot.tenant, counts[:, None] * snapshot.demand)
-    order = order_of_service(snapshot, placeable.singles, held)
+    order = service_order_of_vms(snapshot, placeable.singles, held)
     for kind, number in given.singles.items():
         of_this = order[of_kind[order] == kind]
         served = of_this[: min(number, int(left[kind]))]

@@ -100,7 +100,7 @@ class ArrivalGains:
         self._open[:, host] = False
         self._update_gains(host)
 
-    def open_again(self, host: int, kinds: BoolArray) -> None:
+    def reopen(self, host: int, kinds: BoolArray) -> None:
         """Open a closed host to kinds, shape (K,)."""
         self._open[:, host] = kinds
         self._update_gains(host)

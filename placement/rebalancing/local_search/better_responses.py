@@ -126,9 +126,9 @@ class BetterResponses:
     def make_responses(self) -> None:
         """Make responses until none pays or a bound is reached; `cut_by` names the bound."""
         self.cut_by = None
-        most = self._objective.most_moves
-        while (found := self._best()) is not None:
-            if most is not None and len(self._made) >= most:
+        maximum = self._objective.most_moves
+        while (found := self._best_response()) is not None:
+            if maximum is not None and len(self._made) >= maximum:
                 self.cut_by = "moves"
             elif not self._budget.spend(self._units):
                 self.cut_by = "work"
@@ -159,7 +159,7 @@ class BetterResponses:
                     break
                 self._undo(response)
                 item = int(self._item_of[response.vm])
-                found = self._best()
+                found = self._best_response()
                 if found is None and self._out_of_work:
                     self._respond(item, response.destination, response.gain)
                     break
@@ -206,7 +206,7 @@ class BetterResponses:
                 INFEASIBLE,
             )
 
-    def _best(self) -> tuple[int, int, float] | None:
+    def _best_response(self) -> tuple[int, int, float] | None:
         """Return item, destination and gain of the steepest response that pays, or None."""
         items, weighing = self._items, self._weighing
         if not len(items.host):
@@ -237,8 +237,8 @@ class BetterResponses:
 
     def _may_transfer(self, item: int) -> bool:
         """Return whether the plan may transfer one VM more; smaller VMs may still move."""
-        most = self._objective.max_mib
-        if most is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= most:
+        maximum = self._objective.max_mib
+        if maximum is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= maximum:
             return True
         self._too_large.append(item)
         return False

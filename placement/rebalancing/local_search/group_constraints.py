@@ -51,7 +51,7 @@ class GroupConstraints:
         for number in self._spreads_of.get(vm, ()):
             spread = self._spreads[number]
             held = self.vms_per_zone(number)
-            full = np.append(held >= spread.most, True)  # the last place: hosts of no zone
+            full = np.append(held >= spread.maximum, True)  # the last place: hosts of no zone
             if self._zones[own] >= 0:
                 full[self._zones[own]] = False
             open_to &= ~full[self._zones]

@@ -12,7 +12,14 @@ import numpy as np
 from placement.errors import ParameterError
 from placement.model.arrays import IntArray
 from placement.model.snapshot import Snapshot
-from placement.parameters import Reader, checked_by, number, or_null, read, whole_number
+from placement.parameters import (
+    Reader,
+    integer_reader,
+    nullable_reader,
+    number_reader,
+    predicate_reader,
+    read_parameters,
+)
 from placement.rebalancing.measures import RANKING
 
 MIB_PER_GIB: Final = 1024
@@ -45,7 +52,7 @@ class Objective:
         ParameterError
             Naming the parameter, what was found and what is allowed.
         """
-        return dataclasses.replace(self, **read(_READERS, given))
+        return dataclasses.replace(self, **read_parameters(_READERS, given))
 
     @property
     def max_mib(self) -> int | None:
@@ -90,13 +97,17 @@ def _are_names(value: Any) -> bool:
 
 
 def _read_ranking(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(checked_by("a list of different names of resources", _are_names)(name, value))
+    return tuple(
+        predicate_reader("a list of different names of resources", _are_names)(name, value)
+    )
 
 
 _READERS: Final[Mapping[str, Reader]] = {
-    "price_per_gib": number("a number, 0 or more", lambda value: 0 <= value < np.inf),
-    "least_gain": number("a number above 0", lambda value: 0 < value < np.inf),
-    "most_moves": or_null(whole_number(0, 10**9)),
-    "most_gib": or_null(number("a number, 0 or more", lambda value: 0 <= value < np.inf)),
-    "ranking": or_null(_read_ranking),
+    "price_per_gib": number_reader("a number, 0 or more", lambda value: 0 <= value < np.inf),
+    "least_gain": number_reader("a number above 0", lambda value: 0 < value < np.inf),
+    "most_moves": nullable_reader(integer_reader(0, 10**9)),
+    "most_gib": nullable_reader(
+        number_reader("a number, 0 or more", lambda value: 0 <= value < np.inf)
+    ),
+    "ranking": nullable_reader(_read_ranking),
 }

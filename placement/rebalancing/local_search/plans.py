@@ -11,7 +11,7 @@ from placement.model.arrays import IntArray
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.private_terms import PrivateTerm
-from placement.rebalancing.local_search.waves_in_order import waves_in_order
+from placement.rebalancing.local_search.schedule_waves import schedule_waves
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     Mobility,
@@ -25,7 +25,7 @@ from placement.rebalancing.model import (
 _POLICY: Final = {MoveReason.BALANCES: "balance", MoveReason.PACKS: "pack"}
 
 
-def movable_for_gain(running: RunningState) -> IntArray:
+def movable_vms(running: RunningState) -> IntArray:
     """Return the VMs that optional moves may move, (X,): they can move and do not rest."""
     return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
 
@@ -60,7 +60,7 @@ def plan_of(
         moves in their order.
     """
     gains = {each.vm: each.gain for each in responses}
-    moves = waves_in_order(
+    moves = schedule_waves(
         running,
         GroupConstraints(running),
         [

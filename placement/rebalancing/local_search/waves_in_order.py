@@ -10,7 +10,7 @@ from placement.rebalancing.local_search.group_constraints import GroupConstraint
 from placement.rebalancing.model import RebalanceLimits, RebalanceMove, RunningState
 
 
-def waves_in_order(
+def schedule_waves(
     running: RunningState,
     group_constraints: GroupConstraints,
     moves: Sequence[RebalanceMove],

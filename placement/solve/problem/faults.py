@@ -107,7 +107,7 @@ def describe_value(value: object) -> str:
             return str(value)
 
 
-def near_names(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """Return a hint: the known names that resemble ``name``, or all if they are few."""
     names = list(known)
     # difflib is quadratic in the length of what it compares

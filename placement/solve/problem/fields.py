@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, describe_value, near_names, quote
+from placement.solve.problem.faults import Faults, Place, describe_value, quote, suggest_names
 from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
 from placement.solve.problem.model import Amounts
 
@@ -51,7 +51,7 @@ class JsonObject:
                 faults.add((*place, key), "this key stands more than once")
         for key in value:
             if key not in known:
-                faults.add((*place, key), f"unknown key{near_names(key, known)}")
+                faults.add((*place, key), f"unknown key{suggest_names(key, known)}")
         for key in required:
             if key not in value:
                 faults.add((*place, key), "is missing")
@@ -74,7 +74,7 @@ class JsonObject:
         return (*self.place, key)
 
 
-def or_null(
+def nullable_reader(
     reader: Callable[Concatenate[object, Place, Faults, How], Read | None],
 ) -> Callable[Concatenate[object, Place, Faults, How], Read | None]:
     """Return a reader that takes null, too."""
@@ -87,15 +87,15 @@ def or_null(
     return read
 
 
-def read_list(value: object, place: Place, faults: Faults, *, most: int) -> list[object]:
+def read_list(value: object, place: Place, faults: Faults, *, maximum: int) -> list[object]:
     """Read a list that must not be empty; return an empty list after a fault."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list, found {describe_value(value)}")
         return []
     if not value:
         faults.add(place, "must not be empty")
-    if len(value) > most:
-        faults.add(place, f"must have at most {most:,} entries, found {len(value):,}")
+    if len(value) > maximum:
+        faults.add(place, f"must have at most {maximum:,} entries, found {len(value):,}")
         return []
     return value
 
@@ -115,13 +115,13 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
     return None
 
 
-def read_names(value: object, place: Place, faults: Faults, *, most: int) -> list[str]:
+def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> list[str]:
     """Read a list of distinct names, which may be empty."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list of names, found {describe_value(value)}")
         return []
-    if len(value) > most:
-        faults.add(place, f"must have at most {most:,} entries, found {len(value):,}")
+    if len(value) > maximum:
+        faults.add(place, f"must have at most {maximum:,} entries, found {len(value):,}")
         return []
     names: dict[str, None] = {}
     for position, each in enumerate(value):
@@ -171,13 +171,15 @@ def read_amounts(
     return tuple(whole) if len(whole) == len(amounts) else None
 
 
-def read_count(value: object, place: Place, faults: Faults, *, least: int, most: int) -> int | None:
+def read_count(
+    value: object, place: Place, faults: Faults, *, minimum: int, maximum: int
+) -> int | None:
     """Read a whole number; ``3.0`` is one, ``true`` is not."""
     number = _number(value, place, faults)
     if number is None:
         return None
-    if not least <= number <= most:
-        allowed = f"must be a whole number from {least:,} to {most:,}"
+    if not minimum <= number <= maximum:
+        allowed = f"must be a whole number from {minimum:,} to {maximum:,}"
         faults.add(place, f"{allowed}, found {number}")
     elif number != int(number):
         faults.add(place, f"must be a whole number, found {number}")
@@ -206,7 +208,7 @@ def resolve(
     """Return the index of a name."""
     found = index.get(name)
     if found is None:
-        faults.add(place, f"no {kind} has the name {quote(name)}{near_names(name, index)}")
+        faults.add(place, f"no {kind} has the name {quote(name)}{suggest_names(name, index)}")
     return found
 
 

@@ -9,7 +9,7 @@ from placement.catalog.names import known_parameters
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
-from placement.solve.problem.faults import Faults, Place, describe_value, near_names, quote
+from placement.solve.problem.faults import Faults, Place, describe_value, quote, suggest_names
 from placement.solve.problem.fields import MOST_COUNT, resolve
 from placement.solve.problem.model import Problem
 from placement.solve.problem.whole_vms import WholeVmProblem
@@ -60,7 +60,7 @@ def _check_parameters(
     readers: list[CatalogEntry | MechanismEntry] = [entry, *POLICIES.values(), *MECHANISMS.values()]
     for name, value in given.items():
         if name not in known:
-            hint = near_names(name, sorted(known))
+            hint = suggest_names(name, sorted(known))
             faults.add((*_PLACE, name), f"no policy reads a parameter of that name{hint}")
             continue
         reader = next(each for each in readers if name in each.parameters)
@@ -76,7 +76,7 @@ def _check_parameters(
 
 def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
     if isinstance(name, str) and name not in resources:
-        hint = near_names(name, resources)
+        hint = suggest_names(name, resources)
         faults.add(place, f"no resource has the name {quote(name)}{hint}")
 
 

@@ -11,7 +11,7 @@ from placement.solve.problem.faults import Faults, Place, describe_value, quote,
 from placement.solve.problem.fields import (
     MOST_COUNT,
     JsonObject,
-    or_null,
+    nullable_reader,
     read_amounts,
     read_count,
     read_list,
@@ -143,13 +143,13 @@ class _Reader:
             seed=seed,
         )
 
-    def _read_list(self, key: str, most: int) -> list[object]:
-        return self._top.read(key, [], read_list, most=most)
+    def _read_list(self, key: str, maximum: int) -> list[object]:
+        return self._top.read(key, [], read_list, maximum=maximum)
 
     def _read_resources(self) -> tuple[str, ...]:
         before = len(self._faults)
         values = self._read_list("resources", MOST_RESOURCES)
-        names = read_names(values, ("resources",), self._faults, most=MOST_RESOURCES)
+        names = read_names(values, ("resources",), self._faults, maximum=MOST_RESOURCES)
         if not names or len(self._faults) > before:
             # without the axis every vector that follows would look wrong
             self._faults.raise_if_any()
@@ -161,7 +161,7 @@ class _Reader:
         values = self._read_list("hosts", MOST_HOSTS)
         self._host_index = self._index(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
-        hosts = _present(read)
+        hosts = _drop_missing(read)
         total = sum(host.count for host in hosts)
         if total > MOST_HOSTS:
             self._faults.add(
@@ -181,8 +181,8 @@ class _Reader:
         name = entry.read("name", None, read_name)
         capacity = entry.read("capacity", None, read_amounts, self._resources)
         free = entry.read("free", capacity, read_amounts, self._resources)
-        count = entry.read("count", 1, read_count, least=1, most=MOST_HOSTS)
-        labels = entry.read("labels", [], read_names, most=MOST_LABELS)
+        count = entry.read("count", 1, read_count, minimum=1, maximum=MOST_HOSTS)
+        labels = entry.read("labels", [], read_names, maximum=MOST_LABELS)
         if name is None or capacity is None or free is None or count is None:
             return None
         for resource, (left, whole) in enumerate(zip(free, capacity, strict=True)):
@@ -201,7 +201,7 @@ class _Reader:
         values = self._read_list("tenants", MOST_HOSTS)
         self._tenant_index = self._index(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
-        tenants = _present(read)
+        tenants = _drop_missing(read)
         if len(tenants) == len(values):
             check_tree(tenants, self._faults)
         return tenants
@@ -213,7 +213,7 @@ class _Reader:
         )
         name = entry.read("name", None, read_name)
         weight = entry.read("weight", 1.0, read_ratio)
-        parent = entry.read("parent", None, or_null(self._read_known_tenant))
+        parent = entry.read("parent", None, nullable_reader(self._read_known_tenant))
         held = entry.read("held", self._zeros, read_amounts, self._resources)
         if name is None or weight is None or held is None:
             return None
@@ -229,7 +229,7 @@ class _Reader:
         values = self._read_list("demands", MOST_HOSTS)
         self._index(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
-        demands = _present(read)
+        demands = _drop_missing(read)
         if not len(self._faults):  # groups are known only among sound tenants
             check_groups(tenants, demands, self._faults)
         return demands
@@ -247,8 +247,8 @@ class _Reader:
         tenant = entry.read("tenant", None, self._read_known_tenant)
         per_vm = entry.read("per_vm", None, read_amounts, self._resources)
         count, min_count = self._read_counts(entry)
-        hosts = entry.read("hosts", None, or_null(self._read_eligible_hosts))
-        requires = entry.read("requires", [], read_names, most=MOST_LABELS)
+        hosts = entry.read("hosts", None, nullable_reader(self._read_eligible_hosts))
+        requires = entry.read("requires", [], read_names, maximum=MOST_LABELS)
         speed = entry.read("speed", MappingProxyType({}), self._read_speed)
         if name is None or tenant is None or per_vm is None:
             return None
@@ -264,14 +264,16 @@ class _Reader:
         )
 
     def _read_counts(self, entry: JsonObject) -> tuple[int | None, int]:
-        count = entry.read("count", None, or_null(read_count), least=0, most=MOST_COUNT)
-        min_count = entry.read("min_count", 1, read_count, least=0, most=MOST_COUNT)
-        least = max(1, min_count or 0)
-        if count is not None and least > max(1, count):
+        count = entry.read(
+            "count", None, nullable_reader(read_count), minimum=0, maximum=MOST_COUNT
+        )
+        min_count = entry.read("min_count", 1, read_count, minimum=0, maximum=MOST_COUNT)
+        minimum = max(1, min_count or 0)
+        if count is not None and minimum > max(1, count):
             self._faults.add(
-                entry.place_of("min_count"), f"must be at most the count ({count}), found {least}"
+                entry.place_of("min_count"), f"must be at most the count ({count}), found {minimum}"
             )
-        return count, least
+        return count, minimum
 
     def _read_eligible_hosts(
         self, value: object, place: Place, faults: Faults
@@ -280,7 +282,7 @@ class _Reader:
             faults.add(place, "must not be empty; null stands for all hosts")
         found = (
             resolve(name, self._host_index, "host", (*place, position), faults)
-            for position, name in enumerate(read_names(value, place, faults, most=MOST_HOSTS))
+            for position, name in enumerate(read_names(value, place, faults, maximum=MOST_HOSTS))
         )
         return tuple(sorted(index for index in found if index is not None))
 
@@ -313,7 +315,7 @@ class _Reader:
         self._refuse_repeated(value, place)
         seed: int | None = None
         if "seed" in value:
-            seed = read_count(value["seed"], (*place, "seed"), faults, least=0, most=MOST_SEED)
+            seed = read_count(value["seed"], (*place, "seed"), faults, minimum=0, maximum=MOST_SEED)
         plain = {
             key: self._plain_value(each, (*place, key), 1)
             for key, each in value.items()
@@ -370,5 +372,5 @@ class _Reader:
                 self._faults.add((*place, key), "this key stands more than once")
 
 
-def _present(read: Sequence[_Read | None]) -> tuple[_Read, ...]:
+def _drop_missing(read: Sequence[_Read | None]) -> tuple[_Read, ...]:
     return tuple(each for each in read if each is not None)

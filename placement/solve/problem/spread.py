@@ -20,7 +20,7 @@ class Extent:
     """The least and the largest amount of one resource above 0, and their places in the file."""
 
     resource: str
-    least: Decimal
+    minimum: Decimal
     least_at: Place
     largest: Decimal
     largest_at: Place
@@ -28,11 +28,11 @@ class Extent:
     @property
     def ratio(self) -> Decimal:
         """Largest over least."""
-        return self.largest / self.least
+        return self.largest / self.minimum
 
     def __str__(self) -> str:
         return (
-            f"amounts of {self.resource!r} reach from {self.least.normalize():f} "
+            f"amounts of {self.resource!r} reach from {self.minimum.normalize():f} "
             f"({place_text(self.least_at)}) to {self.largest.normalize():f} "
             f"({place_text(self.largest_at)})"
         )
@@ -47,12 +47,12 @@ def widest_extent(problem: Problem) -> Extent | None:
     for r, name in enumerate(problem.resources):
         amounts = [each for each in _amounts(problem, r) if each[0] > 0]
         if amounts:
-            least, least_at = min(amounts, key=itemgetter(0))
+            minimum, least_at = min(amounts, key=itemgetter(0))
             largest, largest_at = max(amounts, key=itemgetter(0))
             found.append(
                 Extent(
                     resource=name,
-                    least=least,
+                    minimum=minimum,
                     least_at=least_at,
                     largest=largest,
                     largest_at=largest_at,

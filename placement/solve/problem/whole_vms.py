@@ -22,7 +22,7 @@ _MICRO: Final = 10**6
 _ROUNDING_PARTS: Final = 10**14
 
 
-def grid_of(amounts: Iterable[int]) -> int:
+def common_divisor(amounts: Iterable[int]) -> int:
     """Return the largest number that divides every amount, given in millionths.
 
     A memory given in bytes or in GiB thus ends in the same integers, small ones,
@@ -207,8 +207,8 @@ class _Columns:
             free = [host.free[r] for host in hosts]
             held = [tenant.held[r] for tenant in tenants]
             per_vm = [demand.per_vm[r] for demand in demands]
-            columns = [_in_millionths(values) for values in (capacity, free, held, per_vm)]
-            grid = grid_of(amount for column in columns for amount in column)
+            columns = [_to_millionths(values) for values in (capacity, free, held, per_vm)]
+            grid = common_divisor(amount for column in columns for amount in column)
             scaled = [[amount // grid for amount in column] for column in columns]
             offered = sum(each * host.count for each, host in zip(scaled[0], hosts, strict=True))
             wanted = sum(
@@ -232,7 +232,7 @@ class _Columns:
                 self.held[:, r], self.demand[:, r] = scaled[2], scaled[3]
 
 
-def _in_millionths(amounts: Iterable[Decimal]) -> list[int]:
+def _to_millionths(amounts: Iterable[Decimal]) -> list[int]:
     """Return amounts in millionths; `_refuse_unsupported_fields` has seen to it that they are."""
     return [whole for amount in amounts if (whole := millionths(amount)) is not None]
 
@@ -313,9 +313,9 @@ def _wanted_counts(
             )
 
     placeable = int(np.minimum(requested, room).sum(dtype=np.float64))
-    for offered, least in zip(class_free.sum(axis=0), demand.min(axis=0), strict=True):
-        if least > 0:
-            placeable = min(placeable, int(offered // least))
+    for offered, minimum in zip(class_free.sum(axis=0), demand.min(axis=0), strict=True):
+        if minimum > 0:
+            placeable = min(placeable, int(offered // minimum))
     if placeable > MOST_VMS:
         faults.add(
             ("demands",),

@@ -252,7 +252,7 @@ class _BoundVms:
                     others[zone_of_host[place[host]]] += 1
             spreads.append(
                 RunningSpread(
-                    most=-(-wanted // max(len(zones), 1)),
+                    maximum=-(-wanted // max(len(zones), 1)),
                     vms=tuple(own),
                     request=row,
                     others=tuple(others),

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement import IntArray, Policy
 from placement.constraints.patience import starving_requests
-from placement.model.reasons import still_needed
+from placement.model.reasons import needed_at_once
 from placement.rebalancing.balance import balance
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
@@ -233,7 +233,7 @@ class SlotMover:
             plan = plan_room(
                 fleet.running,
                 request,
-                count=still_needed(snapshot, request, int(snapshot.count[request])),
+                count=needed_at_once(snapshot, request, int(snapshot.count[request])),
                 limits=self._moving.price.limits,
                 budget_units=_ROOM_UNITS,
             )

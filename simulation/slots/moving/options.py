@@ -10,7 +10,14 @@ from typing import Any, Final, TypeVar
 
 from placement import PlacementError
 from placement.constraints.patience import ROOM_PATIENCE
-from placement.parameters import Reader, checked_by, number, or_null, read, whole_number
+from placement.parameters import (
+    Reader,
+    integer_reader,
+    nullable_reader,
+    number_reader,
+    predicate_reader,
+    read_parameters,
+)
 from placement.rebalancing.balance import BALANCE_OBJECTIVE
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.model import RebalanceLimits
@@ -19,10 +26,10 @@ from simulation.errors import InputError
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _DAY_S: Final = 86_400.0
-_seconds: Final = number("seconds, 0 or more", lambda value: 0 <= value < 1e12)
-_gib: Final = number("GiB, 0 or more", lambda value: 0 <= value < 1e12)
-_above_0: Final = number("a number above 0", lambda value: 0 < value < 1e12)
-_words: Final = checked_by("words", lambda value: isinstance(value, str) and bool(value))
+_seconds: Final = number_reader("seconds, 0 or more", lambda value: 0 <= value < 1e12)
+_gib: Final = number_reader("GiB, 0 or more", lambda value: 0 <= value < 1e12)
+_above_0: Final = number_reader("a number above 0", lambda value: 0 < value < 1e12)
+_words: Final = predicate_reader("words", lambda value: isinstance(value, str) and bool(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +170,7 @@ class MoveOptions:
 
 def _hours(name: str, value: Any) -> str:
     wanted = "hours of the day as 01:00-05:00"
-    checked = checked_by(
+    checked = predicate_reader(
         wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
     )
     return str(checked(name, value))
@@ -174,25 +181,25 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "gib_per_s": _above_0,
         "least_s": _seconds,
         "rest_s": _seconds,
-        "per_host": whole_number(1, 10**6),
-        "at_once": whole_number(1, 10**6),
+        "per_host": integer_reader(1, 10**6),
+        "at_once": integer_reader(1, 10**6),
     },
     Balance: {
         "every_s": _above_0,
         "hours": _hours,
-        "price_per_gib": number("a number, 0 or more", lambda value: 0 <= value < 1e12),
+        "price_per_gib": number_reader("a number, 0 or more", lambda value: 0 <= value < 1e12),
         "least_gain": _above_0,
-        "most_gib": or_null(_gib),
-        "most_moves": or_null(whole_number(0, 10**9)),
+        "most_gib": nullable_reader(_gib),
+        "most_moves": nullable_reader(integer_reader(0, 10**9)),
     },
     RollOptions: {
         "at_s": _seconds,
         "hosts": _words,
-        "at_once": whole_number(1, 10**6),
+        "at_once": integer_reader(1, 10**6),
         "takes_s": _seconds,
         "wait_s": _seconds,
     },
-    Room: {"patience": whole_number(1, 10**9), "most_gib": or_null(_gib)},
+    Room: {"patience": integer_reader(1, 10**9), "most_gib": nullable_reader(_gib)},
 }
 _Read = TypeVar("_Read", MovePrice, Balance, RollOptions, Room)
 
@@ -209,6 +216,6 @@ def _read(its: type[_Read], option: str, words: str) -> _Read:
         except ValueError:
             pairs.append((name, value))
     try:
-        return its(**read(_READERS[its], each_once(pairs)))
+        return its(**read_parameters(_READERS[its], each_once(pairs)))
     except (PlacementError, RepeatedNameError) as error:
         raise InputError(f"{option} {words}", str(error)) from error

@@ -107,7 +107,7 @@ def _ruled(draw: st.DrawFn, running: RunningState) -> RunningState:
     zones = draw(st.integers(1, 3))
     spreads = [
         RunningSpread(
-            most=draw(st.integers(1, 3)),
+            maximum=draw(st.integers(1, 3)),
             vms=tuple(members),
             request=number if number < requests and draw(st.booleans()) else None,
             others=tuple(draw(st.integers(0, 1)) for _ in range(zones))

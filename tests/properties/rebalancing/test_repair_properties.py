@@ -74,7 +74,7 @@ def too_many(running: RunningState) -> Iterator[tuple[set[int], int]]:
         for zone in {int(running.zones[running.host[vm]]) for vm in spread.vms}:
             there = {vm for vm in spread.vms if running.zones[running.host[vm]] == zone}
             others = spread.others[zone] if spread.others and zone >= 0 else 0
-            yield there, len(there) - (max(0, spread.most - others) if zone >= 0 else 0)
+            yield there, len(there) - (max(0, spread.maximum - others) if zone >= 0 else 0)
 
 
 @given(repairs())

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from placement import QuotaHeadroom, check_allocation, decide, policy_by_name
 from placement.model.reservations import (
     Reservations,
-    check_reserved,
+    check_reservations,
     place_reservations,
-    restore_settled,
+    restore_reservations,
 )
 from placement.model.snapshot import Snapshot
 from tests.properties.strategies import SEEDS, contended_snapshots
@@ -56,7 +56,7 @@ def test_room_stays_and_fits_and_whoever_is_placed_besides_fits_with_it(given_, 
 
     settled = place_reservations(snapshot, reserved)
 
-    check_reserved(snapshot, reserved, settled.drawn, settled.kept)
+    check_reservations(snapshot, reserved, settled.drawn, settled.kept)
     found = decide(settled.rest, policy_by_name("fuga", {}), seed=seed, budget_units=None)
     check_allocation(settled.rest, found)
     held = snapshot.free.astype(np.int64)
@@ -75,7 +75,7 @@ def test_what_is_left_and_what_was_chosen_tell_what_there_was(given_):
     settled = place_reservations(snapshot, reserved)
     rooms = tuple(each.room for each in snapshot.allowances)
 
-    before = restore_settled(settled.rest, reserved, settled.drawn, settled.kept, rooms)
+    before = restore_reservations(settled.rest, reserved, settled.drawn, settled.kept, rooms)
 
     np.testing.assert_array_equal(before.free, snapshot.free)
     np.testing.assert_array_equal(before.held, snapshot.held)

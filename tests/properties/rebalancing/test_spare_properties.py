@@ -23,7 +23,7 @@ from placement.rebalancing.model import (
     RunningState,
 )
 from placement.rebalancing.spare import spare_capacity
-from placement.rebalancing.spare_policy import SpareCapacityPolicy, with_placed
+from placement.rebalancing.spare_policy import SpareCapacityPolicy, state_with_placed
 from placement.rebalancing.units import Units
 from tests.properties.rebalancing.running_clusters import runnings
 from tests.unit.placement.rebalancing.builders import a_running
@@ -104,7 +104,9 @@ def as_of_a_round(running: RunningState) -> RunningState:
                 zone = int(running.zones[running.host[vm]])
                 if zone >= 0:
                     there[zone] += 1
-            spreads.append(Spread(request=spread.request, most=spread.most, placed=tuple(there)))
+            spreads.append(
+                Spread(request=spread.request, maximum=spread.maximum, placed=tuple(there))
+            )
     closed = ~running.receives
     # Requests see closed hosts as a class of their own, open to nobody.
     classes = running.snapshot.eligible.shape[1]
@@ -138,7 +140,7 @@ def test_a_round_breaks_no_spare_that_held(
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget(None))
 
     check_allocation(snapshot, allocation)
-    after = with_placed(running, snapshot, allocation.placed)
+    after = state_with_placed(running, snapshot, allocation.placed)
     for each in np.flatnonzero(before.holds).tolist():
         assert survives(after, np.flatnonzero(domain == each).tolist())
 
@@ -243,7 +245,7 @@ def test_vms_that_keep_apart_need_hosts_of_their_own() -> None:
 
 
 def test_a_zone_that_fails_leaves_its_spread_no_zone() -> None:
-    spread = RunningSpread(most=1, vms=(0, 1))
+    spread = RunningSpread(maximum=1, vms=(0, 1))
     running = a_running(host=[0, 1], capacity=[(4, 8192)] * 2, spreads=[spread], zones=[0, 1])
 
     assert not spare_capacity(running, np.array([0, 1])).holds.any()

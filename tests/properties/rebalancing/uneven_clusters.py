@@ -45,7 +45,7 @@ def uneven_clusters(
         for _ in range(rng.integers(2, 6) if ruled else rng.integers(0, 3) if rules else 0)
     ]
     spreads = [
-        RunningSpread(most=int(rng.integers(1, 4)), vms=members(2))
+        RunningSpread(maximum=int(rng.integers(1, 4)), vms=members(2))
         for _ in range(rng.integers(0, 2) if rules else 0)
     ]
     modes = [Mobility.LIVE, Mobility.COLD, Mobility.NEVER]
@@ -89,7 +89,9 @@ def may_move(running: RunningState, vm: int, host: int) -> bool:
         if vm in spread.vms:
             zone = running.zones[host]
             there = [each for each in spread.vms if running.zones[running.host[each]] == zone]
-            if zone < 0 or (zone != running.zones[running.host[vm]] and len(there) >= spread.most):
+            if zone < 0 or (
+                zone != running.zones[running.host[vm]] and len(there) >= spread.maximum
+            ):
                 return False
     return True
 

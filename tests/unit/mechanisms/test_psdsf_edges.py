@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement.mechanisms import MECHANISMS
-from placement.mechanisms.psdsf.pareto import raise_together
+from placement.mechanisms.psdsf.pareto import scale_all_tasks
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from tests.divisible import a_divisible_problem, divided
 
@@ -27,7 +27,7 @@ def test_who_has_all_it_wants_does_not_keep_the_others_from_rising():
     before = divided("psdsf", a_divisible_problem(capacity, demand))
     wanted = np.array([np.inf, before.totals[1] * 1.01, np.inf])
 
-    raised = raise_together(a_divisible_problem(capacity, demand, count=wanted), before.tasks)
+    raised = scale_all_tasks(a_divisible_problem(capacity, demand, count=wanted), before.tasks)
 
     factors = raised.tasks.sum(axis=1) / before.totals
     assert raised.factor == pytest.approx(1.094)

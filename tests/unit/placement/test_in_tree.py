@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placement import Budget, Snapshot, TenantTree, check_allocation, policy_by_name, shares_after
-from placement.constraints.tree_weights import without_tree
+from placement.constraints.tree_weights import snapshot_without_tree
 from placement.model.tenant_tree import MalformedTreeError
 from tests.builders import a_snapshot
 
@@ -38,11 +38,11 @@ def placed(name: str, snapshot: Snapshot) -> np.ndarray:
 def test_a_snapshot_without_a_tree_is_left_alone() -> None:
     snapshot = a_snapshot()
 
-    assert without_tree(snapshot) is snapshot
+    assert snapshot_without_tree(snapshot) is snapshot
 
 
 def test_weights_are_what_staged_mch_lets_each_tenant_claim() -> None:
-    flat = without_tree(two_groups())
+    flat = snapshot_without_tree(two_groups())
 
     assert flat.tree is None
     expected = np.array([1 / 6, 1 / 6, 1 / 6, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 2])
@@ -61,7 +61,7 @@ def test_who_only_holds_counts_among_its_siblings() -> None:
         held=[(0, 0), (6, 0), (0, 0)],
     )
 
-    flat = without_tree(in_tree(snapshot, (-1, 0, 1, 1, 0), (2, 3, 4)))
+    flat = snapshot_without_tree(in_tree(snapshot, (-1, 0, 1, 1, 0), (2, 3, 4)))
 
     assert flat.weight[0] / flat.weight[2] == pytest.approx(0.5)
 
@@ -74,15 +74,15 @@ def test_groups_share_as_their_tree_says(name: str) -> None:
 
 
 def test_asking_for_more_than_there_is_raises_nobodys_weight() -> None:
-    assert without_tree(two_groups(count=1000)).weight == pytest.approx(
-        without_tree(two_groups(count=1_000_000)).weight
+    assert snapshot_without_tree(two_groups(count=1000)).weight == pytest.approx(
+        snapshot_without_tree(two_groups(count=1_000_000)).weight
     )
 
 
 def test_where_all_fits_weights_do_not_grow_with_what_is_asked_for() -> None:
     snapshot = a_snapshot(capacity=[(100, 100)], demand=[(1, 1)] * 3, count=[1, 30, 60])
 
-    weights = without_tree(in_tree(snapshot, (-1, 0, 0, 0), (1, 2, 3))).weight
+    weights = snapshot_without_tree(in_tree(snapshot, (-1, 0, 0, 0), (1, 2, 3))).weight
 
     assert weights == pytest.approx([1, 1, 1])
 
@@ -90,7 +90,7 @@ def test_where_all_fits_weights_do_not_grow_with_what_is_asked_for() -> None:
 def test_a_tenant_that_is_served_leaves_its_weight_to_its_siblings() -> None:
     snapshot = a_snapshot(capacity=[(100, 100)], demand=[(1, 1)] * 3, count=[2, 1000, 1000])
 
-    weights = without_tree(in_tree(snapshot, (-1, 0, 1, 1, 0), (2, 3, 4))).weight
+    weights = snapshot_without_tree(in_tree(snapshot, (-1, 0, 1, 1, 0), (2, 3, 4))).weight
 
     assert weights[1] == pytest.approx(weights[2])
 
@@ -106,7 +106,7 @@ def test_weights_of_nodes_count_relative_to_their_siblings() -> None:
 def test_nobody_asking_gives_everybody_the_same_weight() -> None:
     snapshot = a_snapshot(demand=[(1, 1, 1)] * 2, count=0)
 
-    assert without_tree(in_tree(snapshot, (-1, 0, 1, 0), (2, 3))).weight.tolist() == [1, 1]
+    assert snapshot_without_tree(in_tree(snapshot, (-1, 0, 1, 0), (2, 3))).weight.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

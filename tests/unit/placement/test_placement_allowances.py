@@ -25,7 +25,7 @@ from placement import (
 from placement.constraints.allowances import RemainingAllowances
 from placement.constraints.within_allowances import AllowancesPolicy
 from placement.constraints.zones import Zone, ZonesPolicy
-from placement.model.reasons import still_needed
+from placement.model.reasons import needed_at_once
 from tests.builders import a_snapshot
 from tests.properties.strategies import snapshots
 
@@ -249,7 +249,7 @@ def test_limits_are_kept_and_a_quota_is_named_where_it_stands_in_the_way(
         if left.reason is Reason.QUOTA:
             assert rooms.exceeded_by(request, int(missing[request]))
         elif request not in beyond:
-            needed = still_needed(snapshot, request, int(missing[request]))
+            needed = needed_at_once(snapshot, request, int(missing[request]))
             assert not rooms.exceeded_by(request, needed)
 
 

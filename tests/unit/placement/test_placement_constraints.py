@@ -163,7 +163,7 @@ def test_a_new_group_whose_host_the_policy_refuses_looks_for_another():
 
 
 def test_what_a_zone_refuses_goes_to_another_within_the_spread():
-    constraints = Constraints(spreads=(Spread(request=0, most=2, placed=(0, 0)),), zones=(0, 1))
+    constraints = Constraints(spreads=(Spread(request=0, maximum=2, placed=(0, 0)),), zones=(0, 1))
 
     allocation = place(constrained(constraints, **HALF_FULL, count=2), overload=0.5)
 
@@ -187,7 +187,7 @@ def test_a_host_refused_to_who_has_a_wish_is_open_without_it():
 @pytest.mark.parametrize("rule", ["group", "spread"])
 def test_a_quota_is_no_refusal_of_a_host(rule: str):
     """No other host would change it: nothing is tried again and again in vain."""
-    spread = Spread(request=0, most=2, placed=(0, 0, 0))
+    spread = Spread(request=0, maximum=2, placed=(0, 0, 0))
     constraints = (
         Constraints(groups=(together(0),))
         if rule == "group"
@@ -201,7 +201,7 @@ def test_a_quota_is_no_refusal_of_a_host(rule: str):
 
 def test_a_spread_request_is_as_even_as_the_zones_have_room():
     capacity = ((1, 1024, 10), (4, 4096, 40), (4, 4096, 40))
-    spread = Spread(request=0, most=2, placed=(0, 0, 0))
+    spread = Spread(request=0, maximum=2, placed=(0, 0, 0))
     constraints = Constraints(spreads=(spread,), zones=(0, 1, 2))
 
     allocation = place(constrained(constraints, capacity=capacity, count=6))
@@ -211,7 +211,7 @@ def test_a_spread_request_is_as_even_as_the_zones_have_room():
 
 
 def test_what_is_in_a_zone_already_counts():
-    spread = Spread(request=0, most=2, placed=(2, 0, 1))
+    spread = Spread(request=0, maximum=2, placed=(2, 0, 1))
     constraints = Constraints(spreads=(spread,), zones=(0, 1, 2))
 
     allocation = place(constrained(constraints, count=3))
@@ -221,7 +221,7 @@ def test_what_is_in_a_zone_already_counts():
 
 def test_a_spread_gang_is_placed_whole_or_not_at_all():
     """The other gang finds room once the first, which cannot be whole, has left."""
-    spread = Spread(request=0, most=2, placed=(0, 0, 0))
+    spread = Spread(request=0, maximum=2, placed=(0, 0, 0))
     snapshot = constrained(
         Constraints(spreads=(spread,), zones=(0, 0, -1)),
         count=(4, 2),
@@ -237,14 +237,14 @@ def test_a_spread_gang_is_placed_whole_or_not_at_all():
 
 def test_a_spread_goes_on_in_the_zone_that_has_fewest_of_it():
     """Zone 0 has more room, and a VM of the request already."""
-    spread = Spread(request=0, most=3, placed=(1, 0))
+    spread = Spread(request=0, maximum=3, placed=(1, 0))
     constraints = Constraints(spreads=(spread,), zones=(0, 0, 1))
 
     assert place(constrained(constraints, count=1)).placed.tolist() == [[0, 2, 1]]
 
 
 def test_a_spread_gang_that_cannot_be_whole_takes_no_other_with_it():
-    spreads = tuple(Spread(request=each, most=2, placed=(0, 0)) for each in (0, 1))
+    spreads = tuple(Spread(request=each, maximum=2, placed=(0, 0)) for each in (0, 1))
     snapshot = constrained(
         Constraints(spreads=spreads, zones=(0, 1, -1)),
         count=(4, 4),
@@ -319,12 +319,12 @@ def test_groups_hold_across_zones_that_decide_one_after_the_other():
         (Constraints(groups=(together(0),)), [[0, 0, 1], [0, 1, 1]], r"on hosts \[0, 1\]"),
         (Constraints(groups=(together(0, hosts=(2,)),)), [[0, 0, 1]], r"together on \[2\]"),
         (
-            Constraints(spreads=(Spread(request=0, most=1, placed=(1, 0)),), zones=(0, 1, -1)),
+            Constraints(spreads=(Spread(request=0, maximum=1, placed=(1, 0)),), zones=(0, 1, -1)),
             [[0, 0, 1]],
             "zone 0 may hold 1 VMs",
         ),
         (
-            Constraints(spreads=(Spread(request=0, most=1, placed=(1, 0)),), zones=(0, 1, -1)),
+            Constraints(spreads=(Spread(request=0, maximum=1, placed=(1, 0)),), zones=(0, 1, -1)),
             [[0, 2, 1]],
             "host 2 is in none",
         ),

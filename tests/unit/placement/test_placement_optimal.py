@@ -130,7 +130,7 @@ def test_a_program_that_presolve_calls_infeasible_is_solved_all_the_same():
         ),
         constraints=Constraints(
             groups=(AffinityGroup(apart=True, hard=False, requests=(0, 1, 2, 3), hosts=(3,)),),
-            spreads=(Spread(request=0, most=1, placed=(0, 0)),),
+            spreads=(Spread(request=0, maximum=1, placed=(0, 0)),),
             zones=(0, 0, 0, 0, 1),
             preferred={0: ()},
         ),
@@ -217,7 +217,7 @@ def test_hosts_by_pattern_hold_what_hosts_one_by_one_hold(room, demands, hosts, 
         room=tuple(room),
         kinds=tuple(range(len(demands))),
         demands=tuple(map(tuple, demands)),
-        most=most,
+        maximum=most,
     )
     patterns, _ = maximal_patterns(room, demands, most, 10_000)
 

@@ -25,7 +25,7 @@ def test_a_resource_that_binds_is_worth_what_one_more_unit_brings():
 
     found = priced(snapshot)
 
-    assert found.most == pytest.approx(5)
+    assert found.maximum == pytest.approx(5)
     (of_class,) = found.classes
     assert of_class.price.tolist() == pytest.approx([1.0, 0.0])
     assert priced(snapshot, 1).classes[0].price.tolist() == pytest.approx([2.0, 0.0])
@@ -34,7 +34,7 @@ def test_a_resource_that_binds_is_worth_what_one_more_unit_brings():
 def test_where_all_that_wait_find_room_nothing_has_a_price():
     found = priced(a_snapshot(capacity=[(8, 64)] * 2, demand=[(2, 4)], count=3))
 
-    assert found.most == found.fair == pytest.approx(6)
+    assert found.maximum == found.fair == pytest.approx(6)
     assert found.of_fairness == 0
     assert not found.classes[0].price.any()
 
@@ -42,7 +42,7 @@ def test_where_all_that_wait_find_room_nothing_has_a_price():
 def test_an_empty_host_for_which_too_much_is_asked_is_priced():
     found = priced(a_snapshot(capacity=[(8, 64)], demand=[(2, 4)], count=9))
 
-    assert found.most == pytest.approx(8)
+    assert found.maximum == pytest.approx(8)
     assert found.classes[0].price.tolist() == pytest.approx([1.0, 0.0])
 
 
@@ -50,7 +50,7 @@ def test_a_full_class_is_priced_and_pieces_that_serve_nobody_are_no_room():
     full = priced(a_snapshot(capacity=[(8, 64)], free=[(0, 64)], demand=[(2, 4)], count=9))
     pieces = a_snapshot(capacity=[(8, 64)] * 9, free=[(1, 64)] * 9, demand=[(2, 4)], count=9)
 
-    assert f"{full.most:g}" == "0"  # not -0
+    assert f"{full.maximum:g}" == "0"  # not -0
     assert full.classes[0].price.tolist() == pytest.approx([1.0, 0.0])
     assert priced(pieces).classes[0].room.tolist() == [0, 9 * 64]
     assert priced(pieces).classes[0].price.tolist() == pytest.approx([1.0, 0.0])
@@ -68,14 +68,14 @@ def test_fairness_costs_what_the_owed_bring_less():
 
     found = priced(snapshot)
 
-    assert found.most == pytest.approx(8)  # two VMs of four cores
+    assert found.maximum == pytest.approx(8)  # two VMs of four cores
     assert found.fair == pytest.approx(2)  # the other tenant is below, and takes all the memory
     assert found.of_fairness == pytest.approx(6)
 
 
 def test_closed_classes_and_empty_clusters_have_no_prices():
     assert priced(a_snapshot(eligible=[(False,)])).classes == ()
-    assert priced(a_snapshot(capacity=[], demand=[(1, 1)])).most == 0
+    assert priced(a_snapshot(capacity=[], demand=[(1, 1)])).maximum == 0
 
 
 def test_a_program_that_is_too_large_or_does_not_end_is_an_error(monkeypatch):
@@ -146,7 +146,7 @@ def test_prices_are_what_one_more_unit_brings_and_one_less_costs(seed):
 
     found = priced(snapshot)
 
-    assert found.most == pytest.approx(solved(snapshot, room, snapshot.count), abs=1e-6)
+    assert found.maximum == pytest.approx(solved(snapshot, room, snapshot.count), abs=1e-6)
     fair = solved(snapshot, room, fair_vms(snapshot))
     assert found.fair == pytest.approx(fair, abs=1e-6)
     assert found.of_fairness >= 0
@@ -157,10 +157,10 @@ def test_prices_are_what_one_more_unit_brings_and_one_less_costs(seed):
         for r, price in enumerate(of_class.price.tolist()):
             for unit in (1.0, step):
                 more = {**room, key: room[key] + unit * np.eye(len(room[key]))[r]}
-                assert solved(snapshot, more, snapshot.count) - found.most <= unit * price + 1e-6
+                assert solved(snapshot, more, snapshot.count) - found.maximum <= unit * price + 1e-6
                 if room[key][r] >= unit:
                     less = {**room, key: room[key] - unit * np.eye(len(room[key]))[r]}
-                    lost = found.most - solved(snapshot, less, snapshot.count)
+                    lost = found.maximum - solved(snapshot, less, snapshot.count)
                     assert lost >= unit * price - 1e-6
 
 
@@ -188,6 +188,6 @@ def test_the_most_and_the_price_of_fairness_are_those_of_brute_force(seed):
 
     found = priced(snapshot)
 
-    assert found.most == pytest.approx(most(snapshot.count))
+    assert found.maximum == pytest.approx(most(snapshot.count))
     assert found.fair == pytest.approx(most(fair_vms(snapshot)), abs=1 / 6)
-    assert found.of_fairness == pytest.approx(found.most - most(fair_vms(snapshot)), abs=1 / 6)
+    assert found.of_fairness == pytest.approx(found.maximum - most(fair_vms(snapshot)), abs=1 / 6)

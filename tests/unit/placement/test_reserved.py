@@ -12,7 +12,7 @@ from placement import InfeasibleAllocationError, QuotaHeadroom
 from placement.model.reservations import (
     ReservationPlacement,
     Reservations,
-    check_reserved,
+    check_reservations,
     place_reservations,
 )
 from placement.model.snapshot import Snapshot
@@ -32,7 +32,7 @@ def kept_and_drawn(
         asked, min_count=min_count, quota=quota, only_second=only_second, **fields
     )
     settled = place_reservations(snapshot, reserved)
-    check_reserved(snapshot, reserved, settled.drawn, settled.kept)
+    check_reservations(snapshot, reserved, settled.drawn, settled.kept)
     return settled
 
 
@@ -156,7 +156,7 @@ def test_room_may_go_only_for_what_is_drawn_elsewhere() -> None:
     snapshot, reserved = one_that_draws(1, min_count=1, quota=None, only_second=True)
 
     with pytest.raises(InfeasibleAllocationError, match="does not stay"):
-        check_reserved(snapshot, reserved, ((0, 1, 1),), ())
+        check_reservations(snapshot, reserved, ((0, 1, 1),), ())
     closed = dataclasses.replace(reserved, closed=(1,))
     with pytest.raises(InfeasibleAllocationError, match="more is drawn"):
-        check_reserved(snapshot, closed, ((0, 1, 1),), ((0, 0, 1),))
+        check_reservations(snapshot, closed, ((0, 1, 1),), ((0, 0, 1),))

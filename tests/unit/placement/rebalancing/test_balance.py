@@ -160,7 +160,7 @@ def test_not_even_a_soft_rule_is_broken_for_a_better_balance(apart):
 
 
 def test_a_zone_that_has_its_part_of_a_spread_takes_no_more():
-    spread = RunningSpread(most=1, vms=(0, 1))
+    spread = RunningSpread(maximum=1, vms=(0, 1))
     running = a_running(
         host=[0, 1, 0, 0], capacity=[(4, 4096)] * 3, spreads=[spread], zones=[0, 1, 1]
     )
@@ -179,7 +179,7 @@ def test_a_zone_that_a_vm_left_is_open_to_the_next():
         capacity=[(8, 8192), (2, 2048), (32, 32768)],
         demand=[(4, 4096), (2, 2048)],
         kind=[0, 0, 1],
-        spreads=[RunningSpread(most=1, vms=(1, 2), others=(0, 0, 0))],
+        spreads=[RunningSpread(maximum=1, vms=(1, 2), others=(0, 0, 0))],
         zones=[0, 1, 2],
     )
 
@@ -326,7 +326,7 @@ def test_a_zone_that_opens_is_weighed_anew_though_its_hosts_did_not_change():
         kind=[0, 1],
         eligible=[[True, False], [True, True]],
         host_class=[0, 1, 0, 1],
-        spreads=[RunningSpread(most=1, vms=(0, 1))],
+        spreads=[RunningSpread(maximum=1, vms=(0, 1))],
         zones=[0, 1, 1, 2],
     )
 

@@ -210,7 +210,7 @@ def test_a_group_that_is_not_together_may_gather_and_not_scatter() -> None:
 
 
 def test_a_zone_takes_no_more_than_its_part() -> None:
-    spread = RunningSpread(most=1, vms=(0, 1))
+    spread = RunningSpread(maximum=1, vms=(0, 1))
     running = a_running(
         host=[0, 1], capacity=[(4, 8192)] * 5, spreads=[spread], zones=[0, 1, 1, 2, -1]
     )
@@ -260,7 +260,7 @@ def test_what_is_let_in_keeps_the_rules_of_its_group(
 
 
 def test_what_is_let_in_is_spread() -> None:
-    spread = RunningSpread(most=1, vms=(0,), request=0)
+    spread = RunningSpread(maximum=1, vms=(0,), request=0)
     running = a_running(host=[0], requests=[(1, 1)], count=[1], spreads=[spread], zones=[0, 0, 1])
 
     assert "fills zone 0" in refused(running, a_plan(running, admitted=[(0, 1, 1)]))
@@ -313,7 +313,7 @@ def test_a_plan_and_what_runs_are_read_back_as_they_were() -> None:
         host=[0, 1],
         mobility=[Mobility.COLD, Mobility.NEVER],
         groups=[RunningGroup(apart=True, hard=False, vms=(0, 1), hosts=(2,))],
-        spreads=[RunningSpread(most=2, vms=(1,), others=(1, 0))],
+        spreads=[RunningSpread(maximum=2, vms=(1,), others=(1, 0))],
         zones=[0, 1, -1],
     )
     plan = dataclasses.replace(
@@ -363,7 +363,7 @@ def test_nothing_that_runs_is_read_back_as_nothing() -> None:
         ({"over": np.array([[1, 0]] * 3)}, RunningError),
         ({"groups": (RunningGroup(apart=True, hard=True, vms=(2,)),)}, RunningError),
         ({"groups": (RunningGroup(apart=True, hard=True, vms=(0, 0)),)}, RunningError),
-        ({"spreads": (RunningSpread(most=1, vms=(0,)),)}, ShapeMismatchError),
+        ({"spreads": (RunningSpread(maximum=1, vms=(0,)),)}, ShapeMismatchError),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -80,7 +80,7 @@ def test_who_cannot_move_is_named_with_its_obstacle() -> None:
     ("groups", "spreads", "why"),
     [
         ([RunningGroup(apart=True, hard=True, vms=(0, 1))], [], StayReason.ANTI_AFFINITY),
-        ([], [RunningSpread(most=1, vms=(0, 1))], StayReason.ZONE_FULL),
+        ([], [RunningSpread(maximum=1, vms=(0, 1))], StayReason.ZONE_FULL),
         ([RunningGroup(apart=True, hard=False, vms=(0, 1))], [], None),
     ],
 )

@@ -1,7 +1,7 @@
 """Waves of a known order: what a move needs must be over before its wave begins."""
 
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
-from placement.rebalancing.local_search.waves_in_order import waves_in_order
+from placement.rebalancing.local_search.schedule_waves import schedule_waves
 from placement.rebalancing.model import MoveReason, RebalanceLimits, RunningGroup
 from tests.unit.placement.rebalancing.builders import a_move, a_running
 
@@ -11,7 +11,7 @@ MANY = RebalanceLimits(per_source=9, per_destination=9, at_once=9)
 def waves_of(running, *moves, limits=MANY):
     made = [a_move(running, vm, host, why=MoveReason.BALANCES) for vm, host in moves]
     return [
-        (m.vm, m.wave) for m in waves_in_order(running, GroupConstraints(running), made, limits)
+        (m.vm, m.wave) for m in schedule_waves(running, GroupConstraints(running), made, limits)
     ]
 
 
