@@ -35,11 +35,11 @@ from placement.forecast.estimate import QUANTILES, quantile
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from simulation.experiments.specs import RunSpec, TraceSpec, open_inputs
-from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine, SlotResult
 from simulation.slots.interning import InternedNames
 from simulation.slots.running_vms import VmRows
+from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.slots.waiting_rows import WaitingRows
 from simulation.traces.chunks import Arrivals
 

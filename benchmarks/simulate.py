@@ -33,7 +33,6 @@ from benchmarks.kit import parser
 from placement import Allocation, IntArray, decide
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.experiments.specs import open_inputs
-from simulation.slots import choice
 from simulation.slots.cluster import Cluster
 
 POLICIES = ("first_fit", "best_fit_drfh", "fuga")
@@ -130,7 +129,7 @@ def clocked() -> Iterator[list[float]]:
         finally:
             seconds.append(time.process_time() - started)
 
-    with patch.object(choice, "decide", deciding):
+    with patch.object(slot_decider, "decide", deciding):
         yield seconds
 
 

@@ -4,7 +4,6 @@ from simulation.errors import InputError, SimulationError
 from simulation.experiments.fleet import FleetStudy, JobQueue
 from simulation.experiments.job_run import run_job
 from simulation.experiments.jobs import JobFiles, JobTakenError, SharedFolderError
-from simulation.experiments.plan import plan, zone_policies
 from simulation.experiments.run import RunProgress, simulate
 from simulation.experiments.specs import RunSpec, TraceSpec
 from simulation.experiments.study import (
@@ -14,10 +13,11 @@ from simulation.experiments.study import (
     stop_on_interrupt,
     write_summary,
 )
+from simulation.experiments.study_plan import plan, zone_policies
 from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record
-from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.engine import Engine
 from simulation.slots.moving.options import MoveOptions
+from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.inventory import HostInventory, read_inventory
 
 __all__ = [

@@ -46,7 +46,7 @@ class MisfitError(ValueError):
 def encode(document: CheckpointData, digest: str) -> bytes:
     """Return a file's content."""
     arrays: list[NDArray[Any]] = []
-    bare = _without_arrays(document, arrays)
+    bare = _extract_arrays(document, arrays)
     array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
     head = json.dumps({"arrays": array_headers, "document": bare}, allow_nan=False).encode()
     parts = [len(head).to_bytes(8, "little"), head, *(_bytes_of(array) for array in arrays)]
@@ -96,11 +96,11 @@ def decode(body: bytes) -> CheckpointData:
         raise MisfitError("it lists no arrays")
     arrays, rest = [], view[8 + length :]
     for array_header in head["arrays"]:
-        array, rest = _read_array(array_header, rest)
+        array, rest = _decode_array(array_header, rest)
         arrays.append(array)
     if len(rest):
         raise MisfitError(f"{len(rest)} bytes more than its arrays have")
-    document = _with_arrays(head.get("document"), arrays)
+    document = _insert_arrays(head.get("document"), arrays)
     if not isinstance(document, dict):
         raise MisfitError("it holds no document")
     return document
@@ -126,7 +126,7 @@ class Sizes:
     hosts: int
 
 
-def array(
+def read_array(
     kept: CheckpointData,
     name: str,
     like: str | None,
@@ -147,7 +147,7 @@ def array(
     return found
 
 
-def whole(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -> int:
+def read_integer(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -> int:
     """Return a whole number."""
     found = kept[name]
     if type(found) is not int or not within.low <= found < within.high:
@@ -155,7 +155,7 @@ def whole(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -> int:
     return found
 
 
-def seconds(kept: CheckpointData, name: str) -> float:
+def read_seconds(kept: CheckpointData, name: str) -> float:
     """Return a length of time."""
     found = kept[name]
     if type(found) is not float or not math.isfinite(found) or found < 0:
@@ -163,7 +163,7 @@ def seconds(kept: CheckpointData, name: str) -> float:
     return found
 
 
-def texts(kept: CheckpointData, name: str) -> list[str]:
+def read_texts(kept: CheckpointData, name: str) -> list[str]:
     """Return distinct texts."""
     found = kept[name]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
@@ -186,7 +186,7 @@ def _dtype_and_shape(array_header: object) -> tuple[str, list[int]]:
     raise MisfitError(f"an array is described as {array_header!r:.80}")
 
 
-def _read_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
+def _decode_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
     name, shape = _dtype_and_shape(array_header)
     dtype = _DTYPES[name]
     length = math.prod(shape) * dtype.itemsize
@@ -198,20 +198,20 @@ def _read_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any], m
     return flat.astype(dtype).reshape(shape), rest[length:]
 
 
-def _without_arrays(value: object, arrays: list[NDArray[Any]]) -> object:
+def _extract_arrays(value: object, arrays: list[NDArray[Any]]) -> object:
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {_ARRAY: len(arrays) - 1}
     if isinstance(value, Mapping):
-        return {name: _without_arrays(each, arrays) for name, each in value.items()}
+        return {name: _extract_arrays(each, arrays) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_arrays(each, arrays) for each in value]
+        return [_extract_arrays(each, arrays) for each in value]
     return value
 
 
-def _with_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
+def _insert_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, list):
-        return [_with_arrays(each, arrays) for each in value]
+        return [_insert_arrays(each, arrays) for each in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {_ARRAY}:
@@ -219,7 +219,7 @@ def _with_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
         if type(number) is not int or not 0 <= number < len(arrays):
             raise MisfitError(f"there is no array {number!r:.40}")
         return arrays[number]
-    return {name: _with_arrays(each, arrays) for name, each in value.items()}
+    return {name: _insert_arrays(each, arrays) for name, each in value.items()}
 
 
 def _bytes_of(array: NDArray[Any]) -> bytes:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
 from simulation.slots.interning import InternedNames
+from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.hierarchy import Hierarchy
 from simulation.topology.hosts import HostEvent, SimHost
 from simulation.traces.chunks import Chunk

@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.kit import parser
 from placement.mechanisms import MECHANISMS, DivisibleProblem
 from placement.mechanisms.hierarchies.flattening import mch_weights
-from simulation.reproduction.mch_times import a_binary_tree, exponent, published_hdrf
+from simulation.reproduction.mch_times import binary_tree_problem, exponent, published_hdrf
 
 NAMES = ("H-DRF as published", "hdrf", "mch", "mch_staged", "weights alone")
 PUBLISHED, MCH = NAMES[0], "mch"
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{'jobs':>6}" + "".join(f"{name:>22}" for name in NAMES))
         seconds[level] = {name: [] for name in NAMES}
         for size in sizes:
-            problem = a_binary_tree(level, size, given.tasks)
+            problem = binary_tree_problem(level, size, given.tasks)
             taken = {name: best_of(given.repeats, run) for name, run in runs(problem).items()}
             for name in NAMES:
                 seconds[level][name].append(taken[name])
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         slopes = [exponent(sizes, seconds[level][name]) for name in NAMES]
         print(f"{'~ q^':>6}" + "".join(f"{slope:>22.2f}" for slope in slopes))
         alone = [
-            best_of(given.repeats, runs(a_binary_tree(level, size, given.tasks))[MCH])
+            best_of(given.repeats, runs(binary_tree_problem(level, size, given.tasks))[MCH])
             for size in many
         ]
         shown = ", ".join(f"{n:,}: {1e3 * t:.1f} ms" for n, t in zip(many, alone, strict=True))

@@ -26,7 +26,7 @@ from placement.rebalancing.check import check_plan
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import Mobility, RunningState
 from placement.rebalancing.room import plan_room
-from placement.rebalancing.spare import spare_capacity
+from placement.rebalancing.spare_capacity import spare_capacity
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 
 MIB_PER_GIB: Final = 1024

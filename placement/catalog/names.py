@@ -108,7 +108,7 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
     A policy that does not read trees of tenants gets weights in place of a snapshot's tree; see
     `placement.constraints.tree_weights.snapshot_without_tree`. Every policy keeps the constraints
     and allowances of a snapshot; see `placement.constraints.constrained_policy` and
-    `placement.constraints.within_allowances`.
+    `placement.constraints.allowances_policy`.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ Water is filled in five places. Each has a reason to differ:
   at a level is known in closed form, and what is held may lie between two floats.
 - `placement.mechanisms.hierarchies.staged_mch.fill_in_stages`: `fill_pool` stopped at each stage,
   since weights change there.
-- `placement.mechanisms.psdsf.water.fill`: levels on one server begin where tasks elsewhere put
-  them and have no bounds; tens of thousands of fillings of a few tenants.
+- `placement.mechanisms.psdsf.water_filling.fill`: levels on one server begin where tasks elsewhere
+  put them and have no bounds; tens of thousands of fillings of a few tenants.
 - `placement.mechanisms.max_min.lexmin`: the same climb over many servers, where only a linear
   program shows what still fits.
 """

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.fuga.by_request import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.certificate import GameCertificate
 from placement.fuga.equilibrium import Solution
 from placement.fuga.game import Game
+from placement.fuga.request_counter import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.service_order import fairness_of
 from placement.fuga.strategies import skewness
 from placement.model.arrays import FloatArray, IntArray

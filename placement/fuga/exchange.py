@@ -22,7 +22,7 @@ import numpy as np
 
 from placement.fairness.levels import level_in_steps, levels_of, relative_weights
 from placement.fairness.shares import SHARE_TOLERANCE
-from placement.fuga.returnable import NEVER, Parties, ReturnableVms
+from placement.fuga.returnable_vms import NEVER, Parties, ReturnableVms
 from placement.model.budget import Budget
 from placement.model.vm_kinds import VmKinds
 from placement.packing.draft import Draft

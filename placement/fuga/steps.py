@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from placement.fuga.by_request import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.equilibrium import Solution
 from placement.fuga.exchange import Exchange
 from placement.fuga.game import Game
+from placement.fuga.request_counter import FEW_PAIRS, RequestCounter, combination_documents
 from placement.fuga.strategies import Counts
 from placement.model.arrays import IntArray
 from placement.model.vm_kinds import VmKinds

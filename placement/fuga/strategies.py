@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fuga.combinations.combination_cache import CombinationFinder
-from placement.fuga.combinations.top import POOL, Combinations
+from placement.fuga.combinations.top_combinations import POOL, Combinations
 from placement.fuga.players import Player, Players
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.budget import Budget

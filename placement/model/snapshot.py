@@ -121,7 +121,7 @@ class Snapshot:
     constraints: Constraints | None = (
         None  #: see `placement.constraints.constrained_policy`; policies see None
     )
-    #: see `placement.constraints.within_allowances`; policies see none
+    #: see `placement.constraints.allowances_policy`; policies see none
     allowances: tuple[QuotaHeadroom, ...] = ()
     #: (Q,) among requests of one tenant; see `placement.model.priorities`; policies see None
     priority: IntArray | None = None

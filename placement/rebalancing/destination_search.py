@@ -15,7 +15,7 @@ from placement.fairness.shares import fractions_of_pool
 from placement.model.budget import Budget
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.integer_program import possible_pairs, solve_destinations
-from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 #: Pairs of unit and host beyond which the solver is not used.

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import RANKING, skewness_of
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 #: A unit's key, and the zone.

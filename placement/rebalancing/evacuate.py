@@ -9,7 +9,6 @@ import numpy as np
 
 from placement.model.budget import Budget
 from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
@@ -20,6 +19,7 @@ from placement.rebalancing.model import (
     StayReason,
 )
 from placement.rebalancing.obstacles import StayExplainer
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 

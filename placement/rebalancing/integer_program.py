@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from placement.model.arrays import FloatArray, IntArray
-from placement.rebalancing.location_index import PlacementState
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import MissingRoom, StayingVm, StayReason
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 

@@ -12,7 +12,6 @@ from placement.model.budget import Budget
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
@@ -23,6 +22,7 @@ from placement.rebalancing.model import (
     StayReason,
 )
 from placement.rebalancing.obstacles import StayExplainer
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 

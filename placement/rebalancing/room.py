@@ -18,7 +18,6 @@ from placement.model.snapshot import Reason
 from placement.rebalancing.destination_search import Search, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     OBSTACLES,
@@ -29,6 +28,7 @@ from placement.rebalancing.model import (
     StayReason,
     UnplacedVms,
 )
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 

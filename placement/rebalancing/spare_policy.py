@@ -15,7 +15,7 @@ from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
-from placement.rebalancing.spare import Spare, spare_capacity
+from placement.rebalancing.spare_capacity import Spare, spare_capacity
 
 #: How hard a round searches for a domain: less than a plan does.
 _IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
@@ -35,7 +35,7 @@ class SpareCapacityPolicy:
     """A policy whose rounds keep every domain's spare capacity that held before.
 
     Before the policy decides, what the VMs of each failure domain would need
-    elsewhere is taken out of what is free (`placement.rebalancing.spare.Spare.kept`);
+    elsewhere is taken out of what is free (`placement.rebalancing.spare_capacity.Spare.kept`);
     afterwards, of each domain that no longer holds because of what was placed on its
     own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
     first, until it does. A domain that did not hold before keeps no request waiting. It

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import (
     Mobility,
     MoveReason,
@@ -15,6 +14,7 @@ from placement.rebalancing.model import (
     RebalanceMove,
     RunningState,
 )
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.experiments.plan import CHANGED, UNCHANGED
+from simulation.experiments.study_plan import CHANGED, UNCHANGED
 from simulation.metrics.summary import measure, measures_of
 
 #: Signs of so many differences are tried all, of more at random.

@@ -50,7 +50,7 @@ def run_job(
     done = summary_in(files.run_folder(name), job.digest)
     if done is not None and done["finished"]:
         return None
-    work = partial(_under_lock, files.job_file(name), text)
+    work = partial(_simulate_under_lock, files.job_file(name), text)
     study = Study([job.spec], files.folder, jobs=1, resume=True, as_csv=job.as_csv, work=work)
     reported_at = 0.0
 
@@ -72,7 +72,7 @@ def run_job(
         return None
 
 
-def _under_lock(
+def _simulate_under_lock(
     path: Path,
     text: str,
     spec: RunSpec,

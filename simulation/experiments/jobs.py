@@ -267,7 +267,7 @@ def file_lock(path: Path) -> Iterator[TextIO | None]:
     except OSError as error:
         raise SharedFolderError(path, error) from error
     with file:
-        yield file if _lock(file) and _is_still(path, file) else None
+        yield file if _lock(file) and _exists_unchanged(path, file) else None
 
 
 def _lock(file: TextIO) -> bool:
@@ -280,7 +280,7 @@ def _lock(file: TextIO) -> bool:
     return True
 
 
-def _is_still(path: Path, file: TextIO) -> bool:
+def _exists_unchanged(path: Path, file: TextIO) -> bool:
     """Return whether a locked file still exists; it may be removed before it is locked."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))

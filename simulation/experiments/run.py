@@ -17,8 +17,8 @@ from simulation.checkpoint import (
     ValueRange,
     encode,
     read,
-    seconds,
-    whole,
+    read_integer,
+    read_seconds,
 )
 from simulation.experiments.specs import Inputs, RunSpec, open_inputs
 from simulation.metrics.recorder import SeriesRecorder
@@ -82,10 +82,10 @@ class _RunState:
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
         if kept["next_slot"] is not None:
-            self.next_slot = whole(kept, "next_slot", ValueRange(-(2**62), 2**62))
-        self.taken, self.events = whole(kept, "taken"), whole(kept, "events")
+            self.next_slot = read_integer(kept, "next_slot", ValueRange(-(2**62), 2**62))
+        self.taken, self.events = read_integer(kept, "taken"), read_integer(kept, "events")
         for name in ("seconds", "processor_s", "deciding_s"):
-            setattr(self, name, seconds(kept, name))
+            setattr(self, name, read_seconds(kept, name))
 
 
 def simulate(

@@ -30,7 +30,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "hosts": int(run.engine.cluster.present.sum()),
         "vms": dict(summary["vms"]),
         "placed_part": summary["placed_part"],
-        "wait_s": waits_s | {"mean_so_far": _mean_so_far(run)},
+        "wait_s": waits_s | {"mean_so_far": _mean_wait(run)},
         "fair_distance": summary["fair_distance"],
         "used": {name: each["mean"] for name, each in summary["used"].items()},
         "rounds": summary["rounds"],
@@ -38,22 +38,22 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "seconds": summary["timing"]["seconds"],
         "tenants": _tenants(run),
         "waiting": _waiting_at_end(run),
-        "lines": _lines(run),
+        "lines": _time_series(run),
     }
 
 
-def _mean_so_far(run: ObservedRun) -> float | None:
+def _mean_wait(run: ObservedRun) -> float | None:
     """Return the mean wait, counting VMs that still wait at the end with their wait so far.
 
     Where few are placed, and soon, the mean of these alone would look best.
     """
     waits_s, counts = waits_of(run.recorder)
-    waited_s, waiting = _waited_so_far(run)
+    waited_s, waiting = _waits_at_end(run)
     vms = float(counts.sum() + waiting.sum())
     return float((waits_s * counts).sum() + waited_s.sum()) / vms if vms else None
 
 
-def _waited_so_far(run: ObservedRun) -> tuple[FloatArray, IntArray]:
+def _waits_at_end(run: ObservedRun) -> tuple[FloatArray, IntArray]:
     """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
     waiting, count = run.engine.waiting, len(run.engine.names.tenants)
     waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -68,7 +68,7 @@ def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
     pool = run.engine.cluster.pool_capacity().sum(axis=0)
     count = len(names.tenants)
     shares = dominant_shares(names.held[:count], pool) if count else np.zeros(0)
-    waiting_s, waits = _waited_so_far(run)
+    waiting_s, waits = _waits_at_end(run)
     rows: list[dict[str, Any]] = []
     for place, name in enumerate(names.tenants.values):
         seen = place < len(recorder.tenants)
@@ -122,12 +122,12 @@ def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
     return rows[:MOST_WAITING]
 
 
-def _lines(run: ObservedRun) -> dict[str, Any]:
+def _time_series(run: ObservedRun) -> dict[str, Any]:
     slots = run.recorder.slots
     parts = np.array_split(np.arange(len(slots)), min(len(slots), MOST_POINTS) or 1)
 
     def line(name: str) -> list[float | None]:
-        return _means(slots.column(name), parts)
+        return _period_means(slots.column(name), parts)
 
     return {
         "at_s": line("start_s"),
@@ -138,7 +138,7 @@ def _lines(run: ObservedRun) -> dict[str, Any]:
     }
 
 
-def _means(column: npt.NDArray[Any], parts: list[npt.NDArray[Any]]) -> list[float | None]:
+def _period_means(column: npt.NDArray[Any], parts: list[npt.NDArray[Any]]) -> list[float | None]:
     means = []
     for part in parts:
         known = column[part][np.isfinite(column[part])]

@@ -13,18 +13,18 @@ from typing import Any, Final
 from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
-from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.moving.domains import domains_of
-from simulation.slots.moving.fleet import MEMORY
+from simulation.slots.moving.movable_vms import MEMORY
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import matching_hosts
+from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.hierarchy import TimedHierarchy, read_hierarchy
 from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
 from simulation.traces.formats import format_of, resources_in, source_of
-from simulation.traces.native import Keep, NativeTrace, in_order
+from simulation.traces.native import Keep, NativeTrace, ordered_resources
 from simulation.traces.rows import table_of
 from simulation.traces.workload import PREFIX, workload_of
 
@@ -131,7 +131,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     hierarchies = read_hierarchy(spec.tree, spec.quotas)
     faults = BadRows(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
-        resources = in_order({"vcpus", "memory_mib", *inventory.resources})
+        resources = ordered_resources({"vcpus", "memory_mib", *inventory.resources})
         _check_offered(("vcpus", "memory_mib"), inventory, spec)
         made = workload_of(spec.trace.path, resources, spec.seed)
         _check_quotas(hierarchies, resources, spec)
@@ -146,7 +146,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
     if "cpu_milli" in requested and "cpu_milli" not in inventory.resources:
         inventory = inventory.in_thousandths()
     _check_offered(requested, inventory, spec)
-    resources = in_order({*requested, *inventory.resources})
+    resources = ordered_resources({*requested, *inventory.resources})
     if spec.moving.is_enabled and MEMORY not in requested:
         raise InputError(
             str(path),

@@ -12,7 +12,7 @@ from placement import Allocation, IntArray, Snapshot
 from placement.rebalancing.destination_search import Search
 from placement.rebalancing.measures import Gauge
 from placement.rebalancing.model import RunningState
-from placement.rebalancing.spare import spare_capacity
+from placement.rebalancing.spare_capacity import spare_capacity
 from simulation.checkpoint import CheckpointData
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, SlotResult
@@ -44,16 +44,16 @@ class MovesRecorder:
             known = self._plans.setdefault(plan.what, [0.0] * len(values))
             self._plans[plan.what] = [a + b for a, b in zip(known, values, strict=True)]
         if passed.moves:
-            self._keep(passed)
+            self._store_moves(passed)
         done = [each.move for each in passed.moves if each.outcome is MoveOutcome.MOVED]
         row: dict[str, float | None] = {
             "moves": float(len(done)),
             "moved_gib": sum(move.transfer_mib for move in done) / 1024,
             "moves_failed": float(len(passed.moves) - len(done)),
         }
-        return row | self._state(passed, engine, ideal=ideal)
+        return row | self._state_columns(passed, engine, ideal=ideal)
 
-    def _keep(self, passed: SlotResult) -> None:
+    def _store_moves(self, passed: SlotResult) -> None:
         moves = [each.move for each in passed.moves]
 
         def whole(values: list[int]) -> IntArray:
@@ -72,7 +72,9 @@ class MovesRecorder:
         self.why += [move.why.value for move in moves]
         self._outcomes.update(each.outcome.value for each in passed.moves)
 
-    def _state(self, passed: SlotResult, engine: Engine, *, ideal: bool) -> dict[str, float | None]:
+    def _state_columns(
+        self, passed: SlotResult, engine: Engine, *, ideal: bool
+    ) -> dict[str, float | None]:
         cluster = engine.cluster
         offered, used = cluster.pool_capacity(), cluster.committed[cluster.rows]
         ranking = [0, 1][: offered.shape[1]]
@@ -80,7 +82,7 @@ class MovesRecorder:
             used[:, ranking], offered[:, ranking],
             out=np.zeros((len(used), len(ranking))), where=offered[:, ranking] > 0,
         )  # fmt: skip
-        self._held_idle = self._held(passed, engine)
+        self._held_idle = self._reserved_fraction(passed, engine)
         row: dict[str, float | None] = {
             "hosts_in_use": float(used.any(axis=1).sum()),
             "load_deviation": float(parts.std(axis=0).sum()) if len(parts) else None,
@@ -88,7 +90,7 @@ class MovesRecorder:
         }
         if ideal:
             snapshot, _ = engine.snapshot()
-            now = Gauge(_without_vms(snapshot, engine)).current_measures()
+            now = Gauge(_state_without_vms(snapshot, engine)).current_measures()
             row |= {
                 "potential": now.potential,
                 "skewness": now.mean_skewness,
@@ -104,7 +106,7 @@ class MovesRecorder:
                 row["spare_held_part"] = float(found.holds.mean()) if len(found.holds) else None
         return row
 
-    def _held(self, passed: SlotResult, engine: Engine) -> float:
+    def _reserved_fraction(self, passed: SlotResult, engine: Engine) -> float:
         """Return the fraction of the first resource that is reserved for starving requests."""
         cluster = engine.cluster
         offered = float(cluster.pool_capacity()[:, 0].sum())
@@ -118,7 +120,7 @@ class MovesRecorder:
         elif passed.round is None:  # nothing has changed, so the same hosts are held
             return self._held_idle
         else:
-            rows = cluster.rows[_held_hosts(passed.round.allocation)]
+            rows = cluster.rows[_reserved_hosts(passed.round.allocation)]
         free = np.maximum(cluster.capacity[rows, 0] - cluster.committed[rows, 0], 0)
         return float(free.sum() / offered)
 
@@ -198,7 +200,7 @@ class MovesRecorder:
         }
 
 
-def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
+def _state_without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
     """Return the running state that a gauge reads; VMs matter only when they move."""
     cluster = engine.cluster
     hosts, resources = snapshot.capacity.shape
@@ -219,7 +221,7 @@ def _without_vms(snapshot: Snapshot, engine: Engine) -> RunningState:
     )
 
 
-def _held_hosts(allocation: Allocation) -> list[int]:
+def _reserved_hosts(allocation: Allocation) -> list[int]:
     return sorted({int(host) for _, host in allocation.details.get("holding", ())})
 
 

@@ -21,7 +21,7 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from simulation.checkpoint import CheckpointData, ValueRange, array, whole
+from simulation.checkpoint import CheckpointData, ValueRange, read_array, read_integer
 from simulation.metrics.moves import MovesRecorder
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, Round, SlotResult
@@ -104,17 +104,17 @@ class SeriesRecorder:
         """Restore saved records."""
         for name in ("slots", "shares", "placements", "pictures"):
             getattr(self, name).restore(kept[name])
-        self._picture_every = whole(kept, "picture_every", ValueRange(1, 2**62))
-        self._pictured = whole(kept, "pictured")
-        tenants = array(kept, "tenants", "int", (None, 5))
+        self._picture_every = read_integer(kept, "picture_every", ValueRange(1, 2**62))
+        self._pictured = read_integer(kept, "pictured")
+        tenants = read_array(kept, "tenants", "int", (None, 5))
         self.tenants = GrowingRows(5)
         self.tenants.grow(len(tenants))
         self.tenants.rows[:] = tenants
-        self._waited_s = array(kept, "waited_s", "float", (None,))
-        self._requested_of_kind = array(kept, "asked_of_kind", "int", (None,))
+        self._waited_s = read_array(kept, "waited_s", "float", (None,))
+        self._requested_of_kind = read_array(kept, "asked_of_kind", "int", (None,))
         self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
         self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
-        self.stood = whole(kept, "stood")
+        self.stood = read_integer(kept, "stood")
         if self.moving is not None:
             self.moving.restore(kept["moving"])
 
@@ -186,7 +186,7 @@ class SeriesRecorder:
                 row[f"used:{name}:{host_class}"] = _fraction(used[place], offered[place])
         row["fragmentation"] = self._fragmentation(free, engine)
         if slot % self._picture_every == 0:
-            self._picture(slot, capacity[:, 0], committed[:, 0])
+            self._record_host_use(slot, capacity[:, 0], committed[:, 0])
         return row
 
     def _fragmentation(self, free: IntArray, engine: Engine) -> float:
@@ -205,7 +205,7 @@ class SeriesRecorder:
             too_full[place] = float(free[full, 0].sum())
         return float((too_full * weight).sum() / (weight.sum() * total))
 
-    def _picture(self, slot: int, capacity: IntArray, committed: IntArray) -> None:
+    def _record_host_use(self, slot: int, capacity: IntArray, committed: IntArray) -> None:
         hosts = np.flatnonzero(capacity)
         part = committed[hosts] / capacity[hosts]
         self.pictures.add(slot=np.full(len(hosts), slot), host=hosts, part=part)

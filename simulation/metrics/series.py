@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulation.checkpoint import CheckpointData, array, texts
+from simulation.checkpoint import CheckpointData, read_array, read_texts
 
 
 class Series:
@@ -43,8 +43,8 @@ class Series:
 
     def restore(self, kept: CheckpointData) -> None:
         """Restore saved rows."""
-        names = texts(kept, "names")
-        rows = array(kept, "rows", "float", (len(names), None))
+        names = read_texts(kept, "names")
+        rows = read_array(kept, "rows", "float", (len(names), None))
         self._columns = {
             name: array_of_numbers("d", row.tobytes())
             for name, row in zip(names, rows, strict=True)
@@ -92,7 +92,7 @@ class Stacks:
             return
         rows: int | None = None
         for name in self._parts:
-            column = array(kept, name, None, (rows,))
+            column = read_array(kept, name, None, (rows,))
             self._parts[name], rows = [column], len(column)
 
     @property

@@ -47,8 +47,8 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         "completed_part_of_tenants": _mean(
             completed_fractions(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
         ),
-        "wait_s": spread_of(waits, counts),
-        "completion_s": spread_of(took, ended),
+        "wait_s": distribution_of(waits, counts),
+        "completion_s": distribution_of(took, ended),
         "used": {name: _use(slots.column(f"used:{name}")) for name in recorder.resources},
         "fragmentation": _mean(slots.column("fragmentation")),
         "fair_distance": _mean(slots.column("fair_distance")),
@@ -90,7 +90,7 @@ def completed_fractions(requested: IntArray, completed: IntArray) -> FloatArray:
     return parts
 
 
-def spread_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
+def distribution_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
     """Return mean, percentiles and maximum of sorted values, weighted by counts."""
     if not len(values):
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))

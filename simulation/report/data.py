@@ -63,7 +63,7 @@ def runs_in(folder: Path, summaries: Sequence[Mapping[str, Any]]) -> list[RunDat
     return [RunData(folder / RUNS / str(each["name"]), each) for each in summaries]
 
 
-def one_of_each(runs: Sequence[RunData]) -> list[RunData]:
+def first_seed_runs(runs: Sequence[RunData]) -> list[RunData]:
     """Return the run of the first seed of each variant."""
     first: dict[str, RunData] = {}
     for run in runs:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from plain_text import plain
-from simulation.report.data import one_of_each, runs_in
+from simulation.report.comparison_table import side_by_side
+from simulation.report.data import first_seed_runs, runs_in
 from simulation.report.plot_files import file_name, save_plot
 from simulation.report.plots import Plot, plots_of
-from simulation.report.side_by_side import side_by_side
 from simulation.report.style import Palette
 
 REPORT: Final = "report.html"
@@ -56,7 +56,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
         The summary of the study, as `simulation.experiments.study.write_summary` returns it.
     """
     runs = [run for run in runs_in(folder, document["runs"]) if run.summary["slots"]]
-    shown = one_of_each(runs)
+    shown = first_seed_runs(runs)
     variants = [(row["variant"], row["policy"]) for row in document["comparison"]["variants"]]
     palette = Palette(variants)
     plots = plots_of(shown, palette) if shown else []
@@ -69,7 +69,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
         _moves_section(document["runs"]),
     ]
     if sections:
-        body.append(_about_plots(document["comparison"]))
+        body.append(_plots_introduction(document["comparison"]))
     body += [*sections, _bad_rows_section(document["runs"]), _inputs_section(document)]
     path = folder / REPORT
     path.write_text(
@@ -169,7 +169,7 @@ def _roll_section(name: str, roll: Mapping[str, Any]) -> str:
     return f"<p>The roll of {name} went through {roll['rolled']:,} hosts and {took}.{listed}"
 
 
-def _about_plots(comparison: Mapping[str, Any]) -> str:
+def _plots_introduction(comparison: Mapping[str, Any]) -> str:
     several = any(len(row["seeds"]) > 1 for row in comparison["variants"])
     seed = " Plots show the first seed of each." if several else ""
     return (

@@ -20,7 +20,7 @@ from simulation.reproduction.drfh_day import (
     choice_of,
     day_of,
     drfh_item,
-    played_day,
+    simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.plots import lines
@@ -37,7 +37,7 @@ _SIGNIFICANT_GAIN: Final = 0.1
 
 
 def _fig7(setup: Setup) -> ItemOutcome:
-    played = played_day(setup)
+    played = simulated_day(setup)
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
     rows: list[tuple[str, int, float, float, float]] = []
@@ -62,7 +62,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
                 f"{done[SLOTS]:,} under Slots",
                 holds=overall > 0 and done[BEST] >= done[SLOTS],
             ),
-            *gains_by_size({size: gain for size, *_, gain in rows}),
+            *judge_gains_by_size({size: gain for size, *_, gain in rows}),
         ),
         tables=(
             Table(
@@ -82,7 +82,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
     )
 
 
-def gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
+def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
     """Judge that only jobs of more than 50 tasks gain, and more with more tasks.
 
     Parameters
@@ -113,7 +113,7 @@ def gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
 
 
 def _fig8(setup: Setup) -> ItemOutcome:
-    played, tenants = played_day(setup), day_of(setup).tenants
+    played, tenants = simulated_day(setup), day_of(setup).tenants
     drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
     return ItemOutcome(
@@ -122,7 +122,7 @@ def _fig8(setup: Setup) -> ItemOutcome:
                 what="users who complete all of their tasks under Best-Fit DRFH and not under "
                 "Slots",
                 paper=20.0,
-                ours=100 * completed_only_there(drfh, slots),
+                ours=100 * fraction_completed_only_there(drfh, slots),
                 unit="% of users",
                 within=WITHIN,
             ),
@@ -145,20 +145,20 @@ def _fig8(setup: Setup) -> ItemOutcome:
     )
 
 
-def completed_only_there(there: FloatArray, elsewhere: FloatArray) -> float:
+def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> float:
     """Return the fraction of users that complete all tasks there and not elsewhere, (N,)."""
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
 
 def _fig9(setup: Setup) -> ItemOutcome:
     day = day_of(setup)
-    shared = played_day(setup)[BEST].completed_of(day.tenants)
+    shared = simulated_day(setup)[BEST].completed_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
     alone = np.zeros(len(day.tenants))
     for number, tenant in enumerate(day.tenants):
         own = day.hosts[order[number :: len(day.tenants)]]
         choice = choice_of(BEST, day.slot_s, setup.seed)
-        trace = ListedTrace(resources=RESOURCES, parts=_of_tenant(day.trace, tenant))
+        trace = ListedTrace(resources=RESOURCES, parts=_requests_of_tenant(day.trace, tenant))
         alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
         setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
@@ -189,7 +189,7 @@ def _fig9(setup: Setup) -> ItemOutcome:
     )
 
 
-def _of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
+def _requests_of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
     """Return the requests of one tenant."""
     parts = []
     for chunk in trace.parts:

@@ -10,7 +10,7 @@ from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
 from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play
 from simulation.reproduction.workloads import DAY_S, INSTEAD, google_hosts, google_trace, tenants_of
-from simulation.slots.choice import SimulatedPolicy
+from simulation.slots.slot_decider import SimulatedPolicy
 
 BEST, FIRST, SLOTS = "best_fit_drfh", "first_fit_drfh", "slots"
 POLICIES: Final = (BEST, FIRST, SLOTS)
@@ -63,7 +63,7 @@ def choice_of(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
     )
 
 
-def played_day(setup: Setup) -> dict[str, PlayedTrace]:
+def simulated_day(setup: Setup) -> dict[str, PlayedTrace]:
     """Return the day under each policy."""
 
     def run() -> dict[str, PlayedTrace]:

@@ -11,10 +11,10 @@ from placement.mechanisms.max_min.levels import shapes
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
 from simulation.reproduction.plots import bars
 from simulation.reproduction.problems import (
-    a_problem,
-    a_round,
     checked_allocation,
     checked_division,
+    divisible_problem,
+    round_snapshot,
     vms_of,
 )
 
@@ -30,18 +30,18 @@ _UNITS: Final = 5
 
 
 def _two_servers() -> DivisibleProblem:
-    return a_problem(_RESOURCES, _SERVERS, _DEMANDS)
+    return divisible_problem(_RESOURCES, _SERVERS, _DEMANDS)
 
 
 def _fig1(setup: Setup) -> ItemOutcome:
     del setup  # small enough for every run
-    pool = checked_division("drf", a_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
-    snapshot = a_round(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
+    pool = checked_division("drf", divisible_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
+    snapshot = round_snapshot(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
     fitting = float(vms_of(snapshot, checked_allocation("best_fit_drfh", snapshot)).sum())
     numbers = (
-        _exact("tasks of user 1 when all is one pool", 3, pool.totals[0]),
-        _exact("tasks of user 2 when all is one pool", 2, pool.totals[1]),
-        _exact("tasks of user 1 that fit on the two servers, alone there", 2, fitting),
+        _exact_number("tasks of user 1 when all is one pool", 3, pool.totals[0]),
+        _exact_number("tasks of user 2 when all is one pool", 2, pool.totals[1]),
+        _exact_number("tasks of user 1 that fit on the two servers, alone there", 2, fitting),
     )
     return ItemOutcome(
         numbers=numbers,
@@ -63,14 +63,14 @@ def _fig2(setup: Setup) -> ItemOutcome:
     shape, unit = shapes(problem.demand, problem.pool)
     share = problem.capacity / problem.pool
     numbers = (
-        _exact("part of all CPUs on server 1", 1 / 7, share[0, 0], "of the pool"),
-        _exact("part of all memory on server 1", 6 / 7, share[0, 1], "of the pool"),
-        _exact("dominant demand of user 1", 1 / 14, unit[0], "of the pool"),
-        _exact("dominant demand of user 2", 1 / 14, unit[1], "of the pool"),
-        _exact("CPU demand of user 1, normalised", 1 / 5, shape[0, 0], ""),
-        _exact("memory demand of user 1, normalised", 1, shape[0, 1], ""),
-        _exact("CPU demand of user 2, normalised", 1, shape[1, 0], ""),
-        _exact("memory demand of user 2, normalised", 1 / 5, shape[1, 1], ""),
+        _exact_number("part of all CPUs on server 1", 1 / 7, share[0, 0], "of the pool"),
+        _exact_number("part of all memory on server 1", 6 / 7, share[0, 1], "of the pool"),
+        _exact_number("dominant demand of user 1", 1 / 14, unit[0], "of the pool"),
+        _exact_number("dominant demand of user 2", 1 / 14, unit[1], "of the pool"),
+        _exact_number("CPU demand of user 1, normalised", 1 / 5, shape[0, 0], ""),
+        _exact_number("memory demand of user 1, normalised", 1, shape[0, 1], ""),
+        _exact_number("CPU demand of user 2, normalised", 1, shape[1, 0], ""),
+        _exact_number("memory demand of user 2, normalised", 1 / 5, shape[1, 1], ""),
     )
     return ItemOutcome(
         numbers=numbers,
@@ -90,7 +90,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
     division = checked_division("per_server_drf", problem)
-    numbers = (*_tasks(division, ((5, 1), (1, 5))), *_shares(division, 3 / 7))
+    numbers = (*_task_numbers(division, ((5, 1), (1, 5))), *_share_numbers(division, 3 / 7))
     return _two_users(
         problem,
         division,
@@ -104,7 +104,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_servers()
     division = checked_division("drfh", problem)
-    whole = a_round(
+    whole = round_snapshot(
         _RESOURCES,
         np.array(_SERVERS, dtype=np.int64) * _UNITS,
         [[round(_UNITS * part) for part in row] for row in _DEMANDS],
@@ -112,10 +112,10 @@ def _fig4(setup: Setup) -> ItemOutcome:
     )
     given = vms_of(whole, checked_allocation("best_fit_drfh", whole))
     numbers = (
-        *_tasks(division, ((10, 0), (0, 10))),
-        *_shares(division, 5 / 7),
-        _exact("whole tasks of user 1 by Best-Fit", 10, float(given[0].sum())),
-        _exact("whole tasks of user 2 by Best-Fit", 10, float(given[1].sum())),
+        *_task_numbers(division, ((10, 0), (0, 10))),
+        *_share_numbers(division, 5 / 7),
+        _exact_number("whole tasks of user 1 by Best-Fit", 10, float(given[0].sum())),
+        _exact_number("whole tasks of user 2 by Best-Fit", 10, float(given[1].sum())),
     )
     return _two_users(
         problem,
@@ -156,22 +156,22 @@ def _two_users(
     )
 
 
-def _tasks(division: Division, expected: tuple[tuple[int, ...], ...]) -> tuple[Number, ...]:
+def _task_numbers(division: Division, expected: tuple[tuple[int, ...], ...]) -> tuple[Number, ...]:
     return tuple(
-        _exact(f"tasks of user {i + 1} on server {k + 1}", tasks, division.tasks[i, k])
+        _exact_number(f"tasks of user {i + 1} on server {k + 1}", tasks, division.tasks[i, k])
         for i, row in enumerate(expected)
         for k, tasks in enumerate(row)
     )
 
 
-def _shares(division: Division, expected: float) -> tuple[Number, ...]:
+def _share_numbers(division: Division, expected: float) -> tuple[Number, ...]:
     return tuple(
-        _exact(f"global dominant share of user {i + 1}", expected, share, "of the pool")
+        _exact_number(f"global dominant share of user {i + 1}", expected, share, "of the pool")
         for i, share in enumerate(division.details["dominant_shares"])
     )
 
 
-def _exact(what: str, paper: float, ours: float, unit: str = "tasks") -> Number:
+def _exact_number(what: str, paper: float, ours: float, unit: str = "tasks") -> Number:
     return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=1e-6, exact=True)
 
 

@@ -10,7 +10,7 @@ from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import lines
 from simulation.reproduction.trace_replay import ListedTrace, play, requests
-from simulation.slots.choice import SimulatedPolicy
+from simulation.slots.slot_decider import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.
 _UNIT: Final = 10_000

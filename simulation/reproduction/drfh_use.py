@@ -17,11 +17,11 @@ from simulation.reproduction.drfh_day import (
     WITHIN,
     day_of,
     drfh_item,
-    played_day,
+    simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.plots import bars, lines
-from simulation.reproduction.problems import a_round, checked_allocation
+from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.trace_replay import use_over_time
 from simulation.reproduction.workloads import RESOURCES
 
@@ -43,7 +43,7 @@ def _table2(setup: Setup) -> ItemOutcome:
     day = day_of(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}
-    snapshot = a_round(
+    snapshot = round_snapshot(
         RESOURCES,
         day.hosts,
         np.concatenate([chunk.demand for chunk in chunks]).tolist(),
@@ -88,7 +88,7 @@ def _table2(setup: Setup) -> ItemOutcome:
                 found=f"CPU from {100 * min(cpu):.1f} to {100 * max(cpu):.1f} %",
                 holds=max(cpu) - min(cpu) >= 0.01,
             ),
-            *(most_used_with(r, found) for r in range(len(_NAMES))),
+            *(judge_most_used(r, found) for r in range(len(_NAMES))),
         ),
         tables=(
             Table(
@@ -117,7 +117,7 @@ def _table2(setup: Setup) -> ItemOutcome:
     )
 
 
-def most_used_with(r: int, found: Mapping[int, FloatArray]) -> Statement:
+def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
     """Judge that most of a resource is used with the paper's number of slots.
 
     Parameters
@@ -137,7 +137,7 @@ def most_used_with(r: int, found: Mapping[int, FloatArray]) -> Statement:
 
 
 def _fig6(setup: Setup) -> ItemOutcome:
-    played = played_day(setup)
+    played = simulated_day(setup)
     # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
     busy |= not busy.any()

@@ -14,7 +14,7 @@ from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setu
 from simulation.reproduction.plots import lines
 from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
 from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
-from simulation.slots.choice import SimulatedPolicy
+from simulation.slots.slot_decider import SimulatedPolicy
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
 #: The paper's eight hosts (section 5.1): cores, MiB of memory and GB of disk.
@@ -194,7 +194,7 @@ def _fig5b(setup: Setup) -> ItemOutcome:
                 within=15.0,
             ),
         ),
-        statements=(fairer_than_slots(fuga, slots),),
+        statements=(judge_fairness(fuga, slots),),
         tables=_tables(found, _SLOTS[_CHOSEN]),
         draw=_plot(found, _SLOTS[_CHOSEN], "Dominant shares of three services under equal slots"),
         note=_MEASURE,
@@ -205,7 +205,7 @@ def _fig5b(setup: Setup) -> ItemOutcome:
     )
 
 
-def fairer_than_slots(fuga: Sequence[float], slots: Mapping[int, Sequence[float]]) -> Statement:
+def judge_fairness(fuga: Sequence[float], slots: Mapping[int, Sequence[float]]) -> Statement:
     """Judge that FUGA deviates less than slots do, into however many hosts are cut.
 
     Parameters

@@ -15,7 +15,7 @@ from placement.fuga.strategies import GivenStrategies, TopCombinations, given_st
 from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bars
-from simulation.reproduction.problems import a_round, checked_allocation
+from simulation.reproduction.problems import checked_allocation, round_snapshot
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
 _HOSTS: Final = ((4, 8, 40), (4, 6, 50))
@@ -31,7 +31,7 @@ _AT_B_E: Final = ((4, 8, 40), (2, 2, 20), (2, 2, 10))
 
 
 def _snapshot() -> Snapshot:
-    return a_round(_RESOURCES, np.array(_HOSTS), _TYPES, 10)
+    return round_snapshot(_RESOURCES, np.array(_HOSTS), _TYPES, 10)
 
 
 def _solve_example() -> Allocation:
@@ -97,10 +97,10 @@ def _fig2(setup: Setup) -> ItemOutcome:
     tasks = np.array(_HOST_2["b"]) + np.array(_HOST_1["e"])
     held = tasks[:, None] * snapshot.demand
     numbers = (
-        _exact("host that acts first", 2, int(game.players.host[0]) + 1, ""),
-        _exact("d*, the fair dominant share", 1 / 2.875, float(fair.max()), "of the pool"),
+        _exact_number("host that acts first", 2, int(game.players.host[0]) + 1, ""),
+        _exact_number("d*, the fair dominant share", 1 / 2.875, float(fair.max()), "of the pool"),
         *(
-            _exact(
+            _exact_number(
                 f"{name} of user {i + 1} when host 2 takes b and host 1 takes e",
                 _AT_B_E[i][r],
                 int(held[i, r]),
@@ -192,7 +192,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _exact(what: str, paper: float, ours: float, unit: str) -> Number:
+def _exact_number(what: str, paper: float, ours: float, unit: str) -> Number:
     return Number(what=what, paper=paper, ours=ours, unit=unit, within=1e-9, exact=True)
 
 

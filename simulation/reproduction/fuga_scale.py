@@ -21,11 +21,11 @@ from simulation.reproduction.model import (
     Table,
 )
 from simulation.reproduction.plots import lines
-from simulation.reproduction.problems import a_round, checked_allocation
+from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.repetitions import seeds
 from simulation.reproduction.trace_replay import PlayedTrace, play, use_over_time
 from simulation.reproduction.workloads import DAY_S, INSTEAD, RESOURCES, google_hosts, google_trace
-from simulation.slots.choice import SimulatedPolicy
+from simulation.slots.slot_decider import SimulatedPolicy
 
 _FUGA, _FIRST = "fuga", "first_fit"
 _POLICIES: Final = (_FUGA, _FIRST)
@@ -44,7 +44,7 @@ _FIG_7_LOAD: Final = 1.2
 _WITHIN: Final = 5.0  #: points
 
 
-def _a_round(hosts: int, seed: int) -> Snapshot:
+def _round_snapshot(hosts: int, seed: int) -> Snapshot:
     """Return a round of requests of the five types, equally many cores of each."""
     capacity = google_hosts(hosts, seed)
     rng = np.random.default_rng([seed, hosts, 6])
@@ -61,7 +61,7 @@ def _a_round(hosts: int, seed: int) -> Snapshot:
     demands = np.array(_TYPES)[types]
     tenant = rng.integers(0, _TENANTS, len(rows))
     tenant[:_TENANTS] = np.arange(_TENANTS)
-    return a_round(RESOURCES, capacity, demands.tolist(), counts.tolist(), tenant.tolist())
+    return round_snapshot(RESOURCES, capacity, demands.tolist(), counts.tolist(), tenant.tolist())
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -78,7 +78,7 @@ def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
     bounds = np.zeros((len(runs), len(sizes)))
     for run, seed in enumerate(runs):
         for number, size in enumerate(sizes):
-            snapshot = _a_round(size, seed)
+            snapshot = _round_snapshot(size, seed)
             for policy in _POLICIES:
                 parameters = {"alpha": _FIG_6_ALPHA, "patience": 0} if policy == _FUGA else {}
                 rows = checked_allocation(policy, snapshot, seed=seed, **parameters).placed
@@ -117,7 +117,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
     means = {policy: each.mean(axis=0) for policy, each in found.parts.items()}
     return ItemOutcome(
         numbers=tuple(numbers),
-        statements=tuple(allocates_more(name, more[:, :, r]) for r, name in enumerate(_NAMES)),
+        statements=tuple(judge_allocation(name, more[:, :, r]) for r, name in enumerate(_NAMES)),
         tables=(
             Table(
                 name="allocated",
@@ -156,7 +156,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
     )
 
 
-def allocates_more(name: str, more: FloatArray) -> Statement:
+def judge_allocation(name: str, more: FloatArray) -> Statement:
     """Judge that FUGA allocates more of a resource than first-fit in each run on each size.
 
     Parameters

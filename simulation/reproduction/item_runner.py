@@ -126,7 +126,7 @@ def verdict_of(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]
                 "exact": each.exact,
                 "agrees": each.agrees,
                 "runs": list(each.runs),
-                "plus_minus": each.plus_minus,
+                "plus_minus": each.margin_of_error,
             }
             for each in outcome.numbers
         ],

@@ -9,7 +9,7 @@ import numpy as np
 from placement import FloatArray, TenantTree
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import lines
-from simulation.reproduction.problems import a_problem, checked_division
+from simulation.reproduction.problems import checked_division, divisible_problem
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
 _TASKS: Final = 2000  #: of one CPU or one GB, in each job
@@ -34,7 +34,9 @@ def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, l
     count = np.full(len(_JOBS), float(_TASKS))
     count[list(gone)] = 0.0
     tree = TenantTree(parent=_PARENT, weight=np.ones(len(_PARENT)), leaf=(4, 5, 6, 7, 8, 9))
-    problem = a_problem(("cpu", "memory"), [_POOL], _DEMANDS, count=count.tolist(), tree=tree)
+    problem = divisible_problem(
+        ("cpu", "memory"), [_POOL], _DEMANDS, count=count.tolist(), tree=tree
+    )
     division = checked_division(name, problem)
     return division.totals / _POOL[0], division.details.get("weights", [])
 

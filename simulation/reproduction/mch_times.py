@@ -16,7 +16,7 @@ from simulation.reproduction.plots import lines
 DEMANDS: Final = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))
 
 
-def a_binary_tree(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
+def binary_tree_problem(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
     """Return a pool with room for about ``tasks`` of each job below a binary tree of groups."""
     parents, layer = [-1], [0]
     for _ in range(levels):
@@ -121,7 +121,7 @@ def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
     }
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _least_seconds(run: Callable[[], object]) -> float:
     """Return the least processor time of a few runs, or of one run that takes long."""
     minimum, spent = np.inf, 0.0
     for _ in range(_REPEATS):
@@ -139,10 +139,12 @@ def _fig5(setup: Setup) -> ItemOutcome:
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}
     for number, size in enumerate(jobs):
-        for name, run in _variants(a_binary_tree(_LEVELS, size, _TASKS)).items():
-            seconds.setdefault(name, []).append(_seconds(run))
+        for name, run in _variants(binary_tree_problem(_LEVELS, size, _TASKS)).items():
+            seconds.setdefault(name, []).append(_least_seconds(run))
         setup.report((number + 1) / (len(jobs) + 1))
-    with_many = [_seconds(_variants(a_binary_tree(_LEVELS, size, _TASKS))[_MCH]) for size in many]
+    with_many = [
+        _least_seconds(_variants(binary_tree_problem(_LEVELS, size, _TASKS))[_MCH]) for size in many
+    ]
     of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]
     less = [slow / fast for slow, fast in zip(seconds[_HDRF], seconds[_MCH], strict=True)]

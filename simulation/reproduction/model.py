@@ -67,14 +67,14 @@ class Number:
         return cls(what=what, paper=paper, ours=ours, unit=unit, within=within, runs=tuple(runs))
 
     @property
-    def plus_minus(self) -> float:
+    def margin_of_error(self) -> float:
         """Half of the 95 % confidence interval of the mean; 0 without several runs."""
         return half_width(self.runs)
 
     @property
     def agrees(self) -> bool:
         """Whether our number is near enough, with its whole confidence interval."""
-        return abs(self.ours - self.paper) + self.plus_minus <= self.within
+        return abs(self.ours - self.paper) + self.margin_of_error <= self.within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from placement import (
 Rows = Sequence[Sequence[float]]
 
 
-def a_problem(
+def divisible_problem(
     resources: tuple[str, ...],
     servers: Rows,
     demands: Rows,
@@ -61,7 +61,7 @@ def checked_division(name: str, problem: DivisibleProblem, **parameters: Any) ->
     return division
 
 
-def a_round(
+def round_snapshot(
     resources: tuple[str, ...],
     servers: IntArray,
     demands: Sequence[Sequence[int]],

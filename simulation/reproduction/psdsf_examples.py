@@ -11,7 +11,7 @@ from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bars
-from simulation.reproduction.problems import a_problem, checked_division
+from simulation.reproduction.problems import checked_division, divisible_problem
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")
 #: Fig. 1 to 3: CPUs, GB and Mb/s of two servers; the second has no link.
@@ -33,7 +33,7 @@ _TABLE_3: Final = ((40, 170, 0, 0), (20, 85, 0, 0), (0, 0, 82.5, 0), (0, 0, 0, 2
 
 def four_classes() -> DivisibleProblem:
     """Return the 4 classes of servers and 4 users; users 3 and 4 run on C and D alone."""
-    return a_problem(
+    return divisible_problem(
         ("cpu", "memory"),
         [(8, 8), (34, 34), (16.5, 8.25), (5.5, 8.25)],
         [(0.1, 0.1), (0.1, 0.2), (0.2, 0.1), (0.2, 0.3)],
@@ -44,11 +44,11 @@ def four_classes() -> DivisibleProblem:
 
 def _fig1(setup: Setup) -> ItemOutcome:
     del setup
-    problem = a_problem(_RESOURCES, _SERVERS, _TWO_USERS)
+    problem = divisible_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
     found = {name: checked_division(name, problem) for name in expected}
     numbers = tuple(
-        _exact(f"tasks of user {user + 1} under {name}", tasks, found[name].totals[user])
+        _exact_number(f"tasks of user {user + 1} under {name}", tasks, found[name].totals[user])
         for name, each in expected.items()
         for user, tasks in enumerate(each)
     )
@@ -68,7 +68,7 @@ def _fig1(setup: Setup) -> ItemOutcome:
 
 
 def _four_users() -> tuple[DivisibleProblem, Division]:
-    problem = a_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
+    problem = divisible_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
     return problem, checked_division("psdsf", problem)
 
 
@@ -129,11 +129,11 @@ def _fig3(setup: Setup) -> ItemOutcome:
 
 def _fig4(setup: Setup) -> ItemOutcome:
     del setup
-    problem = a_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
+    problem = divisible_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = checked_division("psdsf", problem)
     numbers = (
-        _exact("rate of user 1", 1.5, division.totals[0], "of the unit"),
-        _exact("rate of user 2", 1.0, division.totals[1], "of the unit"),
+        _exact_number("rate of user 1", 1.5, division.totals[0], "of the unit"),
+        _exact_number("rate of user 2", 1.0, division.totals[1], "of the unit"),
     )
     return ItemOutcome(
         numbers=numbers,
@@ -154,7 +154,7 @@ def _table3(setup: Setup) -> ItemOutcome:
     problem = four_classes()
     gamma = tasks_alone(problem)
     alone = tuple(
-        _exact(f"tasks of user {i + 1} alone on class {name}", expected, gamma[i, k])
+        _exact_number(f"tasks of user {i + 1} alone on class {name}", expected, gamma[i, k])
         for i, row in enumerate(_GAMMA)
         for k, (name, expected) in enumerate(zip(CLASSES, row, strict=True))
     )
@@ -191,8 +191,8 @@ def _table4(setup: Setup) -> ItemOutcome:
                 ((205, 0.5), (107.5, 0.05), (58.33, 0.02), (35.55, 0.02))
             )
         ),
-        _exact("tasks of user 4 on class C", 8.05, division.tasks[3, 2], within=0.01),
-        _exact("tasks of user 4 on class D", 27.5, division.tasks[3, 3], within=0.01),
+        _exact_number("tasks of user 4 on class C", 8.05, division.tasks[3, 2], within=0.01),
+        _exact_number("tasks of user 4 on class D", 27.5, division.tasks[3, 3], within=0.01),
     )
     return ItemOutcome(
         numbers=numbers,
@@ -222,7 +222,7 @@ def _by_server(
     within: float = 1e-6,
 ) -> ItemOutcome:
     numbers = tuple(
-        _exact(
+        _exact_number(
             f"tasks of user {i + 1} on {name}", expected[i][k], division.tasks[i, k], within=within
         )
         for i in range(len(expected))
@@ -238,7 +238,7 @@ def _by_server(
     )
 
 
-def _exact(
+def _exact_number(
     what: str, paper: float, ours: float, unit: str = "tasks", *, within: float = 1e-6
 ) -> Number:
     return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=within, exact=True)

@@ -9,10 +9,10 @@ import numpy as np
 
 from placement import FloatArray, IntArray
 from simulation.reproduction.model import Table
-from simulation.slots.choice import SimulatedPolicy
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
 from simulation.slots.interning import InternedNames
+from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.hosts import SimHost
 from simulation.traces.chunks import Arrivals, Chunk
 from simulation.traces.constraint_table import ConstraintTable

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import CheckpointData, array
+from simulation.checkpoint import CheckpointData, read_array
 from simulation.topology.hosts import HostEventKind, SimHost
 from simulation.topology.inventory import HostInventory
 
@@ -98,9 +98,9 @@ class Cluster:
     def restore(self, kept: CheckpointData) -> None:
         """Restore the state of the hosts from a checkpoint."""
         hosts = (len(self._hosts),)
-        self.committed = array(kept, "committed", "int", self.capacity.shape)
-        self._present = array(kept, "present", "bool", hosts)
-        for host, accepts in enumerate(array(kept, "accepts", "bool", hosts).tolist()):
+        self.committed = read_array(kept, "committed", "int", self.capacity.shape)
+        self._present = read_array(kept, "present", "bool", hosts)
+        for host, accepts in enumerate(read_array(kept, "accepts", "bool", hosts).tolist()):
             self._accept(host, accepts=accepts)
         self._cache_arrays()
 

@@ -16,16 +16,16 @@ import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.patience import StarvationPatience
-from simulation.checkpoint import CheckpointData, Sizes, ValueRange, whole
-from simulation.slots.choice import SimulatedPolicy, SlotDecider
+from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
-from simulation.slots.idle import LastIdle
+from simulation.slots.idle_rounds import LastIdle
 from simulation.slots.interning import InternedNames
-from simulation.slots.moving.fleet import MovableVms, fleet_of
-from simulation.slots.moving.movers import PlanSummary, SlotMover
+from simulation.slots.moving.movable_vms import MovableVms, movable_vms_of
+from simulation.slots.moving.slot_mover import PlanSummary, SlotMover
 from simulation.slots.moving.timetable import EndedMove
 from simulation.slots.rules import HostRules
 from simulation.slots.running_vms import RunningBuckets, VmRows
+from simulation.slots.slot_decider import SimulatedPolicy, SlotDecider
 from simulation.slots.waiting_rows import NO_ROWS, WaitingRows
 from simulation.topology.hierarchy import TimedHierarchy
 from simulation.topology.hosts import HostEvent
@@ -98,7 +98,7 @@ class Engine:
         self._requests = 0
         self._stood = 0
         self.last_idle = LastIdle(
-            StarvationPatience.of(choice.of_policy(choice.parameters)).patience
+            StarvationPatience.of(choice.policy_parameters(choice.parameters)).patience
         )
         self.decider = SlotDecider(choice, cluster)
         self._start_s = 0.0
@@ -132,8 +132,10 @@ class Engine:
 
     def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state; call it on a new engine."""
-        events = whole(kept, "events_left", ValueRange(0, len(self._events) + 1))
-        hierarchies = whole(kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1))
+        events = read_integer(kept, "events_left", ValueRange(0, len(self._events) + 1))
+        hierarchies = read_integer(
+            kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1)
+        )
         self._events = self._events[len(self._events) - events :]
         passed = self._hierarchies[: len(self._hierarchies) - hierarchies]
         for _, hierarchy in passed[-1:]:
@@ -150,7 +152,7 @@ class Engine:
         self.waiting = WaitingRows.of_state(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
         self.rules.restore(kept["rules"], sizes)
-        self._requests, self._stood = whole(kept, "requests"), whole(kept, "stood")
+        self._requests, self._stood = read_integer(kept, "requests"), read_integer(kept, "stood")
         self.last_idle.restore(kept["last_idle"], self.names.resources)
         if self.movers is not None:
             self.movers.restore(kept["movers"])
@@ -176,7 +178,7 @@ class Engine:
         if self.movers is not None:
             self.movers.advance(start_s)
         stood, chunks = self._start_running(slot, chunks)
-        arrived = tuple(self._arrive(chunk) for chunk in chunks)
+        arrived = tuple(self._add_arrivals(chunk) for chunk in chunks)
         given_up = self._drop_impatient(start_s)
         passed = SlotResult(
             slot=slot,
@@ -218,7 +220,7 @@ class Engine:
         parts = self.running.all_rows()
         snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
-        return fleet_of(
+        return movable_vms_of(
             snapshot,
             tenants,
             VmRows.concatenate(parts) if parts else None,
@@ -288,7 +290,7 @@ class Engine:
         lost: list[VmRows] = []
         while self._events and self._events[0].at_s <= start_s:
             event = self._events.pop(0)
-            self.decider.hosts_changed()
+            self.decider.forget_zone_policies()
             host = self.cluster.index[event.host]
             if self.movers is not None:
                 self.movers.advance(event.at_s)
@@ -369,7 +371,7 @@ class Engine:
             each for each in others if len(each)
         ]
 
-    def _arrive(self, chunk: Chunk) -> WaitingRows:
+    def _add_arrivals(self, chunk: Chunk) -> WaitingRows:
         names, count = self.names, chunk.count
         arrived = WaitingRows(
             request=np.arange(self._requests, self._requests + len(chunk)),

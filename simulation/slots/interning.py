@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
-from simulation.checkpoint import CheckpointData, MisfitError, array, texts
+from simulation.checkpoint import CheckpointData, MisfitError, read_array, read_texts
 from simulation.errors import InputError
 from simulation.topology.hierarchy import Hierarchy
 from simulation.traces.constraint_table import ConstraintTable
@@ -175,9 +175,9 @@ class InternedNames:
 
     def restore(self, kept: CheckpointData) -> None:
         """Restore a saved state; weights are computed anew."""
-        tenants = texts(kept, "tenants")
-        held = array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
-        kinds = array(kept, "kinds", "int", (None, len(self.resources)))
+        tenants = read_texts(kept, "tenants")
+        held = read_array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
+        kinds = read_array(kept, "kinds", "int", (None, len(self.resources)))
         self.tenants, self.constraint_tables, self._kinds = Interner(), Interner(), Interner()
         self.tenants.numbers(tenants)
         self.constraint_tables.numbers(

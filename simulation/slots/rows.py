@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import BoolArray, IntArray
-from simulation.checkpoint import CheckpointData, Sizes, ValueRange, array
+from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_array
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ class Rows:
         MisfitError
             For columns of another type, length or range.
         """
-        rows = len(array(kept, "count", "int", (None,)))
+        rows = len(read_array(kept, "count", "int", (None,)))
         high = {
             "tenant": sizes.tenants,
             "kind": sizes.kinds,
@@ -65,7 +65,7 @@ class Rows:
         for name in (each.name for each in fields(cls)):
             like = "float" if _dtype_of(name) is np.float64 else "int"
             within = ValueRange(0, high[name]) if name in high else None
-            found[name] = array(kept, name, like, (rows,), within)
+            found[name] = read_array(kept, name, like, (rows,), within)
         return cls(**found)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray
-from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange, array
+from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange, read_array
 from simulation.slots.rows import Rows
 
 #: Parts of a slot: more are joined before one is sought in them.
@@ -60,14 +60,14 @@ class RunningBuckets:
         found: list[VmRows] = []
         first = math.floor(at_s / self._length_s)
         for slot in sorted(slot for slot in self._buckets if slot > first):
-            self._buckets[slot] = _without(self._buckets[slot], host, at_s, found)
-        self._endless = _without(self._endless, host, at_s, found)
+            self._buckets[slot] = _remove_lost(self._buckets[slot], host, at_s, found)
+        self._endless = _remove_lost(self._endless, host, at_s, found)
         return VmRows.concatenate(found) if found else None
 
     def count_on_host(self, request: int, end_s: float, host: int) -> int:
         """Return the number of VMs of a request with this end on a host."""
         return sum(
-            int(part.count[_same(part, request, end_s, host)].sum())
+            int(part.count[_matching_rows(part, request, end_s, host)].sum())
             for parts in self._buckets_of_end(end_s)
             for part in parts
         )
@@ -78,7 +78,7 @@ class RunningBuckets:
             if len(parts) > _MOST_PARTS:
                 parts[:] = [VmRows.concatenate(parts)]
             for place, part in enumerate(parts):
-                rows = _same(part, request, end_s, host)
+                rows = _matching_rows(part, request, end_s, host)
                 if rows.any():
                     row = int(rows.argmax())
                     one = replace(
@@ -119,8 +119,8 @@ class RunningBuckets:
 
     def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
         """Restore saved VMs."""
-        lengths = array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
-        slots = array(kept, "slots", "int", (None,))
+        lengths = read_array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
+        slots = read_array(kept, "slots", "int", (None,))
         vms = None if kept["vms"] is None else VmRows.of_state(kept["vms"], sizes)
         total = 0 if vms is None else len(vms)
         misfit = (vms is None) != (len(lengths) == 0) or total != int(lengths.sum())
@@ -143,12 +143,12 @@ class RunningBuckets:
         return max(self._buckets, default=None)
 
 
-def _same(part: VmRows, request: int, end_s: float, host: int) -> BoolArray:
+def _matching_rows(part: VmRows, request: int, end_s: float, host: int) -> BoolArray:
     same: BoolArray = (part.request == request) & (part.host == host) & (part.end_s == end_s)
     return same
 
 
-def _without(parts: list[VmRows], host: int, at_s: float, found: list[VmRows]) -> list[VmRows]:
+def _remove_lost(parts: list[VmRows], host: int, at_s: float, found: list[VmRows]) -> list[VmRows]:
     rest = []
     for part in parts:
         hit = (part.host == host) & (part.end_s > at_s)

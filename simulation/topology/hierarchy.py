@@ -39,7 +39,7 @@ class Hierarchy:
     weights: Mapping[str, float] = field(default_factory=dict)  #: other than 1
     quotas: tuple[SimulatedQuota, ...] = ()
 
-    def above(self, name: str) -> Iterator[str]:
+    def groups_above(self, name: str) -> Iterator[str]:
         """Yield the groups above a tenant or group, the nearest first."""
         parent = self.parents.get(name)
         while parent is not None:
@@ -52,7 +52,7 @@ class Hierarchy:
         Layer by layer, of siblings groups first; groups without a tenant below
         them are left out, as they share nothing.
         """
-        inner = {group for tenant in tenants for group in self.above(tenant)}
+        inner = {group for tenant in tenants for group in self.groups_above(tenant)}
         if not inner:
             return None
         below: dict[str | None, list[tuple[str, int, float]]] = {}  # name, leaf or -1, weight
@@ -86,7 +86,7 @@ class Hierarchy:
             return ()
         members: dict[str, list[int]] = {}
         for index, tenant in enumerate(tenants):
-            for owner in (tenant, *self.above(tenant)):
+            for owner in (tenant, *self.groups_above(tenant)):
                 members.setdefault(owner, []).append(index)
         found = []
         for quota in self.quotas:
@@ -131,8 +131,8 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy
     )
     found = []
     for at_s in times:
-        rows = {name: _at(at_s, its) for name, its in places.items()}
-        quota = {key: _at(at_s, its) for key, its in limits.items()}
+        rows = {name: _row_at(at_s, its) for name, its in places.items()}
+        quota = {key: _row_at(at_s, its) for key, its in limits.items()}
         hierarchy = replace(
             first,
             parents={name: row.parent for name, row in rows.items() if row and row.parent},
@@ -180,7 +180,7 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
 
 def _check_circles(hierarchy: Hierarchy, where: str) -> None:
     for group in hierarchy.groups:
-        for steps, above in enumerate(hierarchy.above(group)):
+        for steps, above in enumerate(hierarchy.groups_above(group)):
             if above == group or steps > len(hierarchy.groups):
                 raise InputError(where, f"{group!r} is in a circle of parents")
 
@@ -226,6 +226,6 @@ def _limit(found: str, where: str) -> int:
     return limit
 
 
-def _at(at_s: float, rows: Mapping[float, Value]) -> Value | None:
+def _row_at(at_s: float, rows: Mapping[float, Value]) -> Value | None:
     """Return the row that holds at a time, or None before the first."""
     return next((rows[since] for since in sorted(rows, reverse=True) if since <= at_s), None)

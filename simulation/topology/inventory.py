@@ -17,7 +17,7 @@ from registry.db import check_labels, check_one_valued
 from simulation.errors import InputError
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
-from simulation.traces.native import in_order
+from simulation.traces.native import ordered_resources
 from simulation.traces.rows import columns_of, rows_of
 from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
@@ -52,7 +52,7 @@ class HostInventory:
     @property
     def resources(self) -> tuple[str, ...]:
         """All resources that some host offers."""
-        return in_order({name for host in self.hosts for name in host.capacity})
+        return ordered_resources({name for host in self.hosts for name in host.capacity})
 
     def with_hosts(self, more: HostInventory) -> HostInventory:
         """Return this inventory with more hosts."""
@@ -134,7 +134,7 @@ def read_inventory(spec: str) -> HostInventory:
     if _SHORT.fullmatch(spec) and not Path(spec).exists():
         return _read_short_form(spec)
     if spec.startswith(PREFIX):
-        return _like_google(spec)
+        return _google_hosts(spec)
     if found := _AZURE.fullmatch(spec):
         whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
         return checked_inventory(
@@ -195,7 +195,7 @@ def _read_short_form(spec: str) -> HostInventory:
     return checked_inventory(hosts, (), spec)
 
 
-def _like_google(spec: str) -> HostInventory:
+def _google_hosts(spec: str) -> HostInventory:
     number = spec.removeprefix(PREFIX)
     if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
         raise InputError(spec, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
@@ -203,7 +203,7 @@ def _like_google(spec: str) -> HostInventory:
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
         capacity = {"vcpus": cores, "memory_mib": memory_mib}
         prefix = "abcdefghijklmnopqrstuvwxyz"[place]
-        hosts += _alike_hosts(prefix, count, capacity, host_class=_shape(capacity))
+        hosts += _alike_hosts(prefix, count, capacity, host_class=_short_capacity(capacity))
     return checked_inventory(hosts, (), spec)
 
 
@@ -235,24 +235,24 @@ def _read_csv(path: Path) -> HostInventory:
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))
         capacity = {
-            name: _whole(row[name], f"{where}: {name}")
+            name: _read_whole(row[name], f"{where}: {name}")
             for name in row
             if name not in _WORDS and row[name] not in (None, "")
         }
-        count = _whole(row.get("count") or 1, f"{where}: count")
+        count = _read_whole(row.get("count") or 1, f"{where}: count")
         labels = tuple(sorted(filter(None, str(row.get("labels") or "").split(";"))))
         new = _alike_hosts(
             str(row["name"]),
             count,
             capacity,
-            host_class=str(row.get("class") or _shape(capacity)),
+            host_class=str(row.get("class") or _short_capacity(capacity)),
             labels=labels,
         )
         hosts += new
         for what in (HostEventKind.JOIN, HostEventKind.DRAIN, HostEventKind.LEAVE):
             length = row.get(f"{what.value}_s")
             if length not in (None, ""):
-                at_s = _seconds(length, f"{where}: {what.value}_s")
+                at_s = _read_seconds(length, f"{where}: {what.value}_s")
                 events += [HostEvent(at_s=at_s, host=host.name, what=what) for host in new]
     return checked_inventory(hosts, events, str(path))
 
@@ -274,14 +274,14 @@ def _read_json(path: Path) -> HostInventory:
         if not isinstance(each, dict) or not isinstance(each.get("capacity"), dict):
             raise InputError(where, 'expected an object with "name" and "capacity"')
         capacity = {
-            str(name): _whole(amount, f"{where}.capacity.{name}")
+            str(name): _read_whole(amount, f"{where}.capacity.{name}")
             for name, amount in each["capacity"].items()
         }
         hosts += _alike_hosts(
             str(each.get("name") or f"host{place}"),
-            _whole(each.get("count", 1), f"{where}.count"),
+            _read_whole(each.get("count", 1), f"{where}.count"),
             capacity,
-            host_class=str(each.get("class") or _shape(capacity)),
+            host_class=str(each.get("class") or _short_capacity(capacity)),
             labels=tuple(sorted(map(str, each.get("labels", ())))),
         )
     for place, each in enumerate(document.get("events", ())):
@@ -291,7 +291,7 @@ def _read_json(path: Path) -> HostInventory:
         except (KeyError, TypeError, ValueError):
             allowed = ", ".join(each.value for each in HostEventKind)
             raise InputError(where, f"event: expected one of {allowed}") from None
-        at_s = _seconds(each.get("at_s"), f"{where}.at_s")
+        at_s = _read_seconds(each.get("at_s"), f"{where}.at_s")
         events.append(HostEvent(at_s=at_s, host=str(each.get("host")), what=what))
     return checked_inventory(hosts, events, str(path))
 
@@ -314,7 +314,7 @@ def _read_google_events(path: Path) -> HostInventory:
         where = f"{path}:{line}"
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))
-        at_s = _seconds(row["time_us"], where) / 1e6
+        at_s = _read_seconds(row["time_us"], where) / 1e6
         if row["event"] == "0" and row["cpus"] and row["memory"]:
             host = _google_host(row["machine_id"], row["cpus"], row["memory"], where)
             known = host.name in hosts
@@ -329,10 +329,12 @@ def _read_google_events(path: Path) -> HostInventory:
 
 def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
     capacity = {
-        "vcpus": round(_seconds(cpu, where) * LARGEST_CORES),
-        "memory_mib": round(_seconds(memory, where) * LARGEST_MIB),
+        "vcpus": round(_read_seconds(cpu, where) * LARGEST_CORES),
+        "memory_mib": round(_read_seconds(memory, where) * LARGEST_MIB),
     }
-    return HostSpec(name=f"m{machine}", host_class=_shape(capacity), labels=(), capacity=capacity)
+    return HostSpec(
+        name=f"m{machine}", host_class=_short_capacity(capacity), labels=(), capacity=capacity
+    )
 
 
 def _read_alibaba_nodes(path: Path) -> HostInventory:
@@ -342,9 +344,9 @@ def _read_alibaba_nodes(path: Path) -> HostInventory:
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))
         capacity = {
-            "cpu_milli": _whole(row["cpu_milli"], where),
-            "memory_mib": _whole(row["memory_mib"], where),
-            "gpu_milli": 1000 * _whole(row["gpu"], where),
+            "cpu_milli": _read_whole(row["cpu_milli"], where),
+            "memory_mib": _read_whole(row["memory_mib"], where),
+            "gpu_milli": 1000 * _read_whole(row["gpu"], where),
         }
         model = row["model"]
         hosts.append(
@@ -358,7 +360,7 @@ def _read_alibaba_nodes(path: Path) -> HostInventory:
     return checked_inventory(hosts, (), str(path))
 
 
-def _shape(capacity: Mapping[str, int]) -> str:
+def _short_capacity(capacity: Mapping[str, int]) -> str:
     """Return a capacity in the short form: ``64c:256g``."""
     ending = {name: (unit, factor) for unit, (name, factor) in _UNITS.items()}
     parts = []
@@ -368,7 +370,7 @@ def _shape(capacity: Mapping[str, int]) -> str:
     return ":".join(parts)
 
 
-def _whole(found: Any, where: str) -> int:
+def _read_whole(found: Any, where: str) -> int:
     try:
         value = int(found)
     except (TypeError, ValueError):
@@ -378,7 +380,7 @@ def _whole(found: Any, where: str) -> int:
     return value
 
 
-def _seconds(found: Any, where: str) -> float:
+def _read_seconds(found: Any, where: str) -> float:
     try:
         value = float(found)
     except (TypeError, ValueError):

@@ -50,7 +50,7 @@ def _native(rows: Iterable[Row]) -> Iterator[Row]:
     return iter(rows)
 
 
-def _each(
+def _convert_rows(
     rows: Iterable[Row], native: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Iterator[Row]:
     """Convert row by row; report what a row lacks or misspells with its line."""
@@ -64,7 +64,7 @@ def _each(
             yield line, error if isinstance(error, RowError) else RowError(str(error)), read
 
 
-def _by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
+def _sort_by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
     """Sort rows of formats that are not in order; these are small."""
     listed = list(rows)
 
@@ -128,7 +128,7 @@ def _azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
             "memory_mib": _mib(row["vmmemory"]),
         }
 
-    return _by_arrival(_each(rows, native))
+    return _sort_by_arrival(_convert_rows(rows, native))
 
 
 def _huawei(rows: Iterable[Row]) -> Iterator[Row]:
@@ -140,7 +140,7 @@ def _huawei(rows: Iterable[Row]) -> Iterator[Row]:
             "memory_mib": _mib(row["memory_gb"]),
         }
 
-    return _each(rows, native)
+    return _convert_rows(rows, native)
 
 
 def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
@@ -161,7 +161,7 @@ def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
             "forbids": ";".join(others),
         }
 
-    return _by_arrival(_each(rows, native))
+    return _sort_by_arrival(_convert_rows(rows, native))
 
 
 def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
@@ -176,20 +176,20 @@ def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
             "tenant": row["app_name"],
             "vcpus": row["cpu_request"],
             "memory_mib": _mib(row["memory_request"]),
-            "disk_gib": _up(row["disk_request"]),
+            "disk_gib": _round_up(row["disk_request"]),
             "gpu": row["gpu_request"],
             "rdma_percent": row["rdma_request"],
             "anti_affinity": "alone" if alone else None,
         }
 
-    return _by_arrival(_each(rows, native))
+    return _sort_by_arrival(_convert_rows(rows, native))
 
 
 def _mib(gib: Any) -> int:
-    return _up(float(gib) * 1024)
+    return _round_up(float(gib) * 1024)
 
 
-def _up(amount: Any) -> int:
+def _round_up(amount: Any) -> int:
     value = float(amount)
     return int(value) if value == int(value) else int(value) + 1
 

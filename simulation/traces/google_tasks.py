@@ -103,8 +103,8 @@ class _Submissions:
         self._life.append(math.inf)
         self._read.append(read)
         self._user.append(self._users.setdefault(str(row["user"]), len(self._users)))
-        self._cpu.append(_up(cpu * LARGEST_CORES * 1000))
-        self._memory.append(_up(memory * LARGEST_MIB))
+        self._cpu.append(_round_up(cpu * LARGEST_CORES * 1000))
+        self._memory.append(_round_up(memory * LARGEST_MIB))
         self._job.append(task[0] if str(row["different_machines"]) == "1" else -1)
 
     def requests(self) -> Iterator[Row]:
@@ -133,5 +133,5 @@ def _fraction(row: Mapping[str, Any], name: str) -> float:
     return value
 
 
-def _up(amount: float) -> int:
+def _round_up(amount: float) -> int:
     return math.ceil(round(amount, 6))

@@ -55,10 +55,10 @@ def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]])
     named = [name for name in columns if name not in COLUMNS]
     if "vm_type" in columns:
         named += sorted({name for amounts in types.values() for name in amounts} - {*named})
-    return in_order(named)
+    return ordered_resources(named)
 
 
-def in_order(names: Collection[str]) -> tuple[str, ...]:
+def ordered_resources(names: Collection[str]) -> tuple[str, ...]:
     """Return resources in the order of policies: CPU, memory, disk, and the others by name."""
     first = ("vcpus", "cpu_milli", "memory_mib", "disk_gib")
     return tuple(name for name in first if name in names) + tuple(sorted(set(names) - set(first)))
@@ -124,7 +124,7 @@ class NativeTrace:
             count=(count := _read_whole(row, "count", 1, _MOST_VMS)),
             min_count=_read_whole(row, "min_count", 1, count),
             constraints=_constraints(row, count),
-            on_host=_on_host(row),
+            on_host=_starting_host(row),
             wait_at_most_s=_read_seconds(row, "wait_at_most_s"),
         )
 
@@ -225,7 +225,7 @@ def _read_whole(
     return value
 
 
-def _on_host(row: Mapping[str, Any]) -> str | None:
+def _starting_host(row: Mapping[str, Any]) -> str | None:
     """Return the host on which VMs run already at the beginning of the trace."""
     found = row.get("on_host")
     if _is_empty(found):

@@ -31,8 +31,8 @@ def columns_of(path: Path) -> tuple[str, ...]:
     if is_parquet(path):
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, only needed for Parquet
 
-        return _distinct(path, pq.read_schema(path).names)
-    with _text(path) as file:
+        return _check_distinct(path, pq.read_schema(path).names)
+    with _open_text(path) as file:
         return tuple(next(csv.reader([_first_line(path, file)]), ()))
 
 
@@ -58,7 +58,7 @@ def table_of(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restval="")
-            _distinct(path, reader.fieldnames or ())
+            _check_distinct(path, reader.fieldnames or ())
             if missing := [name for name in needs if name not in (reader.fieldnames or ())]:
                 raise InputError(path, f"expected a column {missing[0]}")
             return [(reader.line_num, row) for row in reader]
@@ -66,7 +66,7 @@ def table_of(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]
         raise InputError(path, error.strerror or str(error)) from error
 
 
-def _distinct(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
+def _check_distinct(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns; `InputError` if two have one name, as only one would be read."""
     twice = next((name for place, name in enumerate(names) if name and name in names[:place]), None)
     if twice is not None:
@@ -80,7 +80,9 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
         binary = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
         reader = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""))
         try:
-            names = list(columns) if columns is not None else _distinct(path, next(reader, []))
+            names = (
+                list(columns) if columns is not None else _check_distinct(path, next(reader, []))
+            )
             for cells in reader:
                 if not cells:
                     continue
@@ -111,7 +113,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise InputError(str(path), str(error)) from error
 
 
-def _text(path: Path) -> io.TextIOWrapper:
+def _open_text(path: Path) -> io.TextIOWrapper:
     try:
         if path.suffix == ".gz":
             return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")

@@ -13,7 +13,7 @@ from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets
 from placement.fuga.combinations.combination_reader import CombinationReader
 from placement.fuga.combinations.tables import Tables
-from placement.fuga.combinations.top import top_combinations
+from placement.fuga.combinations.top_combinations import top_combinations
 from placement.fuga.exchange import exchange_unfair
 from placement.model.vm_kinds import hosts_for, vm_kinds, vms_that_fit
 from placement.packing.draft import Draft

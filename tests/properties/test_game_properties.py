@@ -15,7 +15,7 @@ from placement.fairness.targets import fair_targets, max_vms_per_request
 from placement.fuga.backward_induction import equilibrium_path, solve_subgames, tree_of
 from placement.fuga.certificate import NO_GAIN, check_subgames
 from placement.fuga.combinations import search
-from placement.fuga.combinations.top import top_combinations
+from placement.fuga.combinations.top_combinations import top_combinations
 from placement.fuga.equilibrium import solve
 from placement.fuga.game import UTILITY_TOLERANCE, Game
 from placement.fuga.parameters import LARGEST_GAME, FugaParameters

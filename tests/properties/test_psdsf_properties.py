@@ -16,7 +16,7 @@ from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import held_tasks, servers_of
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_converged
-from placement.mechanisms.psdsf.water import WaterFilling
+from placement.mechanisms.psdsf.water_filling import WaterFilling
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
 from tests.plain.plain_psdsf import PlainPsdsf
 

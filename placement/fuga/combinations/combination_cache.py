@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from placement.fuga.combinations.tables import Tables
-from placement.fuga.combinations.top import Combinations, top_combinations
+from placement.fuga.combinations.top_combinations import Combinations, top_combinations
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.fuga.combinations.reachable import Reachable, State
+from placement.fuga.combinations.reachable_amounts import Reachable, State
 from placement.fuga.combinations.tables import Layer, Tables
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget

@@ -44,7 +44,7 @@ def search_combinations(
 ) -> tuple[IntArray, FloatArray, bool]:
     """Return combinations (K, T), their scores (K,), and whether the search was cut.
 
-    The parameters are those of `placement.fuga.combinations.top.top_combinations`, all
+    The parameters are those of `placement.fuga.combinations.top_combinations.top_combinations`, all
     ``maximum`` above 0 and no more than the room holds of the kind alone;
     ``kept`` is the maximum number of combinations to return.
 

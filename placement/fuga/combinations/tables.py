@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from placement.fuga.combinations.reachable import Grid, Reachable
+from placement.fuga.combinations.reachable_amounts import Grid, Reachable
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 

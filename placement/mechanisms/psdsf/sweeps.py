@@ -13,7 +13,7 @@ from placement.errors import ParameterError, ShapeMismatchError
 from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.servers import ServerClass, ServerStep, held_tasks, servers_of
-from placement.mechanisms.psdsf.water import WaterFilling
+from placement.mechanisms.psdsf.water_filling import WaterFilling
 from placement.model.arrays import BoolArray, FloatArray
 
 Procedure: TypeAlias = Literal["water_filling", "published"]

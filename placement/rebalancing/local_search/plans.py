@@ -11,7 +11,7 @@ from placement.model.arrays import IntArray
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.private_terms import PrivateTerm
-from placement.rebalancing.local_search.schedule_waves import schedule_waves
+from placement.rebalancing.local_search.wave_schedule import schedule_waves
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     Mobility,

@@ -10,7 +10,7 @@ from typing import Any
 from placement.rebalancing.model import MovePlan
 from simulation.checkpoint import CheckpointData, MisfitError
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.fleet import MovableVms
+from simulation.slots.moving.movable_vms import MovableVms
 from simulation.slots.moving.options import RollOptions
 from simulation.topology.hosts import SimHost
 
@@ -52,7 +52,7 @@ class RollState:
         """Let hosts take VMs again once their time is over."""
         for host, its in list(self._at.items()):
             if its.busy_until_s is not None and its.busy_until_s <= at_s:
-                self._leave(host)
+                self._finish_host(host)
                 self.rolled += 1
                 self._end_if_done(its.busy_until_s)
 
@@ -65,7 +65,7 @@ class RollState:
         """Note that a host has failed or left."""
         if host in self._at:
             del self._at[host]
-            self._leave_out(host, ["it failed or left"], at_s)
+            self._skip_host(host, ["it failed or left"], at_s)
 
     def next_batch(self, at_s: float, on_hosts: Sequence[int]) -> list[int]:
         """Return the hosts to empty now.
@@ -83,14 +83,14 @@ class RollState:
                 emptied_s = at_s if its.emptied_s is None else its.emptied_s
                 its.busy_until_s = emptied_s + self._roll.takes_s
             elif its.busy_until_s is None and at_s - its.since_s > self._roll.wait_s:
-                self._leave(host)
-                self._leave_out(host, its.stays, at_s)
+                self._finish_host(host)
+                self._skip_host(host, its.stays, at_s)
         self.reopen(at_s)
         while not self._at and self.todo:
             batch, self.todo = self.todo[: self._roll.at_once], self.todo[self._roll.at_once :]
             for host in batch:
                 if not self._cluster.present[host]:
-                    self._leave_out(host, ["it is not there"], at_s)
+                    self._skip_host(host, ["it is not there"], at_s)
                     continue
                 took_vms = self._cluster.all_hosts()[host].accepts
                 self._cluster.accept({host: False})
@@ -122,11 +122,11 @@ class RollState:
             "left_out": self.skipped,
         }
 
-    def _leave(self, host: int) -> None:
+    def _finish_host(self, host: int) -> None:
         its = self._at.pop(host)
         self._cluster.accept({host: its.took_vms})
 
-    def _leave_out(self, host: int, why: Sequence[str], at_s: float) -> None:
+    def _skip_host(self, host: int, why: Sequence[str], at_s: float) -> None:
         name = self._cluster.all_hosts()[host].name
         self.skipped.append({"host": name, "why": [*why]})
         self._end_if_done(at_s)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import MovePlan, MoveReason
+from placement.rebalancing.placement_state import PlacementState
 from simulation.checkpoint import CheckpointData, MisfitError
-from simulation.slots.moving.fleet import MovableVms, VmKey
+from simulation.slots.moving.movable_vms import MovableVms, VmKey
 from simulation.slots.moving.options import MovePrice
 
 

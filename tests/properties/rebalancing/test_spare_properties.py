@@ -14,7 +14,6 @@ from placement import Budget, check_allocation, policy_by_name
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.snapshot import Reason
 from placement.rebalancing.destination_search import Search, find_destinations
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import (
     Mobility,
     RebalanceLimits,
@@ -22,7 +21,8 @@ from placement.rebalancing.model import (
     RunningSpread,
     RunningState,
 )
-from placement.rebalancing.spare import spare_capacity
+from placement.rebalancing.placement_state import PlacementState
+from placement.rebalancing.spare_capacity import spare_capacity
 from placement.rebalancing.spare_policy import SpareCapacityPolicy, state_with_placed
 from placement.rebalancing.units import Units
 from tests.properties.rebalancing.running_clusters import runnings

@@ -23,7 +23,7 @@ from placement import (
     target_shares,
 )
 from placement.constraints.allowances import RemainingAllowances
-from placement.constraints.within_allowances import AllowancesPolicy
+from placement.constraints.allowances_policy import AllowancesPolicy
 from placement.constraints.zones import Zone, ZonesPolicy
 from placement.model.reasons import needed_at_once
 from tests.builders import a_snapshot

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
-from simulation.slots.choice import SimulatedPolicy
+from simulation.slots.slot_decider import SimulatedPolicy
 
 HOST = np.array([[2, 2]], dtype=np.int64)
 

@@ -8,10 +8,13 @@ import pytest
 from controller.embedded.setup import CAPACITIES
 from simulation.reproduction import ITEMS, ItemOutcome, Setup
 from simulation.reproduction.document import document_of
-from simulation.reproduction.drfh_completion import completed_only_there, gains_by_size
-from simulation.reproduction.drfh_use import most_used_with
-from simulation.reproduction.fuga_cluster import HOSTS, deviation, fairer_than_slots
-from simulation.reproduction.fuga_scale import allocates_more
+from simulation.reproduction.drfh_completion import (
+    fraction_completed_only_there,
+    judge_gains_by_size,
+)
+from simulation.reproduction.drfh_use import judge_most_used
+from simulation.reproduction.fuga_cluster import HOSTS, deviation, judge_fairness
+from simulation.reproduction.fuga_scale import judge_allocation
 from simulation.reproduction.item_runner import verdict_of
 from simulation.reproduction.model import Comparison, Number
 from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
@@ -66,7 +69,7 @@ def test_the_deviation_is_the_mean_distance_from_the_mean_after_the_first_minute
 def test_fuga_is_fairer_than_slots_only_if_it_is_for_each_number_of_slots(
     slots: dict[int, tuple[float, ...]], holds: bool
 ) -> None:
-    assert fairer_than_slots(FUGA, slots).holds is holds
+    assert judge_fairness(FUGA, slots).holds is holds
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def test_fuga_is_fairer_than_slots_only_if_it_is_for_each_number_of_slots(
 def test_fuga_allocates_more_only_if_it_does_in_each_run(
     more: list[list[float]], holds: bool
 ) -> None:
-    assert allocates_more("CPU", np.array(more)).holds is holds
+    assert judge_allocation("CPU", np.array(more)).holds is holds
 
 
 @pytest.mark.parametrize(
@@ -103,24 +106,24 @@ def test_gains_by_size_of_jobs_are_judged_row_by_row(
 ) -> None:
     of_size = dict(zip(("1-50", "51-100", "101-500"), gains, strict=False))
 
-    assert [each.holds for each in gains_by_size(of_size)] == [small, large]
+    assert [each.holds for each in judge_gains_by_size(of_size)] == [small, large]
 
 
 def test_no_statement_holds_of_jobs_of_which_none_completes() -> None:
-    assert not any(each.holds for each in gains_by_size({}))
+    assert not any(each.holds for each in judge_gains_by_size({}))
 
 
 @pytest.mark.parametrize(("best", "holds"), [(16, True), (14, False)])
 def test_most_is_used_with_the_papers_number_of_slots(best: int, holds: bool) -> None:
     found = {slots: np.array([0.5 + (slots == best), 0.5]) for slots in (10, 12, 14, 16, 20)}
 
-    assert most_used_with(0, found).holds is holds
+    assert judge_most_used(0, found).holds is holds
 
 
 def test_who_completes_all_in_one_place_only_is_counted() -> None:
     there, elsewhere = np.array([1.0, 1.0, 0.9, 1.0]), np.array([0.9, 1.0, 0.5, 0.99])
 
-    assert completed_only_there(there, elsewhere) == 0.5
+    assert fraction_completed_only_there(there, elsewhere) == 0.5
 
 
 def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:

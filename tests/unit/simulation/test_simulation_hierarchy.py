@@ -9,8 +9,8 @@ import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.errors import InputError
-from simulation.experiments.plan import ZoneChoice, plan, zone_policies
 from simulation.experiments.specs import open_inputs
+from simulation.experiments.study_plan import ZoneChoice, plan, zone_policies
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota, read_hierarchy
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from tests.simulations import a_chunk, an_engine
@@ -37,8 +37,8 @@ def test_who_is_the_parent_of_others_is_a_group(tmp_path: Path) -> None:
 
     assert at_s == 0
     assert found.groups == ("staff", "left")
-    assert list(found.above("bob")) == ["left", "staff"]
-    assert list(found.above("cid")) == []
+    assert list(found.groups_above("bob")) == ["left", "staff"]
+    assert list(found.groups_above("cid")) == []
     assert found.weights["ann"] == 0.5
     assert found.quotas[0] == SimulatedQuota(owner="staff", resource="vms", limit=10)
 

@@ -28,7 +28,7 @@ from registry.rounds import (
     VmGroupView,
 )
 from simulation.slots.engine import Engine
-from simulation.slots.idle import same_to_policies
+from simulation.slots.idle_rounds import are_same_to_policies
 from simulation.slots.rules import may_use
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import SimHost
@@ -305,4 +305,4 @@ def test_rounds_repeat_for_the_simulator_when_they_do_for_the_control_centre() -
 
     for a, digest_a in zip(snapshots, digests, strict=True):
         for b, digest_b in zip(snapshots, digests, strict=True):
-            assert same_to_policies(a, b, 12) == (digest_a == digest_b)
+            assert are_same_to_policies(a, b, 12) == (digest_a == digest_b)

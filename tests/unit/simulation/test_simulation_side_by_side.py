@@ -11,7 +11,7 @@ import pytest
 from controller.cli.simulations.simulating import print_study
 from simulation.experiments.compare import comparison
 from simulation.metrics.summary import MEASURES
-from simulation.report.side_by_side import side_by_side
+from simulation.report.comparison_table import side_by_side
 from simulation.report.style import Palette
 
 

@@ -1,7 +1,7 @@
 """Waves of a known order: what a move needs must be over before its wave begins."""
 
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
-from placement.rebalancing.local_search.schedule_waves import schedule_waves
+from placement.rebalancing.local_search.wave_schedule import schedule_waves
 from placement.rebalancing.model import MoveReason, RebalanceLimits, RunningGroup
 from tests.unit.placement.rebalancing.builders import a_move, a_running
 

@@ -15,7 +15,7 @@ from controller.cli.site.quotas import parse_limits
 from controller.cli.vms.changes import parse_labels
 from controller.terminal.errors import BadInputError
 from simulation.errors import InputError
-from simulation.experiments.plan import _assignments
+from simulation.experiments.study_plan import _assignments
 from simulation.slots.moving.options import Balance, _read
 from tests.fakes.http_api import HttpApi
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures

@@ -72,7 +72,7 @@ def _cells(
             f'<td class="{"best" if shown == best else ""}" data-path="{path}" '
             f'data-variant="{escape(row["variant"])}" '
             f'data-value="{"" if mean is None else repr(mean)}">'
-            f"{shown}{_spread(summary, unit)}{_against_base(summary, unit)}</td>"
+            f"{shown}{_mean_and_range(summary, unit)}{_difference_from_base(summary, unit)}</td>"
         )
     return cells
 
@@ -89,11 +89,11 @@ def _bases(comparison: Mapping[str, Any]) -> str:
     return f". Below, the difference {', '.join(words)}"
 
 
-def _spread(summary: Mapping[str, Any], unit: str) -> str:
+def _mean_and_range(summary: Mapping[str, Any], unit: str) -> str:
     return "" if not summary["sd"] else f"<small>± {_format_value(summary['sd'], unit)}</small>"
 
 
-def _against_base(summary: Mapping[str, Any], unit: str) -> str:
+def _difference_from_base(summary: Mapping[str, Any], unit: str) -> str:
     found = summary.get("difference")
     if not found or not found["mean"]:
         return ""

@@ -2,8 +2,8 @@
 
 A host of 128 cores has more combinations of 20 kinds than could ever be
 listed. With one or two ranking resources a table says which amounts can be
-reached at all (`placement.fuga.combinations.reachable`): its states are visited from the best
-score down, and combinations are read off by walking back through the table, at
+reached at all (`placement.fuga.combinations.reachable_amounts`): its states are visited from
+the best score down, and combinations are read off by walking back through the table, at
 random where there are many (`placement.fuga.combinations.combination_reader`). With more
 ranking resources a bounded search takes its place
 (`placement.fuga.combinations.search`).

@@ -21,8 +21,8 @@ from placement.model.vm_kinds import vms_that_fit
 from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import explain_stays
-from placement.rebalancing.location_index import PlacementState
 from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
+from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit, Units
 
 #: Halvings of the set of domains decided together, before each is decided alone.

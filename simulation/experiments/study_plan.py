@@ -87,7 +87,7 @@ def plan(
 def _runs(
     base: RunSpec, policy: str, values: Mapping[str, str], label: str, seeds: int
 ) -> list[RunSpec]:
-    parameters = {name: _value(text) for name, text in values.items() if name != _SLOT}
+    parameters = {name: _parse_value(text) for name, text in values.items() if name != _SLOT}
     length_s = base.slot_length_s
     if _SLOT in values:
         length_s = slot_length(values[_SLOT], "--sweep slot")
@@ -196,7 +196,7 @@ def _assignment(word: str, where: str) -> tuple[str, str]:
     return name, value
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -32,7 +32,7 @@ class SimulatedPolicy:
     wait_at_most_s: float | None = None  #: what waits longer is given up by its tenant
     moving: MoveOptions = field(default_factory=MoveOptions)
 
-    def of_policy(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    def policy_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a policy is made with.
 
         Where moves make room for starving requests, no hosts are reserved by default.
@@ -75,7 +75,7 @@ class SlotDecider:
         allocation = first_feasible(deciding, snapshot, decide_one, note)
         return allocation, reasons[0] if reasons else None
 
-    def hosts_changed(self) -> None:
+    def forget_zone_policies(self) -> None:
         """Forget the policies of zones: zones may have other hosts now."""
         self.deciding = self.policy = None
 
@@ -84,12 +84,14 @@ class SlotDecider:
         named = {
             zone: NamedPolicy(
                 policy=name,
-                parameters=choice.of_policy(choice.zone_parameters.get(zone, choice.parameters)),
+                parameters=choice.policy_parameters(
+                    choice.zone_parameters.get(zone, choice.parameters)
+                ),
             )
             for zone, name in choice.zone_policies.items()
         }
         zone_of_host = [zone_of(host.labels) for host in self._cluster.hosts]
-        parameters = choice.of_policy(choice.parameters)
+        parameters = choice.policy_parameters(choice.parameters)
         otherwise = NamedPolicy(policy=choice.policy, parameters=parameters)
         zones = zones_of(zone_of_host, named, otherwise)
         return RoundPolicies(policy=choice.policy, parameters=parameters, zones=zones)

@@ -10,7 +10,7 @@ import numpy as np
 from placement import Allocation, IntArray, QuotaHeadroom, Snapshot, TenantTree
 from placement.constraints.patience import waiting_levels
 from placement.model.constraints import Constraints
-from simulation.checkpoint import CheckpointData, array
+from simulation.checkpoint import CheckpointData, read_array
 
 #: Fields of a snapshot that decide, other than ages, trees, constraints and allowances.
 _SEEN: Final = (
@@ -46,18 +46,18 @@ class LastIdle:
             return False
         before, waited = self.seen
         same = np.array_equal(waited, requests)
-        return same and same_to_policies(before, snapshot, self._patience)
+        return same and are_same_to_policies(before, snapshot, self._patience)
 
     def state(self) -> CheckpointData | None:
         """Return the state for a checkpoint."""
-        return None if self.seen is None else _kept(*self.seen)
+        return None if self.seen is None else _idle_state(*self.seen)
 
     def restore(self, kept: CheckpointData | None, resources: tuple[str, ...]) -> None:
         """Restore a saved state."""
-        self.seen = None if kept is None else _seen_of(kept, resources)
+        self.seen = None if kept is None else _restored_snapshot(kept, resources)
 
 
-def _kept(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
+def _idle_state(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
     tree, rules = snapshot.tree, snapshot.constraints
     return {
         "requests": requests,
@@ -68,10 +68,12 @@ def _kept(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
     }
 
 
-def _seen_of(kept: CheckpointData, resources: tuple[str, ...]) -> tuple[Snapshot, IntArray]:
+def _restored_snapshot(
+    kept: CheckpointData, resources: tuple[str, ...]
+) -> tuple[Snapshot, IntArray]:
     wide = (None, len(resources))
     arrays: dict[str, Any] = {
-        name: array(
+        name: read_array(
             kept["arrays"],
             name,
             {"eligible": "bool", "weight": "float"}.get(name, "int"),
@@ -87,10 +89,10 @@ def _seen_of(kept: CheckpointData, resources: tuple[str, ...]) -> tuple[Snapshot
         allowances=tuple(map(QuotaHeadroom.of_document, kept["allowances"])),
         **arrays,
     )
-    return snapshot, array(kept, "requests", "int", (None,))
+    return snapshot, read_array(kept, "requests", "int", (None,))
 
 
-def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
+def are_same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
     """Return whether two snapshots are the same to a policy that placed nothing on the first.
 
     Of the ages of requests there is what changes decisions, as in the digest of a
@@ -100,12 +102,12 @@ def same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
         all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _SEEN)
         and before.constraints == now.constraints
         and before.allowances == now.allowances
-        and _same_trees(before.tree, now.tree)
+        and _are_same_trees(before.tree, now.tree)
         and np.array_equal(waiting_levels(before.age, patience), waiting_levels(now.age, patience))
     )
 
 
-def _same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
+def _are_same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
     if before is None or now is None:
         return before is now
     nodes = before.parent == now.parent and before.leaf == now.leaf

@@ -64,7 +64,7 @@ class MovableVms:
         return found
 
 
-def fleet_of(
+def movable_vms_of(
     snapshot: Snapshot,
     tenants: IntArray,
     vms: VmRows | None,

@@ -25,7 +25,7 @@ from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.domains import domains_of
-from simulation.slots.moving.fleet import MovableVms, VmKey
+from simulation.slots.moving.movable_vms import MovableVms, VmKey
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import RollState
 from simulation.slots.moving.timetable import EndedMove, MoveOutcome, TimedMove, Timetable
