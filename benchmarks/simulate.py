@@ -33,6 +33,7 @@ from benchmarks.kit import parser
 from placement import Allocation, IntArray, decide
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.experiments.specs import open_inputs
+from simulation.slots import slot_decider
 from simulation.slots.cluster import Cluster
 
 POLICIES = ("first_fit", "best_fit_drfh", "fuga")
