@@ -42,7 +42,11 @@ from placement.model.spot_pass import SpotPass
 from placement.model.tenant_tree import TenantTree
 from placement.rebalancing.freed_hosts import FreedHostsPolicy
 from placement.rebalancing.model import RunningState
-from placement.rebalancing.spare_policy import SpareCapacityPolicy, kept_spare, state_with_placed
+from placement.rebalancing.spare_policy import (
+    SpareCapacityPolicy,
+    room_for_failures,
+    state_with_placed,
+)
 from registry.rounds import RoundRecord
 
 #: Fields of a snapshot that are not arrays. `limits` belongs to policies and is never stored.
@@ -280,7 +284,7 @@ class RoundInputs:
         """Return the amounts to keep free on each host, (H, R), for the VMs of a failed domain."""
         assert self.spare is not None  # noqa: S101 - who asks looked
         after = state_with_placed(self.spare.running, self.snapshot, placed)
-        return kept_spare(after, self.spare.domain)
+        return room_for_failures(after, self.spare.domain)
 
     def encode(self, pieces: PieceCache | None = None) -> bytes:
         """Return the inputs as compressed JSON; equal inputs give equal bytes for any cache."""
