@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def compare(young: str, old: str, repeats: int) -> dict[str, float]:
-    """Print what everything takes on both, and return the ratios."""
+    """Print the time of each action on the young and the old register; return the ratios."""
     registers = (Registry.connect(young), Registry.connect(old))
     of_each = [daily(registry) for registry in registers]
     ratios = {}
@@ -71,7 +71,7 @@ def compare(young: str, old: str, repeats: int) -> dict[str, float]:
 
 
 def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
-    """Return what people and processes do each day or more often, by name."""
+    """Return the daily actions of users and processes, by name."""
     lease = take_lease(registry, length_s=36_000)
     tenant = registry.tenants.list().items[1].name
     vm = registry.vms.list(limit=1).items[0]
@@ -115,7 +115,7 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
 
 
 def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
-    """Fill a fresh database with what runs, and with what was there before."""
+    """Fill a fresh database with running VMs and with VMs that are gone."""
     upgrade(url)
     with connected(url) as connection:
         connection.execute(f"ALTER SEQUENCE events_id_seq RESTART {gone * EVENTS_PER_VM + 1}")
@@ -127,7 +127,7 @@ def fill(url: str, *, hosts: int, running: int, gone: int, days: int) -> None:
 
 
 def age(loaded: Loaded, gone: int, days: int) -> None:
-    """Insert the rows of so many days around the triggers: what they prove holds by itself."""
+    """Insert the rows of past days without triggers; the rows already fulfil their rules."""
     most_rounds = days * ROUNDS_A_DAY
     round_at = _AT.format(n="n", most=most_rounds, days=days)
     requests = gone // VMS_PER_REQUEST

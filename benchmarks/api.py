@@ -57,7 +57,7 @@ READY: Final = "api_started"
 
 @dataclass(frozen=True)
 class ApiFigures:
-    """What the callers saw."""
+    """The measured figures of the callers."""
 
     per_s: float
     p50_ms: float
@@ -67,7 +67,7 @@ class ApiFigures:
 
 @dataclass(frozen=True)
 class ServedApi:
-    """What is called, and the processes behind it."""
+    """The endpoint to call, and the processes that serve it."""
 
     ports: Sequence[int]
     tokens: Sequence[str]
@@ -131,7 +131,7 @@ def show(name: str, before: int, callers: int, seen: ApiFigures, *others_per_s: 
 
 
 def serve_bare(port: int, database: str | None) -> None:
-    """Serve the endpoint to compare with, until killed; given a database, with a row a call."""
+    """Serve the bare endpoint for comparison until killed; a given database gets a row per call."""
     app = FastAPI(docs_url=None, redoc_url=None)
     own = threading.local()
 
@@ -153,7 +153,7 @@ def serve_bare(port: int, database: str | None) -> None:
 
 @contextmanager
 def one_row_served(folder: Path) -> Iterator[ServedApi]:
-    """Serve it with a row for each call."""
+    """Serve the bare endpoint, which inserts a row for each call."""
     with a_register() as (server, url):
         plain = url.replace("postgresql+psycopg", "postgresql")
         with psycopg.connect(plain, autocommit=True) as connection:
@@ -164,7 +164,7 @@ def one_row_served(folder: Path) -> Iterator[ServedApi]:
 
 @contextmanager
 def bare_served(folder: Path, database: str | None = None) -> Iterator[ServedApi]:
-    """Serve it in as many processes as the API."""
+    """Serve the bare endpoint in as many processes as the API has."""
     with_rows = [] if database is None else ["--database", database]
     ports = [a_quiet_port() for _ in range(PROCESSES)]
     processes = [
@@ -183,7 +183,7 @@ def bare_served(folder: Path, database: str | None = None) -> Iterator[ServedApi
 
 @contextmanager
 def fuga_served(folder: Path, before: int) -> Iterator[ServedApi]:
-    """Serve the API with so many requests already there."""
+    """Serve the API on a database that already has ``before`` requests."""
     with a_register() as (server, url):
         registry = Registry.connect(url)
         add_vm_type(registry)
@@ -232,7 +232,7 @@ def _running(processes: Sequence[Managed]) -> Iterator[None]:
 
 
 def measured(served: ServedApi, callers: int, seconds: float) -> ApiFigures:
-    """Let so many callers ask for so long, after a short while that does not count."""
+    """Let callers send requests for some seconds, after a warm-up that does not count."""
     ports, tokens = served.ports, served.tokens
     asyncio.run(_ask(ports, tokens, callers, min(1.0, seconds / 5)))
     before = _cpu_s(served)
@@ -261,7 +261,7 @@ async def _ask(
 
 
 async def _caller(port: int, token: str, until: float) -> list[float]:
-    """Ask again and again on one connection; return what each answer took."""
+    """Send requests on one connection; return the seconds of each answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = (
         f"POST /v1/requests HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
@@ -286,7 +286,7 @@ async def _caller(port: int, token: str, until: float) -> list[float]:
 
 
 def _cpu_s(served: ServedApi) -> tuple[float, float, float]:
-    """Return the processor time so far of the API, the database and of us, who call."""
+    """Return the processor time so far of the API, the database and the callers."""
     database = 0.0 if served.database is None else family_cpu_s(served.database)
     return sum(map(family_cpu_s, served.processes)), database, time.process_time()
 

@@ -63,7 +63,7 @@ _PARTS, _OF_SAMPLE = 16, 5
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run came to."""
+    """The figures of one run."""
 
     placed: float  #: part of the VMs that were asked for
     wait_s: float  #: mean
@@ -124,7 +124,7 @@ def run(data: Path | None, trace: str, policy: str, seed: int) -> Found:
 
 
 def _asked(data: Path | None, trace: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Return what of a run is the trace's."""
+    """Return the fields of a run's spec that depend on the trace."""
     if trace == "google":
         return {
             "trace": TraceSpec(path="google:6000:2d:50t"),
@@ -169,7 +169,7 @@ def _held_out(data: Path, seed: int, folder: Path) -> Path:
 
 
 def misses(found: Mapping[str, Sequence[Found]]) -> list[str]:
-    """Say where the default is beyond its bar, in means over seeds; nothing where it is not."""
+    """Return the measures in which the default policy misses its bar, in means over seeds."""
     own, others = found.get(DEFAULT), [found[name] for name in REFERENCES if name in found]
     if not own or not others:
         return []

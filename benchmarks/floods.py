@@ -132,7 +132,7 @@ def _p99(times: Sequence[float]) -> float:
 
 @contextmanager
 def served(folder: Path) -> Iterator[FloodedApi]:
-    """Serve an API with something to read."""
+    """Serve an API on a database with some data to read."""
     with a_register() as (_, url):
         registry = Registry.connect(url)
         a_cluster(registry, hosts=20)
@@ -163,7 +163,7 @@ def served(folder: Path) -> Iterator[FloodedApi]:
 
 
 async def _honest(api: FloodedApi, seconds: float) -> tuple[list[float], int]:
-    """Return what each answer took, and how many never came."""
+    """Return the seconds of each answer, and the number of missing answers."""
     until = time.perf_counter() + seconds
     callers = await asyncio.gather(*(_one(api, number, until) for number in range(CALLERS)))
     return [took for times, _ in callers for took in times], sum(lost for _, lost in callers)
@@ -236,7 +236,7 @@ async def _attack(name: str, port: int, token: str) -> None:
 
 
 async def _ask_on(port: int, call: Callable[[], bytes]) -> None:
-    """Ask on one connection as long as it lasts."""
+    """Send requests on one connection until it closes."""
     reader, writer = await _connect(port, ATTACKER)
     try:
         while True:
@@ -248,7 +248,7 @@ async def _ask_on(port: int, call: Callable[[], bytes]) -> None:
 
 
 async def _wait_on(port: int, half: bytes) -> None:
-    """Send half of something and wait until the other end closes."""
+    """Send half of a request and wait until the server closes the connection."""
     reader, writer = await _connect(port, ATTACKER)
     try:
         writer.write(half)
@@ -360,7 +360,7 @@ def _reads(path: str) -> Flood:
 
 
 def _sends(part: bytes, then: bytes = b"", pause_s: float = 0.0) -> Flood:
-    """Send bytes, then others again and again, and take no notice of what comes."""
+    """Return a flood that sends bytes, then others repeatedly, and ignores the answers."""
 
     async def flood(port: int, _token: str) -> None:
         reader, writer = await _connect(port, ATTACKER)

@@ -51,7 +51,7 @@ _MOST_CAME: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedEstimate:
-    """One estimate, and what became of it."""
+    """One estimate and its outcome."""
 
     at_s: float
     request: int
@@ -61,7 +61,7 @@ class JudgedEstimate:
 
 @dataclass(slots=True)
 class ObservedSlots:
-    """What an engine's slots have told of VMs and requests by now."""
+    """Observations of VMs and requests from an engine's slots so far."""
 
     placed: list[VmRows] = field(default_factory=list)
     began_s: list[FloatArray] = field(default_factory=list)
@@ -70,7 +70,7 @@ class ObservedSlots:
     done_s: dict[int, float] = field(default_factory=dict)
 
     def note(self, passed: SlotResult) -> None:
-        """Take note of a slot."""
+        """Record the observations of a slot."""
         for waiting in passed.arrived:
             self.arrived.append(waiting)
             for request, count in zip(
@@ -91,7 +91,7 @@ class ObservedSlots:
                     self.done_s[request] = passed.start_s
 
     def present(self, engine: Engine, now_s: float) -> tuple[CurrentState, Lifetimes, IntArray]:
-        """Return what is known at a time, and the requests that wait."""
+        """Return the state and lifetimes known at a time, and the waiting requests."""
         names, waiting = engine.names, engine.waiting
         came = WaitingRows.concatenate(self.arrived)
         came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MOST_CAME:])
@@ -181,7 +181,7 @@ def told_by(
     until_s: float = math.inf,
     horizon_s: float = HORIZON_S,
 ) -> Iterator[JudgedEstimate]:
-    """Let an engine run, make estimates as it does, and yield them with their outcomes."""
+    """Run an engine, estimate waits between its slots, and yield the estimates with outcomes."""
     watched, told = ObservedSlots(), list[JudgedEstimate]()
     asked: set[int] = set()
     choice, rng = engine.choice, np.random.default_rng(1)
@@ -243,7 +243,7 @@ class EstimateAccuracy:
 def judged(
     told: Sequence[JudgedEstimate], factors: Sequence[float] = (1.0,) * len(QUANTILES)
 ) -> EstimateAccuracy | None:
-    """Return how often estimates held, each part multiplied by its factor; None without any."""
+    """Return how often estimates held, each quantile times its factor; None without estimates."""
     if not told:
         return None
     low, high = QUANTILES.index(0.05), QUANTILES.index(0.95)
@@ -286,7 +286,7 @@ def factors_of(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
 
 
 def studies(data: Path | None, folder: Path) -> Mapping[str, tuple[RunSpec, float]]:
-    """Return runs by name, and how far estimates of each are apart, in seconds."""
+    """Return runs by name, with the seconds between the estimates of each."""
     found: dict[str, tuple[RunSpec, float]] = {
         "sample": (
             RunSpec(

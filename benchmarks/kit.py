@@ -41,7 +41,7 @@ def _reader(default: Any) -> Callable[[str], Any]:
 
 
 def unless(*reasons: Callable[[], str | None]) -> Callable[[Callable[..., T]], Callable[..., Any]]:
-    """Have a function print why it cannot run here, the first reason that there is, and return."""
+    """Return a decorator: the function prints the first reason why it cannot run, and returns."""
 
     def decorated(main: Callable[..., T]) -> Callable[..., T | None]:
         @functools.wraps(main)
@@ -59,7 +59,7 @@ def unless(*reasons: Callable[[], str | None]) -> Callable[[Callable[..., T]], C
 def timed(
     action: Callable[[], T], *, repeats: int = 1, clock: Callable[[], float] = time.process_time
 ) -> tuple[T, float]:
-    """Return the last result, and the least seconds of the repeats."""
+    """Return the last result, and the shortest time of the repeats in seconds."""
     seconds = []
     for _ in range(repeats):
         started = clock()

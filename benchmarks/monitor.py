@@ -53,7 +53,7 @@ WAIT_S: Final = 300.0
 
 @dataclass(frozen=True)
 class MonitorFigures:
-    """Of one number of hosts."""
+    """The figures of a monitor with one number of hosts."""
 
     gaps_s: Sequence[float]
     own_cpu: float  #: seconds of processor time a second
@@ -104,7 +104,7 @@ def show(count: int, seen: MonitorFigures) -> None:
 
 
 def measured(count: int, lab: Path, folder: Path, seconds: float) -> MonitorFigures:
-    """Watch so many hosts for so long, once each was looked at."""
+    """Measure a monitor on ``count`` hosts for some seconds, after the first poll of each."""
     hosts = cluster.start_test_hosts(count, lab)
     frozen = hosts[-1]
     daemon = processes.alive(driver_hosts.started_hosts(lab)[count - 1].daemon_pid)
@@ -169,7 +169,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> MonitorFigu
 
 
 def look_bare(uris: Sequence[str], seconds: float) -> None:
-    """Look at hosts in turn, as often as the monitor does, and print what it cost."""
+    """Poll hosts in turn, as often as the monitor does, and print the processor time."""
     from hypervisor.child.driver import LibvirtHost, start_event_loop  # noqa: PLC0415 - loads libvirt
 
     start_event_loop()
@@ -195,7 +195,7 @@ def _bare_cpu(hosts: Sequence[LabHost], seconds: float) -> float:
 
 
 def _looks(said: str) -> dict[str, list[float]]:
-    """Return when looks at each host ended, by the monitor's log."""
+    """Return the end times of the polls of each host, from the monitor's log."""
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for line in said.splitlines():
         if '"looked"' in line and line.endswith("}"):
@@ -205,7 +205,7 @@ def _looks(said: str) -> dict[str, list[float]]:
 
 
 def _resume_all(lab: Path) -> None:
-    """Let every daemon go on: what is stopped could not be ended."""
+    """Resume every stopped daemon, as a stopped process could not be terminated."""
     for host in driver_hosts.started_hosts(lab):
         daemon = processes.alive(host.daemon_pid)
         if daemon is not None:

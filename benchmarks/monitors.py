@@ -53,7 +53,7 @@ _SINCE: Final = """
 
 @dataclass(frozen=True)
 class MonitorsFigures:
-    """Of one number of hosts."""
+    """The figures of two monitors with one number of hosts."""
 
     oldest_s: float
     late_host_s: float
@@ -94,7 +94,7 @@ def show(count: int, seen: MonitorsFigures) -> None:
 
 
 def measured(count: int, interval_s: float, seconds: float) -> MonitorsFigures:
-    """Have so many hosts watched for so long, once each was looked at."""
+    """Measure two monitors on ``count`` hosts for some seconds, after the first poll of each."""
     with (
         tempfile.TemporaryDirectory(prefix="fuga-bench-") as folder,
         mute_address() as port,
@@ -113,7 +113,7 @@ def measured(count: int, interval_s: float, seconds: float) -> MonitorsFigures:
 
 @contextmanager
 def mute_address() -> Iterator[int]:
-    """Take every connection at a port of loopback and say nothing; hand out the port."""
+    """Accept every connection at a loopback port and send nothing; yield the port."""
     kept: list[socket.socket] = []
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -205,7 +205,7 @@ def _measured(
 def _sampled(
     connection: psycopg.Connection[Any], interval_s: float, seconds: float
 ) -> tuple[float, float]:
-    """Return the oldest report's age, and for how long reports were too old, summed over hosts."""
+    """Return the age of the oldest report, and the seconds of stale reports, summed over hosts."""
     oldest_s = late_host_s = 0.0
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
@@ -226,7 +226,7 @@ def _cpu_s(monitors: Sequence[Managed]) -> float:
 
 
 def _looks(folder: Path) -> int:
-    """Return how many looks ended at both monitors so far."""
+    """Return the number of finished polls of both monitors so far."""
     total = 0.0
     for number in range(MONITORS):
         with socket.socket(socket.AF_UNIX) as asking:
@@ -242,7 +242,7 @@ def _looks(folder: Path) -> int:
 
 
 def _memory(monitors: Sequence[Managed]) -> tuple[float, float, int]:
-    """Return the memory of all processes in MB, as RSS and as PSS, and how many they are."""
+    """Return the memory of all processes in MB, as RSS and as PSS, and their number."""
     rss_kib = pss_kib = processes = 0
     for monitor in monitors:
         for pid in [monitor.pid, *_children(monitor.pid)]:

@@ -160,7 +160,7 @@ class OutboxSite:
         return self._count("assignments WHERE state IN ('reserved', 'creating')")
 
     def wait_for(self, count: int) -> None:
-        """Have so many builds wait, in one round."""
+        """Place ``count`` VMs in one round, so that their builds wait."""
         more = count - self.waiting()
         request = add_request(self.registry, more)
         parts, versions, left = [], {}, more
@@ -177,7 +177,7 @@ class OutboxSite:
         self._dispatcher.nudge()
 
     def rate(self, seconds: float) -> float:
-        """Return the builds that end in a second."""
+        """Return the number of builds that finish per second."""
         before, began = self._running(), time.monotonic()
         self._most_messages = 0
         while (passed := time.monotonic() - began) < seconds:
@@ -211,7 +211,7 @@ class OutboxSite:
         self._until(is_fenced)
 
     def fence_slowly(self, fences: int) -> None:
-        """Have so many hosts fenced, by commands that take a minute, and wait until they run."""
+        """Fence hosts by commands that take a minute, and wait until the commands run."""
         for host in self._hosts[:fences]:
             self._ask_for_fence(host.name, target="60")
         self._until(lambda: self._count("host_fences WHERE state = 'running'") > 0)

@@ -22,7 +22,7 @@ BUILD_S: Final = float(os.environ.get("BENCHMARK_BUILD_S", "2"))
 
 
 class SlowHost(FakeHypervisor):
-    """Starts a domain after a while."""
+    """A host stand-in that starts a domain after a delay."""
 
     def start_paused(self, vm_id: str, **named: Any) -> None:
         time.sleep(BUILD_S)
@@ -30,7 +30,7 @@ class SlowHost(FakeHypervisor):
 
 
 class SlowHosts:
-    """Lends hosts that exist in this process alone, in place of those that a URI names."""
+    """A pool of host stand-ins that exist only in this process, in place of hosts by URI."""
 
     def __init__(self, *_: object) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class SlowHosts:
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[SlowHost]:
-        """Lend one to a thread."""
+        """Lend a host stand-in to a thread."""
         with self._lock:
             found = self._hosts.setdefault(host.uri, SlowHost(host.uri))
         yield found

@@ -61,14 +61,14 @@ V1: Final = "/v1/"
 
 @dataclass
 class Counted:
-    """What the pages did."""
+    """Counts of the calls that the pages made."""
 
     calls: int = 0
 
 
 @dataclass(frozen=True)
 class PagesSite:
-    """What is called."""
+    """The API of a site, and how to call it."""
 
     url: str
     token: str
@@ -78,11 +78,11 @@ class PagesSite:
 
     @property
     def api(self) -> int:
-        """The process of the API."""
+        """The process id of the API."""
         return self.process.pid
 
     def restart(self) -> None:
-        """Have the API in a new process."""
+        """Restart the API in a new process."""
         self.process.close()
         self.process.start()
         self.process.wait_until_ready()
@@ -123,7 +123,7 @@ def show(site: PagesSite, pages: int, seconds: float, *, busy: bool, stream: boo
 async def measured(
     site: PagesSite, pages: int, seconds: float, *, busy: bool, stream: bool
 ) -> tuple[float, float, float]:
-    """Return calls, and ms of processor of the API and of the database, each a second."""
+    """Return calls, and processor time in ms of the API and of the database, per second."""
     counted = Counted()
     follow = listens if stream else polls
     limits = httpx.Limits(max_connections=None)
@@ -149,7 +149,7 @@ async def measured(
 
 
 async def polls(client: httpx.AsyncClient, counted: Counted) -> None:
-    """Follow as a page does that has no stream."""
+    """Follow events as a page without a stream does."""
     after = await newest(client)
     while True:
         await asyncio.sleep(EVERY_S)
@@ -162,7 +162,7 @@ async def polls(client: httpx.AsyncClient, counted: Counted) -> None:
 
 
 async def listens(client: httpx.AsyncClient, counted: Counted) -> None:
-    """Follow as a page does that has one."""
+    """Follow events as a page with a stream does."""
     read_at = 0.0
     async with client.stream("GET", "/v1/events/stream", params={"brief": True}) as answer:
         answer.raise_for_status()
@@ -174,12 +174,12 @@ async def listens(client: httpx.AsyncClient, counted: Counted) -> None:
 
 
 async def newest(client: httpx.AsyncClient) -> int:
-    """Return where the events end."""
+    """Return the id of the newest event."""
     return int((await client.get("/v1/events", params={"newest": True, "limit": 1})).json()["next"])
 
 
 async def read(client: httpx.AsyncClient, counted: Counted) -> None:
-    """Read what the page shows."""
+    """Read the records that the page shows."""
     counted.calls += 1
     (await client.get("/v1/vms", params={"limit": 500})).raise_for_status()
 
@@ -205,7 +205,7 @@ def show_views(hosts: int, vms: int) -> None:
 
 
 def _open_views(site: PagesSite) -> Sequence[str]:
-    """Open each view and print what it cost; return the calls that all of them made."""
+    """Open each view and print its cost; return the calls that all views made."""
     with a_page() as page:
         made: dict[str, None] = {}
         page.on("request", lambda asked: made.update(_of_the_api(asked)))
@@ -239,14 +239,14 @@ def _open_views(site: PagesSite) -> Sequence[str]:
 
 
 def _of_the_api(asked: Asked) -> Mapping[str, None]:
-    """Return the path of a call that reads, and that ends by itself."""
+    """Return the path of a finite GET call to the API, as the only key of a mapping."""
     path = asked.url[asked.url.find(V1) :]
     reads = asked.method == "GET" and V1 in asked.url and "/stream" not in path
     return {path: None} if reads else {}
 
 
 def show_calls(site: PagesSite, paths: Iterable[str]) -> None:
-    """Make calls one after another, and print what each costs, the costly ones first."""
+    """Make calls one after another, and print the cost of each, the highest first."""
     cost: dict[str, tuple[float, float, float]] = {}
     headers = {"Authorization": f"Bearer {site.token}"}
     with httpx.Client(base_url=site.url, headers=headers, timeout=300) as client:
@@ -277,7 +277,7 @@ def show_calls(site: PagesSite, paths: Iterable[str]) -> None:
 
 
 def memory_of_tab(page: Page) -> int:
-    """Return the bytes of the process that draws a tab; what it shares counts by its part.
+    """Return the memory of the renderer process of a tab in bytes, as PSS.
 
     The browser keeps an empty process for the next tab: ours is the largest.
     """
@@ -310,7 +310,7 @@ def _a_few_vms(url: str) -> None:
 def a_site(
     folder: Path, fill: Callable[[str], None] = _a_few_vms, *, role: str = "tenant"
 ) -> Iterator[PagesSite]:
-    """Serve the API of a site where some VMs are."""
+    """Serve the API of a site that has some VMs."""
     with a_register() as (server, url):
         fill(url)
         registry = Registry.connect(url)

@@ -12,7 +12,7 @@ def own_cpu_s(pid: int) -> float:
 
 
 def family_cpu_s(pid: int) -> float:
-    """Return that of a process and its children, also of those that ended."""
+    """Return the processor time of a process and its children, including ended ones."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -25,7 +25,7 @@ def family_cpu_s(pid: int) -> float:
 
 
 def descendants_cpu_s(pid: int) -> float:
-    """Return that of a process and everything below it, also of those that ended."""
+    """Return the processor time of a process and all descendants, including ended ones."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -45,7 +45,7 @@ def descendants_cpu_s(pid: int) -> float:
 
 
 def _fields(path: Path) -> list[str]:
-    """Return what follows a process's name, which may hold anything."""
+    """Return the fields after the process name, which may contain any character."""
     return path.read_text().rpartition(")")[2].split()
 
 

@@ -57,7 +57,7 @@ _INVENTORIES: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What `load` left."""
+    """The database that `load` filled."""
 
     url: str
     tenants: tuple[tuple[UUID, str], ...]
@@ -96,7 +96,7 @@ def load(url: str, *, hosts: int, running: int, larger: int = 1) -> Loaded:
 
 
 def tidy(url: str) -> None:
-    """Leave the tables as they are after a while in use."""
+    """Vacuum the tables, as autovacuum does in a database in use."""
     with connected(url) as connection:
         connection.autocommit = True
         connection.execute("VACUUM ANALYZE")
@@ -126,14 +126,14 @@ def register_worlds(
 
 
 def analyze(loaded: Loaded) -> None:
-    """Let the planner know of what came in bulk, as autovacuum does within a minute."""
+    """Update the planner's statistics after a bulk load, as autovacuum does within a minute."""
     with connected(loaded.url) as connection:
         connection.autocommit = True
         connection.execute("ANALYZE")
 
 
 def ask(loaded: Loaded, vms: int) -> None:
-    """Have tenants ask for so many more VMs."""
+    """Insert requests of tenants for ``vms`` more VMs."""
     rng = np.random.default_rng(vms)
     with connected(loaded.url) as connection:
         type_of = np.sort(rng.choice(len(AMOUNTS), vms, p=OFTEN))
@@ -141,7 +141,7 @@ def ask(loaded: Loaded, vms: int) -> None:
 
 
 def run_what_was_placed(loaded: Loaded) -> None:
-    """Do in bulk what workers and monitors would: placed VMs run, and every host was polled."""
+    """Set placed VMs to running and every host to polled, in bulk instead of by workers."""
     with connected(loaded.url) as connection:
         connection.execute(
             "UPDATE assignments SET state = 'active', activated_at = now() WHERE state = 'reserved'"
@@ -164,7 +164,7 @@ def _capacities(hosts: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 def _spread(
     capacity: np.ndarray[Any, np.dtype[np.int64]], vms: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[int]]:
-    """Return the type and host of so many VMs: host after host takes one while it has room."""
+    """Return the type and host of ``vms`` VMs; the hosts take them in turn."""
     rng = np.random.default_rng(4)
     free = capacity.copy()
     type_of: list[int] = []

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def traces_of(given: argparse.Namespace, folder: Path) -> dict[str, str]:
-    """Return the names of the traces that were asked for, and where they are."""
+    """Return the requested traces: name and path of each."""
     if given.trace:
         return {Path(given.trace).name[:11]: given.trace}
     traces = {}
@@ -120,7 +120,7 @@ def simulated(spec: RunSpec) -> SimulationFigures:
 
 @contextmanager
 def clocked() -> Iterator[list[float]]:
-    """Note the processor's seconds of each decision that a simulation makes."""
+    """Record the processor time in seconds of each decision of a simulation."""
     seconds: list[float] = []
 
     def deciding(*arguments: object, **named: object) -> Allocation:

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def least(
     commands: Mapping[str, Sequence[str]], environment: Mapping[str, str], repeats: int
 ) -> dict[str, float]:
-    """Return the least processor time of each, in turns, so that all share what disturbs."""
+    """Return the least processor time of each command; commands run in turn to share noise."""
     turns = [
         {name: child_seconds(command, environment) for name, command in commands.items()}
         for _ in range(repeats)
@@ -74,7 +74,7 @@ def child_seconds(command: Sequence[str], environment: Mapping[str, str]) -> flo
 
 @contextmanager
 def asked_at_once() -> Iterator[dict[str, str]]:
-    """Serve what the commands ask for; yield the environment in which they find it."""
+    """Serve the API that the commands call; yield an environment that points to it."""
     now = datetime.now(UTC).isoformat()
     common = {"tenant": "a", "created_at": now, "vm_type": "small", "labels": {}}
     numbered = [{**common, "id": str(UUID(int=each)), "number": each} for each in range(_MANY)]

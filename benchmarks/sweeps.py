@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def show_due(url: str, counts: Sequence[int], repeats: int) -> None:
-    """Print what sweeps cost as more builds are due."""
+    """Print the time of sweeps as more builds are due."""
     hosts = -(-max(counts) // _PER_HOST)
     upgrade(url)
     load(url, hosts=hosts, running=max(counts) + hosts)
@@ -68,7 +68,7 @@ def show_due(url: str, counts: Sequence[int], repeats: int) -> None:
 
 
 def show_expiry(url: str, requests: int, vms: int) -> None:
-    """Print what the end of large requests holds up."""
+    """Print how long the expiry of large requests delays other work."""
     upgrade(url)
     load(url, hosts=max(20, requests * vms // 8), running=requests * vms)
     _gather(url, requests, vms)
@@ -92,14 +92,14 @@ def _is_urgent_first(found: Sequence[Due]) -> bool:
 
 
 def _two_that_run(url: str) -> list[Any]:
-    """Return VMs on hosts of which nothing will be due."""
+    """Return two running VMs on hosts that will have no due work."""
     with connected(url) as connection:
         rows = connection.execute("SELECT vm_id FROM assignments ORDER BY id DESC LIMIT 2")
         return [row[0] for row in rows]
 
 
 def _have_due(url: str, count: int) -> None:
-    """Have so many builds wait, at most as many on each host as it takes."""
+    """Make ``count`` builds due, at most as many on each host as it takes at once."""
     with connected(url) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute(
@@ -123,7 +123,7 @@ def _forget_sent(url: str) -> None:
 
 
 def _gather(url: str, requests: int, vms: int) -> None:
-    """Make so many requests of what runs, whose time is over."""
+    """Group running VMs into ``requests`` expired requests."""
     with connected(url) as connection:
         connection.execute(
             "WITH kept AS (SELECT id, row_number() OVER (ORDER BY id) - 1 AS nth FROM requests"

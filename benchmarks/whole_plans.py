@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def measured(server: PostgresServer, hosts: int) -> dict[str, float]:
-    """Measure and print one size."""
+    """Measure plans on one number of hosts, and print the phases."""
     took: dict[str, float] = {}
 
     def timed(phase: str, run: Callable[[], Any], clock: Callable[[], float]) -> Any:

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 class RoundFigures:
-    """A round, and what its phases took."""
+    """A round and the seconds of its phases."""
 
     def __init__(self, report: RoundReport, taken: dict[str, PhaseSeconds]) -> None:
         self.report = report
@@ -193,7 +193,7 @@ def print_growth(measured: RoundFigures, before: RoundFigures) -> None:
 
 
 def sample_of(hosts: int) -> int:
-    """Return how many VMs are placed one at a time, for so many hosts."""
+    """Return the number of VMs to place one at a time for a number of hosts."""
     return max(1, min(SAMPLE, SAMPLE * hosts // HOSTS_PER_SAMPLE))
 
 
@@ -219,7 +219,7 @@ def compare_with_one_at_a_time(
 
 
 def print_rate(name: str, one: tuple[float, float], of_all: tuple[float, float]) -> None:
-    """Print VMs per second, and how many times as long one takes as in a round of all."""
+    """Print VMs per second, and the time per VM relative to that of a whole round."""
     cells = (f"{1 / each:.1f} (÷ {each / of:.0f})" for each, of in zip(one, of_all, strict=True))
     print(f"  {name:<42}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
 

@@ -40,7 +40,7 @@ _SEED: Final = {
 
 @dataclass(frozen=True)
 class Built:
-    """A guest, and its disk and seed."""
+    """A guest with its disk and its cloud-init seed."""
 
     vm_id: str
     domain: libvirt.virDomain
@@ -49,7 +49,7 @@ class Built:
 
 @dataclass
 class BareHost:
-    """A host, and what is built there."""
+    """A host and the guests built on it."""
 
     connection: libvirt.virConnect
     pool: libvirt.virStoragePool
@@ -57,7 +57,7 @@ class BareHost:
     built: list[Built] = field(default_factory=list)
 
     def build(self) -> None:
-        """Start a guest, and return when it runs."""
+        """Create and start a guest; return once it runs."""
         spec = _spec()
         assert spec.seed_volume is not None
         volumes = self.make_volumes(spec.mark.vm_id, spec.volume, spec.seed_volume)
@@ -73,7 +73,7 @@ class BareHost:
         return [self.pool.createXML(overlay, 0), self._seed(vm_id, seed)]
 
     def files(self, volumes: Sequence[libvirt.virStorageVol]) -> DiskFiles:
-        """Return the files of both."""
+        """Return the files of a disk and a seed."""
         root, seed = (volume.path() for volume in volumes)
         base = DiskFile(path=self.base_path, format="qcow2")
         return DiskFiles(
@@ -82,7 +82,7 @@ class BareHost:
         )
 
     def remove(self) -> None:
-        """Remove all that is built there."""
+        """Remove all guests of the host."""
         for guest in self.built:
             guest.domain.destroy()
             guest.domain.undefine()
@@ -120,7 +120,7 @@ def main(uris: Sequence[str]) -> None:
 
 
 def opened(uri: str) -> BareHost:
-    """Connect to a host, and have its libvirt know the filter of the guests' cards."""
+    """Connect to a host, and define the network filter of the guests in its libvirt."""
     connection = libvirt.open(uri)
     wanted = network_filters.filter_of(GUARD)
     assert wanted is not None

@@ -36,7 +36,7 @@ _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECUR
 
 
 def move(guest: Built, to: BareHost) -> tuple[Built, int]:
-    """Move a guest that runs; return it as it is there, and its standstill in ms."""
+    """Live-migrate a guest; return it as it is on the destination, and its downtime in ms."""
     assignment = str(uuid.uuid4())
     mark = Mark(vm_id=guest.vm_id, assignment_id=assignment, generation=2, tenant="a", round=1)
     volumes = to.make_volumes(guest.vm_id, volume_name(assignment), seed_name(assignment))
@@ -68,7 +68,7 @@ def move(guest: Built, to: BareHost) -> tuple[Built, int]:
 
 
 def leave(hosts: Sequence[BareHost]) -> list[int]:
-    """Move what was built on the first host to the others in turn; return standstills in ms."""
+    """Move the guests of the first host to the others in turn; return downtimes in ms."""
     first, *others = hosts
     still_ms = []
     while first.built:

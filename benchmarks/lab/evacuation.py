@@ -60,7 +60,7 @@ _STILL: Final = """
 
 @dataclass(frozen=True)
 class EvacuationFigures:
-    """One evacuation."""
+    """The figures of one evacuation."""
 
     took_s: float
     still_ms: Sequence[int]  #: of each guest
@@ -112,7 +112,7 @@ class Evacuated:
 
 
 class ScriptEvacuation:
-    """The same by two processes of the bare script."""
+    """The evacuation of a host by two processes of the bare script."""
 
     def __init__(self, lab: LabSite, scripts: Scripts) -> None:
         self._lab, self._scripts = lab, scripts
@@ -133,7 +133,7 @@ class ScriptEvacuation:
 
 @contextmanager
 def booted(lab: LabSite, count: int) -> Iterator[None]:
-    """At the end of the block wait until so many more guests have said that they are up."""
+    """Wait at the end of the block until ``count`` more guests have reported that they are up."""
     known = _said(lab)
     yield
     eventually(lambda: len(_said(lab) - known) == count, within_s=WAIT_S, every_s=1.0)

@@ -62,7 +62,7 @@ _HELD: Final = "SELECT count(*) FROM assignments WHERE state <> 'released'"
 
 @dataclass(frozen=True)
 class GuestFigures:
-    """One series of guests."""
+    """The figures of one series of guests."""
 
     since_request_s: float
     since_commit_s: float
@@ -71,7 +71,7 @@ class GuestFigures:
 
 @dataclass
 class LabSite:
-    """The hosts, and what their processes use."""
+    """The hosts of a lab, and the processor time of their processes."""
 
     folder: Path
     hosts: Sequence[LabHost]
@@ -85,7 +85,7 @@ class LabSite:
 
 
 class GuestSite:
-    """Fuga's processes, and the register center that they share."""
+    """The processes of fuga, and the register center that they share."""
 
     def __init__(self, lab: LabSite, registry: Registry, url: str) -> None:
         self._lab = lab
@@ -97,11 +97,11 @@ class GuestSite:
         self._looking.close()
 
     def ask(self, query: str, *parameters: object) -> list[Any]:
-        """Return the one column of a query, past all of our code."""
+        """Return the only column of an SQL query, read directly from the database."""
         return [row[0] for row in self._looking.execute(query, parameters).fetchall()]
 
     def build(self, count: int) -> GuestFigures:
-        """Ask for so many VMs and wait until they run; then remove them."""
+        """Request VMs and wait until they run; then remove them."""
         for host in self._lab.hosts:
             overrides = {"vcpus": count // HOSTS}  # so that they are spread evenly
             self.registry.hosts.update(host.name, overrides=overrides, actor=ACTOR)
@@ -122,13 +122,13 @@ class GuestSite:
         return GuestFigures(ended - started, ended - float(seen[1]), cpu_s)
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the processor time that all of it used, by what used it."""
+        """Return the processor time of the site by process."""
         used = {name: sum(map(family_cpu_s, pids)) for name, pids in self.processes.items()}
         return used | {"hosts": self._lab.cpu_s()}
 
 
 class Scripts:
-    """Processes of a bare script, which obey lines."""
+    """Processes of a bare script, which read commands from lines."""
 
     def __init__(self, module: str, lab: LabSite) -> None:
         command = [sys.executable, "-m", module, *(host.uri for host in lab.hosts)]
@@ -146,7 +146,7 @@ class Scripts:
     @classmethod
     @contextmanager
     def running(cls, module: str, lab: LabSite) -> Iterator[Scripts]:
-        """Start them, and end them."""
+        """Start the processes, and end them after the block."""
         scripts = cls(module, lab)
         try:
             scripts._answers("ready")
@@ -157,7 +157,7 @@ class Scripts:
                 process.wait()
 
     def tell(self, lines: Sequence[str]) -> list[list[str]]:
-        """Tell each process a line, and return what they answer once all have done it."""
+        """Send each process a line; return the answers once all have finished."""
         for process, line in zip(self._processes, lines, strict=True):
             assert process.stdin is not None
             process.stdin.write(f"{line}\n")
@@ -165,7 +165,7 @@ class Scripts:
         return self._answers("done")
 
     def cpu_s(self) -> float:
-        """Return the processor time that they used."""
+        """Return the processor time of the processes."""
         return sum(family_cpu_s(process.pid) for process in self._processes)
 
     def _answers(self, word: str) -> list[list[str]]:
@@ -185,7 +185,7 @@ class ScriptGuests:
         self._lab, self._scripts = lab, scripts
 
     def build(self, count: int) -> GuestFigures:
-        """Have so many guests built, each the other's next; then remove them."""
+        """Build guests on the hosts in turn; then remove them."""
         before, hosts_before = self._scripts.cpu_s(), self._lab.cpu_s()
         started = time.time()
         self._scripts.tell([f"build {first} {count} {WORKERS}" for first in range(WORKERS)])
@@ -196,7 +196,7 @@ class ScriptGuests:
 
 
 def no_broker() -> str | None:
-    """Return why there is no broker here; None: there is one."""
+    """Return the reason why no broker is available, or None."""
     return None if shutil.which("redis-server") else "redis-server is not installed"
 
 
@@ -252,7 +252,7 @@ def show(count: int, fuga: Sequence[GuestFigures], bare: Sequence[GuestFigures])
 
 @contextmanager
 def running_lab() -> Iterator[LabSite]:
-    """Start the hosts, and end them."""
+    """Start the hosts of a lab, and end them after the block."""
     with tempfile.TemporaryDirectory(prefix="fuga-bench-lab-") as name:
         folder = Path(name)
         guest_dir().mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ def running_lab() -> Iterator[LabSite]:
 
 @contextmanager
 def running_site(lab: LabSite) -> Iterator[GuestSite]:
-    """Start a small site over the hosts of a lab, and end it."""
+    """Start a small site on the hosts of a lab, and end it after the block."""
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fuga-bench-")))
         server = undo.enter_context(postgres_server(DURABLE, on_disk=True))

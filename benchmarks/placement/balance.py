@@ -158,7 +158,7 @@ def text_of(running: RunningState) -> str:
 
 
 class Hbal(NamedTuple):
-    """What hbal did."""
+    """The result of a run of hbal."""
 
     seconds: float  #: of processor time
     moves: tuple[tuple[int, int], ...]  #: VM and host, in order; a VM may move again
@@ -167,7 +167,7 @@ class Hbal(NamedTuple):
 
 
 def only_some(running: RunningState, number: int, *, seed: int) -> RunningState:
-    """Return the cluster with so many VMs that may move, drawn at random."""
+    """Return the cluster in which only ``number`` VMs, drawn at random, may move."""
     chosen = np.random.default_rng(seed).permutation(len(running))[:number]
     stays = np.ones(len(running), dtype=np.bool_)
     stays[chosen] = False
@@ -180,7 +180,7 @@ def only_some(running: RunningState, number: int, *, seed: int) -> RunningState:
 
 
 def by_hbal(running: RunningState, most_moves: int | None) -> Hbal:
-    """Let hbal balance a cluster, to its end or with so many moves at most."""
+    """Balance a cluster by hbal, to its end or with at most ``most_moves`` moves."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster")
         file.write_text(text_of(running))
@@ -217,7 +217,7 @@ def one_move_by_hbal(hosts: int, vms: int) -> None:
 
 
 def used_after(running: RunningState, moves: Sequence[tuple[int, int]]) -> IntArray:
-    """Return what is in use on each host once VMs are elsewhere, (H, R)."""
+    """Return the used amounts of each host after moves of (VM, host), (H, R)."""
     host = running.host.copy()
     for vm, destination in moves:
         host[vm] = destination
@@ -227,7 +227,7 @@ def used_after(running: RunningState, moves: Sequence[tuple[int, int]]) -> IntAr
 
 
 def hbal_score(running: RunningState, used: IntArray) -> float:
-    """Return the sum of standard deviations over hosts of the part in use, as hbal has it."""
+    """Return hbal's score: the sum of the standard deviations of the used fractions over hosts."""
     return float((used / running.snapshot.capacity).std(axis=0).sum())
 
 
@@ -243,7 +243,7 @@ def moves_of(plan: MovePlan) -> list[tuple[int, int]]:
 
 
 class BalanceCase(NamedTuple):
-    """A cluster that both balance."""
+    """A cluster that both fuga and hbal balance."""
 
     hosts: int
     vms: int
@@ -253,7 +253,7 @@ class BalanceCase(NamedTuple):
 
 
 def beside_hbal(cases: Sequence[BalanceCase]) -> bool:
-    """Print a line for each; return whether all is well."""
+    """Print a line for each case beside hbal; return whether all figures keep their limits."""
     print(
         f"{'hosts':>6} {'VMs':>6} {'of':>6} {'moves':>11} | "
         f"{'score':>6} {'hbal':>7} {'fuga':>7} | "

@@ -55,7 +55,7 @@ def google_hosts(number: int) -> IntArray:
 def fresh_round(
     hosts: int, *, load: float = 1.2, mix: Mix = "equal cpu", seed: int = 1
 ) -> Snapshot:
-    """Return a round on empty hosts of Google's table: ``load`` times all cores are asked for.
+    """Return a round on empty hosts of Google's table that requests ``load`` times all cores.
 
     900 tenants ask for a type each, in requests of heavy-tailed sizes. The types
     ask for equally many cores each (``equal cpu``), or the sizes of tenants in
@@ -78,7 +78,7 @@ def fresh_round(
 
 
 def a_slot(hosts: int, *, vms: int, seed: int = 2) -> Snapshot:
-    """Return a slot's work: so many VMs for hosts that are half filled with a mix of all types.
+    """Return the round of a slot: ``vms`` VMs for hosts half filled with a mix of all types.
 
     There are hundreds of distinct free vectors.
     """
@@ -102,7 +102,7 @@ def a_slot(hosts: int, *, vms: int, seed: int = 2) -> Snapshot:
 
 
 def half_filled_round(hosts: int, *, load: float = 1.2, seed: int = 2) -> Snapshot:
-    """Return a round on half filled hosts: ``load`` times the cores that are left are asked for."""
+    """Return a round on half filled hosts that requests ``load`` times the free cores."""
     left = int(a_slot(hosts, vms=1, seed=seed).free[:, 0].sum())
     return a_slot(hosts, vms=int(load * left / VM_TYPES[:, 0].mean()), seed=seed)
 
@@ -148,7 +148,7 @@ def heavy_tailed(rng: np.random.Generator, number: int) -> npt.NDArray[np.float6
 
 
 def heavy_parts(rng: np.random.Generator, number: int) -> npt.NDArray[np.float64]:
-    """Return parts of a whole, heavy-tailed."""
+    """Return heavy-tailed fractions whose sum is 1."""
     sizes = heavy_tailed(rng, number)
     return sizes / sizes.sum()
 

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def runs(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
-    """Return what is timed, by name."""
+    """Return the timed functions by name."""
     rng = np.random.default_rng(0)
     tree, everybody = problem.tree, np.ones(len(problem.count), dtype=np.bool_)
     assert tree is not None

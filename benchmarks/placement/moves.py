@@ -173,7 +173,7 @@ def spare_table(repeats: int) -> None:
 
 
 def placed(policy: Policy, snapshot: Snapshot) -> int:
-    """Let a policy decide, and return how many VMs wait for what is kept."""
+    """Run a policy; return how many VMs wait because of kept spare capacity."""
     allocation = policy.place(snapshot, np.random.default_rng(0), Budget(None))
     check_allocation(snapshot, allocation)
     return int(allocation.details.get("spare", {}).get("kept_for", 0))
@@ -195,7 +195,7 @@ def room_table(repeats: int) -> None:
 
 
 def asking(running: RunningState, demand: tuple[int, int]) -> RunningState:
-    """Return the same with one request of one VM."""
+    """Return the running state with one request for one VM."""
     one = np.ones(1, dtype=np.int64)
     snapshot = dataclasses.replace(
         running.snapshot,

@@ -47,7 +47,7 @@ _LEASE: Final = """
 def place_one_by_one(
     url: str, lease: Lease, vms: int, meter: Meter, *, by_query: bool
 ) -> PhaseSeconds:
-    """Place so many VMs; return what it took.
+    """Place VMs one by one; return the seconds of each phase.
 
     The host of each is chosen by a query, as several such schedulers at once would
     have to, or among hosts that are known beforehand.
@@ -81,7 +81,7 @@ def _by_query(connection: psycopg.Connection[Any], amounts: dict[str, int]) -> U
 
 
 class _InMemory:
-    """Knows what is free on every host, since nobody else places."""
+    """The free amounts of every host in memory, as no other scheduler places VMs."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         free: dict[UUID, dict[str, int]] = {}

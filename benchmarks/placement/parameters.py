@@ -70,7 +70,7 @@ MOST_ROUNDS: Final = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterFigures:
-    """What one setting made of some rounds."""
+    """The figures of some rounds under one setting."""
 
     points: float
     unfair: float
@@ -192,7 +192,7 @@ def the_papers(hosts: int, seed: int) -> Snapshot:
 
 @dataclass
 class MeasuredStream(Stream):
-    """A stream that notes what is idle at the end of each round."""
+    """A stream that records the idle resources at the end of each round."""
 
     idle: list[float] = field(default_factory=list)
 

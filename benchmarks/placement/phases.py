@@ -41,7 +41,7 @@ class PhaseSeconds:
 
 @dataclass
 class Meter:
-    """Adds what passes to the phase that is on."""
+    """A meter that adds elapsed and processor time to the current phase."""
 
     postmaster: InitVar[int]
     taken: dict[str, PhaseSeconds] = field(default_factory=lambda: defaultdict(PhaseSeconds))
@@ -53,7 +53,7 @@ class Meter:
         self._database = _Children(postmaster)
 
     def switch(self, phase: str | None) -> str | None:
-        """Begin a phase, which ends the one before; return that."""
+        """Begin a phase and end the previous one; return the previous phase."""
         now = (
             time.perf_counter(),
             time.process_time() + self._policy.seconds(),
@@ -70,7 +70,7 @@ class Meter:
 
     @contextmanager
     def measuring(self, phase: str) -> Iterator[None]:
-        """Measure this block, which begins in a phase: a commit's record apart from it."""
+        """Measure the block, which begins in ``phase``; the record of a commit counts apart."""
         stack: list[str | None] = []
 
         def before(_: Any, __: Any, statement: str, *___: Any) -> None:
@@ -139,7 +139,7 @@ class MeteredDecider:
 
 
 class _Children:
-    """The processes that a process started: what they have had of the processor.
+    """The processor time of the child processes of a process.
 
     Those that end take what they had with them, so it is added up as it grows.
     """
@@ -150,7 +150,7 @@ class _Children:
         self._seconds = 0.0
 
     def seconds(self) -> float:
-        """Return the seconds of the processor since the first look."""
+        """Return the processor time in seconds since the first reading."""
         now: dict[str, int] = {}
         for child in self._parent.read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile

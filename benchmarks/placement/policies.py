@@ -47,7 +47,7 @@ TENANTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFigures:
-    """One policy on one round."""
+    """The figures of one policy on one round."""
 
     cores: float  #: part of the bound
     unfair: float  #: part of the mean fair share

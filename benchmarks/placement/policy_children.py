@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def decided(inputs: bytes, start: StartChild) -> tuple[float, int]:
-    """Return how long one decision in a process of its own takes, and the process's memory."""
+    """Return the seconds of one decision in a child process, and the memory of the process."""
     process = PolicyProcess(start=start)
     began = time.perf_counter()
     try:
@@ -64,7 +64,7 @@ def decided(inputs: bytes, start: StartChild) -> tuple[float, int]:
 
 
 def private_mib(pid: int) -> int:
-    """Return the memory that a process shares with no other."""
+    """Return the private memory of a process in MiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) >> 10
 

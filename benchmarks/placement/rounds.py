@@ -127,7 +127,7 @@ def half_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
 
 @dataclass
 class Exchanged:
-    """Exchanges as ever, and beside them in the form with arrays; must come to the same."""
+    """Exchanges VMs by the product code and by the array form, and compares the results."""
 
     made: int = 0
     seconds: float = 0.0
@@ -232,7 +232,7 @@ def print_line(
 
 
 def unfairness(snapshot: Snapshot, allocation: Allocation) -> float:
-    """Return the mean distance from the fair target, as a part of the mean target."""
+    """Return the mean distance from the fair target, relative to the mean target."""
     held = snapshot.held.astype(float)
     np.add.at(held, snapshot.tenant, fair_targets(snapshot)[:, None] * snapshot.demand)
     targets = (held / snapshot.pool).max(axis=1)
@@ -240,7 +240,7 @@ def unfairness(snapshot: Snapshot, allocation: Allocation) -> float:
 
 
 def progress() -> Callable[[str], None]:
-    """Return a function that tells on standard error what runs, once it has been a while."""
+    """Return a function that prints the running case to standard error after some seconds."""
     started = time.monotonic()
 
     def say(what: str) -> None:

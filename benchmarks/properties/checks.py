@@ -30,7 +30,7 @@ Check: TypeAlias = Callable[[str, PropertyCase], float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedCase:
-    """A case, with what a mechanism gave on each host; one host for a pooled one."""
+    """A case and a mechanism's division by host; a pooled mechanism has one host."""
 
     problem: DivisibleProblem
     tasks: FloatArray  #: (N, K)
@@ -57,7 +57,7 @@ class CheckedCase:
         return min(runs, float(self.problem.count[tenant]))
 
     def bundle(self, tenant: int) -> FloatArray:
-        """Return what a tenant was given, (K, R)."""
+        """Return the amounts that a tenant got, (K, R)."""
         return self.tasks[tenant][:, None] * self.problem.demand[tenant]
 
 
@@ -227,7 +227,7 @@ def hierarchical_shares(mechanism: str, case: PropertyCase) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """A property as people read of it."""
+    """A property with its name and description in the document."""
 
     title: str
     says: str

@@ -69,5 +69,5 @@ SOURCES: Final = (
 
 
 def claim(mechanism: str, prop: str) -> str:
-    """Return what is claimed, in a word or two."""
+    """Return the claim of a paper in one or two words."""
     return CLAIMS[mechanism].get(prop, OPEN)

@@ -28,7 +28,7 @@ Found: TypeAlias = Mapping[tuple[str, str, Family], Cell | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What is searched together and stands together in the document."""
+    """A part of the document: the searches that it reports together."""
 
     name: str
     mechanisms: tuple[str, ...]
@@ -184,7 +184,7 @@ def read_examples(document: str, part: Part) -> list[tuple[str, str, float, Prop
 
 
 def read_seed(document: str, part: Part) -> int:
-    """Return the seed that a document's part tells of."""
+    """Return the seed stated in a part of the document."""
     return int(re.findall(r"cases of each kind, seed (\d+)", _text(document, part))[0])
 
 

@@ -60,7 +60,7 @@ _CLEAR: Final = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What was found of a property, a mechanism and a family of cases."""
+    """The result of a search for one property, mechanism and family of cases."""
 
     prop: str
     mechanism: str
@@ -71,7 +71,7 @@ class Cell:
 
 
 def why_not_asked(prop: str, mechanism: str, family: Family) -> str | None:
-    """Return why a mechanism is not judged on such cases; None where it is."""
+    """Return why a mechanism is not searched on such cases, or None if it is."""
     if prop == "weak_sharing_incentive" and mechanism != "drfh":
         return "not asked"  # the cut that is tried is made for it
     if mechanism in _LIKE and family != "constraints":
@@ -102,7 +102,7 @@ def case_of(
 def search(
     prop: str, mechanism: str, family: Family, *, seed: int, cases: int, shrink: bool = True
 ) -> Cell | None:
-    """Look at up to ``cases`` cases, of lies twice as many; None where it is not asked."""
+    """Search up to ``cases`` cases, twice as many for lies; return None if not searched."""
     if why_not_asked(prop, mechanism, family):
         return None
     cases *= _MORE.get(prop, 1)
@@ -126,7 +126,7 @@ def search(
 def made_small(
     prop: str, mechanism: str, case: PropertyCase, by: float
 ) -> tuple[PropertyCase, float]:
-    """Return a smaller case that still violates clearly, and by how much."""
+    """Return a smaller case that still violates the property, and the size of the violation."""
     check, least = PROPERTIES[prop].check, min(_CLEAR, by)
     trials, shrinks = 0, True
     while shrinks:

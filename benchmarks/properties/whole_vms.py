@@ -27,7 +27,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """A case, with the VMs that a policy gave; in one host for a pooled one."""
+    """A case and the VMs that a policy placed; a pooled policy has one host."""
 
     case: PropertyCase
     vms: IntArray  #: (N, H)
@@ -55,7 +55,7 @@ class Placed:
         return whole_vms(self.case, tenant, amounts)
 
     def bundle(self, tenant: int) -> IntArray:
-        """Return what a tenant was given on each host, (H, R)."""
+        """Return the amounts that a tenant got on each host, (H, R)."""
         bundle: IntArray = self.vms[tenant][:, None] * np.array(self.case.demands[tenant])
         return bundle
 
@@ -184,7 +184,7 @@ def _lacks(has: float, owed: float) -> float:
 
 
 def _short(has: float, owed: float) -> float:
-    """Return what somebody lacks beyond one VM, as a part of what it is owed."""
+    """Return the shortage beyond one VM as a fraction of the owed amount."""
     return _lacks(has + 1, owed)
 
 

@@ -46,7 +46,7 @@ _SLOT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """A call."""
+    """A call to the API whose time is measured."""
 
     path: str
     method: str = "GET"
@@ -59,7 +59,7 @@ class TimedCall:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How long it took."""
+    """A call and the times of its answers."""
 
     question: TimedCall
     status: int
@@ -130,7 +130,7 @@ def asked(client: httpx.Client, question: TimedCall) -> tuple[float, httpx.Respo
 
 
 def questions(registry: Registry) -> Iterator[TimedCall]:
-    """Make a question of each route that reads, and add the previews."""
+    """Yield a call of each GET route, and calls of the previews."""
     host = registry.hosts.list(limit=1).items[0].name
     vm = registry.vms.list(limit=1).items[0]
     tenant = vm.tenant
@@ -166,7 +166,7 @@ def questions(registry: Registry) -> Iterator[TimedCall]:
 
 
 def show(found: Sequence[Answered]) -> None:
-    """Print the slowest first."""
+    """Print the calls and their times, the slowest first."""
     ready_s = found[0].again_s
     print(f"{'first ms':>9}{'again ms':>10}{'of ready':>10}{'status':>8}  call")
     for each in sorted(found, key=lambda one: -max(one.first_s, one.again_s)):

@@ -62,7 +62,7 @@ _ROUNDS: Final = "SELECT count(*) FROM rounds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinuteLoad:
-    """What a site took in a minute."""
+    """The resources that a site used in a minute."""
 
     pss_mib: Mapping[str, float]
     cpu_s: Mapping[str, float]
@@ -112,7 +112,7 @@ def polled(hosts: int, seconds: float) -> MinuteLoad:
 
 
 def busy(hosts: int, seconds: float) -> MinuteLoad:
-    """Measure a site where requests come in each slot."""
+    """Measure a site that gets requests in each slot."""
     with site() as (url, folder, server):
         loaded = registered.load(url, hosts=hosts, running=VMS_PER_HOST * hosts)
         some = ("api", "control")
@@ -174,7 +174,7 @@ def taken(
     seconds: float,
     ask: Any,
 ) -> MinuteLoad:
-    """Measure for so long, once it has settled; ask once in each slot."""
+    """Measure a site for some seconds after a warm-up, with one request in each slot."""
     _for(2 * SLOT_S, ask)
     before, counts = _cpu(processes, server), _counts(connection)
     rounds = _count(connection, _ROUNDS)
