@@ -109,8 +109,9 @@ def uses_of(
     """Return the users of a VM's volumes, and the files to delete with them."""
     others = list(_other_domains(files.conn, vm_id))
     own = [] if definitions is None else definitions.domain
-    files.skip_headers_of_raw_disks([*others, *own])
-    domains = _users_among(others, files, volumes)
+    if volumes:
+        files.skip_headers_of_raw_disks([*others, *own])
+    domains = _users_among(others, files, volumes) if volumes else []
     if domains:
         return Uses(domains=domains, volumes=[], files=[])
     more = _files_of_own_snapshots(files, volumes)
