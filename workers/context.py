@@ -12,7 +12,7 @@ from registry import Registry
 from registry.db import checkpoint
 from registry.images import ImageStore
 from registry.moves import MoveLimits
-from registry.tasks import Claim, Due
+from registry.tasks import Claim, Due, Leftover
 from workers.console_threads import ConsoleThreads
 from workers.errors import StoppingError
 from workers.host_limits import HostLimits
@@ -105,8 +105,8 @@ class WorkerContext:
             raise StoppingError
         self.registry.assignments.extend(claim, self.lease_s)
 
-    def extend_leftover_claim(self, leftover_id: UUID) -> None:
+    def extend_leftover_claim(self, leftover: Leftover) -> None:
         """Extend the claim on a leftover; raises as `extend_claim` does."""
         if self.stopping.is_set():
             raise StoppingError
-        self.registry.assignments.extend_leftover(leftover_id, self.owner, self.lease_s)
+        self.registry.assignments.extend_leftover(leftover, self.lease_s)

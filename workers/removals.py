@@ -78,7 +78,8 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
         assignments.yield_claim(
             removal.claim,
             f"{removal.host.name} has a domain with UUID {removal.vm_id} without fuga's"
-            " mark: an operator must decide there whose it is",
+            " mark: an operator must decide there whose it is, and `virsh undefine` it if it is"
+            " the deleted VM's",
         )
         return TaskOutcome.HANDED_BACK
     assignments.release(removal.claim)
@@ -134,9 +135,6 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.HANDED_BACK
     except ClaimLostError:
         return TaskOutcome.CLAIM_LOST
-    except (HostUnreachableError, OperationFailedError) as error:
-        bound.warning("leftover_stays", error=str(error))
-        return TaskOutcome.HANDED_BACK
 
 
 def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
@@ -146,23 +144,36 @@ def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> 
             leftover.neighbours,
             volumes,
             context,
-            keep=lambda: context.extend_leftover_claim(leftover.id),
+            keep=lambda: context.extend_leftover_claim(leftover),
         )
     except (HostUnreachableError, OperationFailedError) as error:
-        bound.warning("leftover_files_stay", files=volumes, error=str(error))
         if leftover.kind == "volume":
-            return TaskOutcome.HANDED_BACK
+            return _leave(leftover, str(error), context, bound)
         # Remove the domain now; the files become leftovers of their own.
+        bound.warning("leftover_files_stay", files=volumes, error=str(error))
         volumes = []
-    with context.hosts.enter(leftover.host, pool=True) as host:
-        _check_guest_off(leftover, host, context)
-        absent = _delete_leftover(leftover, host, volumes)
+    try:
+        with context.hosts.enter(leftover.host, pool=True) as host:
+            _check_guest_off(leftover, host, context)
+            absent = _delete_leftover(leftover, host, volumes)
+    except (HostUnreachableError, OperationFailedError) as error:
+        return _leave(leftover, str(error), context, bound)
     if not absent:
-        bound.warning("leftover_stays", error="the host still shows it")
-        return TaskOutcome.HANDED_BACK
+        why = (
+            f"{leftover.host.name} still shows it, or has a domain with UUID {leftover.vm_uuid}"
+            " without fuga's mark: if nobody needs that, undefine it there"
+        )
+        return _leave(leftover, why, context, bound)
     context.registry.assignments.finish_leftover(leftover.id)
     bound.info("leftover_removed", kind=leftover.kind)
     return TaskOutcome.DONE
+
+
+def _leave(leftover: Leftover, why: str, context: WorkerContext, bound: Any) -> TaskOutcome:
+    """Store why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
+    bound.warning("leftover_stays", error=why)
+    context.registry.assignments.note_why_leftover_stays(leftover, why)
+    return TaskOutcome.HANDED_BACK
 
 
 def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | None:
@@ -213,7 +224,9 @@ def _check_neighbours(
             ) from error
         if users:
             raise OperationFailedError(
-                "remove", f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}"
+                "remove",
+                f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}; undefine"
+                f" {', '.join(users)} there, or give it another disk",
             )
 
 

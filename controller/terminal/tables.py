@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 if TYPE_CHECKING:
     from controller.terminal.columns import Column
@@ -78,7 +78,7 @@ def _cell_lines(
     heading: bool,
 ) -> Iterator[str]:
     parts = [
-        textwrap.wrap(cell, wide) or [""]
+        _wrapped(cell, wide) or [""]
         if width is not None and (column.prose or (heading and len(cell.split()) >= _FOLDED_WORDS))
         else [cell]
         for column, cell, wide in zip(columns, row, widths, strict=True)
@@ -89,6 +89,15 @@ def _cell_lines(
             for column, part, wide in zip(columns, parts, widths, strict=True)
         ]
         yield _GAP.join(cells).rstrip()
+
+
+def _wrapped(cell: str, wide: int) -> list[str]:
+    """Return the lines of a text that fit into a width; wide characters take two columns."""
+    return [
+        part
+        for line in textwrap.wrap(cell, wide)
+        for part in ([line] if cell_len(line) <= wide else chop_cells(line, wide))
+    ]
 
 
 def _align(cell: str, wide: int, *, right: bool) -> str:

@@ -66,6 +66,17 @@ class HostFiles:
         self._folders: set[str] = set()  #: folders whose pools were refreshed for a look-up
         self._volumes: dict[str, libvirt.virStorageVol | None] = {}
         self._backings: dict[str, Backing | None] = {}
+        self._raw: set[str] = set()  #: files that domains declare raw: guests write their headers
+
+    def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
+        """Read no header of a file that domains declare raw, and none of them otherwise."""
+        kinds: dict[str, set[str]] = {}
+        for disk in (each for document in documents for each in document.findall("devices/disk")):
+            driver, top = disk.find("driver"), top_of(disk)
+            if top is not None and not is_vm_volume(name_of(top)):
+                kind = "" if driver is None else driver.get("type", "")
+                kinds.setdefault(self._files_in_definition(disk)[0][0], set()).add(kind)
+        self._raw = {path for path, found in kinds.items() if found == {"raw"}}
 
     def pools(self) -> list[str]:
         """Return the active pools of files, the VM's first."""
@@ -121,7 +132,7 @@ class HostFiles:
 
     def backing_files_of(self, path: str) -> tuple[str, ...]:
         """Return all files that the backing name in a file's header may refer to."""
-        found = self._read_backing(path)
+        found = None if path in self._raw else self._read_backing(path)
         return () if found is None else backing_names.files_in(found[0], path)
 
     def with_backing_files(self, paths: Iterable[str]) -> set[str]:

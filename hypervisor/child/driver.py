@@ -491,7 +491,7 @@ def _check_not_in_use(
         raise OperationFailedError(
             "remove",
             f"{', '.join(volumes)}: not deleted, as volume {on_them} rests on it;"
-            f" delete {on_them}, or give it another base",
+            f" delete {on_them}, give it another base, or move it out of its pool's folder",
         )
     if not users:
         return

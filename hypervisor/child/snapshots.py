@@ -8,7 +8,7 @@ are deleted with it, and it does not move without them.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,7 +107,11 @@ def uses_of(
     definitions: Definitions | None = None,
 ) -> Uses:
     """Return the users of a VM's volumes, and the files to delete with them."""
-    domains = domains_using(files, volumes, vm_id)
+    others = list(_other_domains(files.conn, vm_id))
+    own = [] if definitions is None else definitions.domain
+    if volumes:
+        files.skip_headers_of_raw_disks([*others, *own])
+    domains = _users_among(others, files, volumes) if volumes else []
     if domains:
         return Uses(domains=domains, volumes=[], files=[])
     more = _files_of_own_snapshots(files, volumes)
@@ -117,16 +121,21 @@ def uses_of(
             more.add(path if found is None else files.path_of(found))
     if rest_on := _dependent_volumes(files, volumes, more):
         return Uses(domains=[], volumes=rest_on, files=[])
-    return Uses(domains=[], volumes=[], files=sorted(_unused_files(files, more, volumes, vm_id)))
+    return Uses(domains=[], volumes=[], files=sorted(_unused_files(files, more, others)))
 
 
-def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -> list[str]:
-    """Return the names of other domains whose backing chains contain these volumes.
+def domains_using(files: HostFiles, volumes: Collection[str]) -> list[str]:
+    """Return the names of domains whose backing chains contain these volumes."""
+    return _users_among(_other_domains(files.conn, ""), files, volumes) if volumes else []
+
+
+def _users_among(
+    documents: Iterable[ET.Element], files: HostFiles, volumes: Collection[str]
+) -> list[str]:
+    """Return the names of the domains whose backing chains contain these volumes.
 
     fuga's volume names are unique, so names identify them in any pool.
     """
-    if not volumes:
-        return []
     any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
 
     def names(disk: ET.Element) -> Iterator[str]:
@@ -139,7 +148,7 @@ def domains_using(files: HostFiles, volumes: Collection[str], vm_id: str = "") -
 
     users = (
         document
-        for document in _other_domains(files.conn, vm_id)
+        for document in documents
         for disk in document.findall("devices/disk")
         if any(each in volumes for each in names(disk))
     )
@@ -211,7 +220,7 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
 
 
 def _unused_files(
-    files: HostFiles, paths: Collection[str], own: Collection[str], vm_id: str
+    files: HostFiles, paths: Collection[str], others: Iterable[ET.Element]
 ) -> set[str]:
     """Return a VM's files that are in pools of its host and in use by nothing else.
 
@@ -223,7 +232,7 @@ def _unused_files(
         return set()
     stay: set[str] = set()
     unknown: set[str] = set()  # such a path may be a link to any file of its name
-    for document in _other_domains(files.conn, vm_id):
+    for document in others:
         below = _chain_paths_in_any_pool(files, document)
         unknown |= {chains.name_of(path) for path in below if files.volume_at(path) is None}
         stay |= below | set(_named_paths(document))

@@ -261,11 +261,13 @@ leftovers = Table(
     Column("name", Text, nullable=False),
     Column("vm_uuid", Uuid),
     Column("assignment_id", Uuid),  # no foreign key: it may be unknown here
+    Column("lease_token", Uuid),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
     Column("sent_at", UtcDateTime),
     Column("found_at", UtcDateTime, nullable=False),
     Column("requested_by", Text),  # of what goes on an operator's word alone
+    Column("last_error", Text),
     UniqueConstraint("host_id", "kind", "name"),
     CheckConstraint("kind IN ('domain', 'volume')", name="kind_known"),
 )

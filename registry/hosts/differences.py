@@ -169,6 +169,7 @@ class _ComparedHosts:
     copies: Mapping[UUID, Set[str]]  #: volumes of images, by the host that is their machine
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
+    errors: Mapping[UUID, Mapping[str, str]]  #: why leftovers of hosts stay, by their names
 
 
 def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
@@ -184,8 +185,13 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
     for part in chunks(names):
         for row in connection.execute(query.where(among(connection, image_copies.c.host_id, part))):
             copies[firsts.get(row.host_id, row.host_id)].add(row.volume)
+    errors: defaultdict[UUID, dict[str, str]] = defaultdict(dict)
+    stay = select(leftovers).where(leftovers.c.last_error.is_not(None))
+    for row in connection.execute(stay.where(among(connection, leftovers.c.host_id, keys))):
+        errors[row.host_id][row.name] = row.last_error
     return _ComparedHosts(
         reports=reports_of(connection, keys),
+        errors=errors,
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
@@ -228,7 +234,9 @@ def _differences(
     )
     if seen.firsts:
         found = _without_other_names(host, report, found, known, seen.firsts)
-    yield from _domain_differences(host, report, found)
+    for each in _domain_differences(host, report, found):
+        error = seen.errors.get(host.id, {}).get(each.subject)
+        yield each if error is None else replace(each, what=f"{each.what}; it stays: {error}")
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
         yield from _file_differences(

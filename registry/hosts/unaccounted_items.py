@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, exists, insert, select
+from sqlalchemy import Connection, Row, delete, exists, insert, or_, select
 
 from registry.audit.events import event_row, record
 from registry.db.bulk import chunks
@@ -174,34 +173,44 @@ def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUI
 
 
 def running_elsewhere(connection: Connection, host_id: UUID) -> str:
-    """Return text with VMs of a host that another host, which is up, reports as running, or "".
+    """Return text with VMs of a host that another host reports as running or paused, or "".
 
-    The machine may run under another name, or a copy was started there by hand.
+    The machine may run under another name, or a copy was started there by hand. A second name of
+    a machine stays in enrolment and has no rows of foreign domains, so its report is read too.
+    Nothing counts of a host that is down, or that enrols and missed its last poll.
     """
-    query = (
-        select(hosts.c.id, hosts.c.name, vms.c.id.label("vm_id"), vms.c.name.label("vm"))
-        .join_from(strangers, hosts, hosts.c.id == strangers.c.host_id)
-        .join(vms, vms.c.id == strangers.c.domain_uuid)
-        .join(assignments, assignments.c.vm_id == vms.c.id)
+    shows = strangers.join(vms, vms.c.id == strangers.c.domain_uuid)
+    shows = shows.join(assignments, assignments.c.vm_id == vms.c.id)
+    of_host = (assignments.c.host_id == host_id) & unreleased
+    has_one = select(strangers.c.host_id).select_from(shows).where(of_host)
+    others = (
+        select(hosts.c.id, hosts.c.name)
         .where(
-            assignments.c.host_id == host_id,
-            unreleased,
+            or_(hosts.c.id.in_(has_one), hosts.c.same_machine_as.is_not(None)),
             hosts.c.id != host_id,
-            hosts.c.health == HostHealth.UP.value,
+            or_(
+                hosts.c.health.in_((HostHealth.UP.value, HostHealth.UNREACHABLE.value)),
+                (hosts.c.health == HostHealth.ENROLLING.value) & (hosts.c.missed_polls == 0),
+            ),
             hosts.c.admin != HostAdmin.RETIRED.value,
         )
-        .order_by(hosts.c.name, vms.c.name)
+        .order_by(hosts.c.name)
     )
+    ours = select(vms.c.id, vms.c.name).join(assignments, assignments.c.vm_id == vms.c.id)
     names: list[str] = []
-    for (other_id, other), rows in groupby(connection.execute(query), lambda row: row[:2]):
-        report = latest_report(connection, other_id)
-        running = (
-            {each.uuid for each in report.domains if each.state == "running"} if report else ()
-        )
-        found = [row.vm for row in rows if row.vm_id in running]
+    for other in connection.execute(others).all():
+        report = latest_report(connection, other.id)
+        # A paused QEMU has its disk open.
+        awake = [] if report is None else [d.uuid for d in report.domains if d.state != "stopped"]
+        found = [
+            row.name
+            for some in chunks(sorted(awake))
+            for row in connection.execute(ours.where(of_host, vms.c.id.in_(some)))
+        ]
         if found:
             more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-            names.append(f"host {other} reports as running: {', '.join(found[:5])}{more}")
+            shown = ", ".join(sorted(found)[:5])
+            names.append(f"host {other.name} reports as running: {shown}{more}")
     return "; ".join(names)
 
 

@@ -148,6 +148,8 @@ class Leftover:
     """A domain or volume of fuga that belongs to no assignment."""
 
     id: UUID
+    token: UUID  #: of the claim
+    owner: str  #: the worker that has the claim
     host: HostAccess
     kind: Literal["domain", "volume"]
     vm_uuid: UUID | None

@@ -55,6 +55,7 @@ from registry.tasks.outbox import (
     finish_leftover,
     machine_of_host,
     neighbours_of,
+    note_why_leftover_stays,
 )
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
@@ -323,10 +324,16 @@ class Assignments:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
 
     @retry_on_clash
-    def extend_leftover(self, id: UUID, owner: str, lease_s: float) -> None:  # noqa: A002
+    def extend_leftover(self, leftover: Leftover, lease_s: float) -> None:
         """Extend a claim on a leftover; raise `ClaimLostError` if another has it, or it is gone."""
         with self._database.write() as connection:
-            extend_leftover(connection, id, owner, lease_s)
+            extend_leftover(connection, leftover, lease_s)
+
+    @retry_on_clash
+    def note_why_leftover_stays(self, leftover: Leftover, error: str) -> None:
+        """Store why a leftover was not removed; raises as `extend_leftover` does."""
+        with self._database.write() as connection:
+            note_why_leftover_stays(connection, leftover, error)
 
     @retry_on_clash
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002

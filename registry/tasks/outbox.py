@@ -372,13 +372,15 @@ def claim_leftover(
         return None
     if is_claimed(row, now):
         return None
-    LEFTOVERS.take(connection, key, owner, lease_s, now=now)
+    token = LEFTOVERS.take(connection, key, owner, lease_s, now=now)
     its = [row.assignment_id] if row.assignment_id is not None else []
     lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
     stays = connection.execute(lives).first() is not None
     return record_of(
         Leftover,
         row,
+        token=token,
+        owner=owner,
         host=to_access(row),
         requested=row.requested_by is not None,
         disk_stays=stays or bool(disks_in_use(connection, its)),
@@ -418,15 +420,27 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
     return tuple(to_access(each) for each in found)
 
 
-def extend_leftover(connection: Connection, key: UUID, owner: str, lease_s: float) -> None:
-    """Extend the lease of a removal, also one that expired and was not taken over."""
-    query = select(leftovers.c.lease_owner).where(leftovers.c.id == key).with_for_update()
+def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
+    """Extend the claim on a leftover, also one that expired and was not taken over."""
+    _check_claim(connection, leftover)
+    LEFTOVERS.extend(connection, leftover.id, lease_s)
+
+
+def note_why_leftover_stays(connection: Connection, leftover: Leftover, error: str) -> None:
+    """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
+    _check_claim(connection, leftover)
+    LEFTOVERS.write(connection, leftover.id, last_error=error)
+
+
+def _check_claim(connection: Connection, leftover: Leftover) -> None:
+    """Lock a claimed leftover; raise `ClaimLostError` if it is gone or claimed by another."""
+    query = select(leftovers.c.lease_owner, leftovers.c.lease_token)
+    query = query.where(leftovers.c.id == leftover.id).with_for_update()
     row = connection.execute(query).one_or_none()
-    if row is None or row.lease_owner != owner:
-        raise ClaimLostError(
-            f"removal {key}", "it is gone" if row is None else f"{row.lease_owner} has it"
-        )
-    LEFTOVERS.extend(connection, key, lease_s)
+    # The owner too: an earlier release claims without a token.
+    if row is None or (row.lease_owner, row.lease_token) != (leftover.owner, leftover.token):
+        why = "it is gone" if row is None else f"{row.lease_owner} has it"
+        raise ClaimLostError(f"removal {leftover.id}", why)
 
 
 def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -30,6 +31,7 @@ from tests.register import (
     a_domain,
     a_report,
     a_stranger,
+    add_host,
     add_request,
     place,
     run_vm,
@@ -62,15 +64,20 @@ def running(register: Registry, hosts: tuple[Host, ...], lease: Lease) -> UUID:
 
 
 def go_down(register: Registry, name: str = "h1") -> None:
-    host = register.hosts.get(name)
-    register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
+    miss(register, name, down_after=1)
 
 
-def come_back(register: Registry, *domains: Any, name: str = "h1", **fields: Any) -> Host:
+def miss(register: Registry, name: str, *, down_after: int) -> None:
     host = register.hosts.get(name)
-    return register.hosts.record_report(
-        host.id, a_report(*domains, started_at=register.now(), **fields)
-    )
+    register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=down_after)
+
+
+def come_back(
+    register: Registry, *domains: Any, name: str = "h1", machine: str | None = None, **fields: Any
+) -> Host:
+    host = register.hosts.get(name)
+    report = a_report(*domains, started_at=register.now(), **fields)
+    return register.hosts.record_report(host.id, replace(report, machine_uuid=machine))
 
 
 def ask(register: Registry, lease: Lease, **fields: Any) -> tuple[str, ...]:
@@ -480,7 +487,7 @@ def test_a_target_must_not_look_like_an_option(register: Registry, hosts: tuple[
 # ---- VMs that run elsewhere -------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["running", "stopped"])
+@pytest.mark.parametrize("state", ["running", "paused", "stopped"])
 def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
     register: Registry, lease: Lease, running: UUID, state: str
 ) -> None:
@@ -494,6 +501,7 @@ def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
     if state == "stopped":
         assert claim(register) is not None
         return
+    miss(register, "h2", down_after=9)
     with pytest.raises(ConflictError, match=f"host h2 reports as running: {vm.name}"):
         register.fencing.confirm("h1", actor=ACTOR)
     assert claim(register) is None
@@ -503,4 +511,27 @@ def test_a_host_whose_vms_another_reports_as_running_is_not_taken_for_off(
     assert "shut these VMs down there" in (fence.last_error or "")
     assert register.assignments.state(running) == AssignmentState.ACTIVE
     come_back(register, name="h2")
+    assert register.fencing.confirm("h1", actor=ACTOR) == 1
+
+
+def test_a_host_whose_vms_run_under_another_name_of_its_machine_is_not_taken_for_off(
+    register: Registry, lease: Lease, running: UUID
+) -> None:
+    """A second name is held back in enrolment and reports no foreign domains."""
+    vm = register.vms.list().items[0]
+    domain = a_stranger(
+        name=vm.name, state="running", uuid=vm.id, assignment_id=running, generation=1
+    )
+    machine = str(uuid4())
+    come_back(register, domain, machine=machine)
+    go_down(register)
+    add_host(register, "new-name", up=False)
+    found = come_back(register, domain, name="new-name", machine=machine)
+    assert (found.same_machine_as, found.health) == ("h1", "enrolling")
+
+    with pytest.raises(ConflictError, match=f"host new-name reports as running: {vm.name}"):
+        register.fencing.confirm("h1", actor=ACTOR)
+
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    miss(register, "new-name", down_after=1)
     assert register.fencing.confirm("h1", actor=ACTOR) == 1

@@ -641,6 +641,8 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     neighbour.users[disk] = "an-operators-own"
     assert attempt() == {TaskOutcome.HANDED_BACK}
     assert disk in world.host.volumes
+    [stays] = world.registry.differences.list("h1")
+    assert f"it stays: domain an-operators-own of h2 uses {disk}; undefine" in stays.what
 
     neighbour.users.clear()
     neighbour.unreachable = True
@@ -690,7 +692,10 @@ def test_a_leftover_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     assert disk not in world.host.volumes
 
 
-def test_a_leftover_that_another_worker_took_over_is_left_to_it(register: Registry) -> None:
+@pytest.mark.parametrize("owner", ["w2", "another thread of this worker"])
+def test_a_leftover_that_another_worker_took_over_is_left_to_it(
+    register: Registry, owner: str
+) -> None:
     world = World(register, labels=["shared_pool=nfs"])
     neighbours = [FakeHypervisor(f"qemu+tcp://h{n}.test/system") for n in (2, 3)]
     for number, each in enumerate(neighbours, 2):
@@ -699,12 +704,15 @@ def test_a_leftover_that_another_worker_took_over_is_left_to_it(register: Regist
     disk = a_leftover_disk(world, hosts)
     [due] = world.registry.assignments.due(resend_after_s=0)
 
+    worker = world.worker(hosts=hosts, lease_s=SHORT_LEASE_S)
+
     def take_over() -> None:
         time.sleep(2 * SHORT_LEASE_S)
-        assert world.registry.assignments.claim_leftover(due.id, "w2", 60) is not None
+        other = owner if owner == "w2" else worker.owner
+        assert world.registry.assignments.claim_leftover(due.id, other, 60) is not None
 
     neighbours[0].before("users_of", take_over)
-    outcome = removals.remove_leftover(due.id, world.worker(hosts=hosts, lease_s=SHORT_LEASE_S))
+    outcome = removals.remove_leftover(due.id, worker)
 
     assert outcome == TaskOutcome.CLAIM_LOST
     assert disk in world.host.volumes

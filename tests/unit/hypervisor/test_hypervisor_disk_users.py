@@ -205,7 +205,7 @@ def test_nothing_of_a_vm_goes_while_a_volume_rests_on_its_snapshot_in_another_po
     define(conn, "web", MARK, disk="/c/s1", vm_id="22222222-2222-4222-8222-222222222222")
     before = files_of(conn, *files)
     said = (
-        f"{DISK}: not deleted, as volume {pool}/{file} rests on it; delete {pool}/{file}, or give"
+        f"{DISK}: not deleted, as volume {pool}/{file} rests on it; delete {pool}/{file}, give"
         " it another base"
     )
 
@@ -246,9 +246,8 @@ def test_a_file_of_a_vm_that_does_not_rest_on_its_disk_stays_for_its_user_alone(
     define(conn, "theirs", disk="/c/f.qcow2")
     own = [f"/a/{name}" for name in ("memory", "snap1")]
 
-    found = snapshots._unused_files(
-        HostFiles(conn, "a"), own, [DISK], "22222222-2222-4222-8222-222222222222"
-    )
+    others = list(snapshots._other_domains(conn, VM_ID))
+    found = snapshots._unused_files(HostFiles(conn, "a"), own, others)
 
     assert found == {"/a/snap1"}
 
@@ -326,6 +325,34 @@ def test_names_that_a_guest_writes_into_its_disk_delete_nothing(
     assert remove(conn)
 
     assert files_of(conn, "a", "b", "c") == kept
+
+
+@pytest.mark.parametrize("owner", ["web", "theirs"])
+@pytest.mark.parametrize("kind", ["raw", "qcow2"])
+def test_a_raw_disk_in_the_pool_of_vms_keeps_none_by_the_name_that_its_guest_wrote(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, kind: str, owner: str
+) -> None:
+    """A disk that one domain declares as qcow2 does rest on the name in its header."""
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    make_pool(conn, "a", {DISK: "", "data.img": f"/a/{DISK}"})
+    attached = (
+        "<disk type='file' device='disk'><driver name='qemu' type='raw'/>"
+        "<source file='/a/data.img'/><target dev='vdb'/></disk>"
+    )
+    define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id=VM_ID, more=attached)
+    if owner == "theirs":
+        define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id=VM_ID)
+        define(conn, "theirs", disk="/a/data.img", kind=kind)
+    elif kind == "qcow2":
+        define(conn, "theirs", disk="/a/data.img", kind=kind)
+
+    if kind == "raw":
+        assert remove(conn)
+        assert files_of(conn, "a") == {"/a/data.img"}
+        return
+    with pytest.raises(OperationFailedError, match="as domain theirs uses it"):
+        remove(conn)
+    assert files_of(conn, "a") == {f"/a/{DISK}", "/a/data.img"}
 
 
 @pytest.mark.parametrize(("kind", "most"), [("raw", 2), ("qcow2", 40)])

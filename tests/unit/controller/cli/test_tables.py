@@ -142,6 +142,18 @@ def test_no_line_is_wider_than_the_terminal_and_rows_keep_their_number(
     assert all(cell_len(line) <= width for line in lines)
 
 
+@pytest.mark.parametrize("word", ["存储池不可用" * 8, "libvirt 存储池 a" * 8, "x" * 90])
+def test_a_sentence_without_blanks_or_of_wide_characters_is_folded_and_not_cut(word: str) -> None:
+    from controller.terminal.tables import lines_of
+
+    columns = [Column("host", lambda row: row), Column("reason", lambda row: row, prose=True)]
+
+    lines = list(lines_of(columns, [["host", "reason"], ["h1", word]], 40, bold=False))[2:]
+
+    shown = "".join(lines).removeprefix("h1").replace(" ", "")
+    assert shown == word.replace(" ", "")
+
+
 def test_a_watched_list_that_is_too_long_shows_its_newest_rows() -> None:
     told = "\n".join(["heading", "─", *(f"row {number}" for number in range(100))])
 
