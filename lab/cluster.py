@@ -70,7 +70,7 @@ class HostStatus:
 
 
 def why_not_real() -> str | None:
-    """Say why real QEMU hosts cannot run on this machine; None if they can."""
+    """Return the reason why real QEMU hosts cannot run on this machine, or None."""
     if os.geteuid() != 0:
         return "only root can make network namespaces for hosts"
     missing = sorted(
@@ -227,7 +227,7 @@ def _find_program(program: str) -> str | None:
 
 
 def _search_path() -> str:
-    """Where to look for programs: a plain user's PATH lacks the administrator's folders."""
+    """Return the search path of programs, with the folders of the administrator."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 

@@ -56,7 +56,7 @@ class DriverHost:
 
     @property
     def uri(self) -> str:
-        """Every connection to it sees the same world."""
+        """The URI of the host; all connections to it see the same domains."""
         return f"test+unix:///default?socket={self.socket}"
 
     @property
@@ -75,7 +75,7 @@ class DriverHost:
 
 
 def start_hosts(count: int, directory: Path) -> list[DriverHost]:
-    """Start hosts 1 to ``count``; those that run are kept."""
+    """Start hosts 1 to ``count`` that do not run."""
     if shutil.which("libvirtd", path=_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
@@ -103,7 +103,7 @@ def start_again(host: DriverHost) -> None:
 
 
 def stop_hosts(directory: Path) -> None:
-    """End every host of a folder. Their worlds end with them, and their files go."""
+    """End every host of a folder, and delete its files."""
     for host in started_hosts(directory):
         _stop(host)
     record = _work_dir_file(directory)

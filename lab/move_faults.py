@@ -135,7 +135,7 @@ class Experiment:
             each.close()
 
     def measure(self, moves: int = 3) -> None:
-        """Find out what a move takes while nothing fails."""
+        """Measure a move without faults."""
         taken = []
         for _ in range(moves):
             wanted = self._prepare_move()
@@ -278,7 +278,7 @@ class Experiment:
         trial.took_s = time.monotonic() - started
 
     def _watch(self, wanted: MoveSpec, trial: Trial, looking: threading.Event) -> None:
-        """Look whether it ever runs on both."""
+        """Check repeatedly whether the guest runs on both hosts."""
         with (
             HostConnection(self.hosts[0].uri, deadline_s=_LOOK_S) as one,
             HostConnection(self.hosts[1].uri, deadline_s=_LOOK_S) as other,
@@ -372,7 +372,7 @@ def start(directory: Path, guest: Path | None = None) -> list[LabHost]:
 
 
 def results_table(trials: Sequence[Trial]) -> str:
-    """Return what came of the trials, a row for each fault."""
+    """Return a table of the trials' results, with a row for each fault."""
     lines = [
         "| fault | moves | the mover said | took, s | then at source / destination | settled at |"
         " ran on both |",

@@ -12,7 +12,7 @@ _POLL_S = 0.02
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, in ticks since boot; None if it is gone or a zombie."""
+    """Return the start time of a process in ticks since boot; None if it has ended."""
     try:
         # The name in parentheses may hold anything, blanks and parentheses too.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -22,12 +22,12 @@ def start_time(pid: int) -> str | None:
 
 
 def record(pid: int, file: Path) -> None:
-    """Note a process for `alive`, the way the lab's scripts do."""
+    """Record a process for `alive`, as the lab's scripts do."""
     file.write_text(f"{pid} {start_time(pid)}\n")
 
 
 def alive(file: Path) -> int | None:
-    """Pid of the very process that was recorded, if it still runs."""
+    """Return the pid of the recorded process, if it still runs."""
     try:
         pid, started = file.read_text().split()
     except (OSError, ValueError):
@@ -36,7 +36,7 @@ def alive(file: Path) -> int | None:
 
 
 def end(file: Path, *, patience_s: float = 3.0) -> None:
-    """End a recorded process, gently at first, and forget it. Not there: nothing."""
+    """End a recorded process, if there is one, and delete its record."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         pid = alive(file)
         if pid is None:

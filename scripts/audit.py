@@ -95,7 +95,7 @@ def locked_in(*files: Path) -> list[Locked]:
 
 
 def packaged_advisories() -> Advisories:
-    """Return those of safety-db, as its last version on the package index has them."""
+    """Return the advisories of safety-db in its last version on the package index."""
     files = metadata.files("safety-db") or []
     (file,) = [each for each in files if each.name == "insecure_full.json"]
     content = json.loads(file.read_text())
@@ -143,7 +143,7 @@ def findings(packages: Sequence[Locked], advisories: Advisories) -> list[Affecte
 def licence_problems(
     packages: Sequence[Locked], site_packages: Path, config: Mapping[str, Any]
 ) -> list[str]:
-    """Return whose licence is not known, or not one that we permit."""
+    """Return the packages whose licence is unknown or not permitted."""
     named = {canonicalize_name(name): said for name, said in config["packages"].items()}
     installed = {
         canonicalize_name(each.metadata["Name"]): each
@@ -222,7 +222,7 @@ def bill_problems(bill: Mapping[str, Any], lock: Path) -> list[str]:
 
 
 def judge(advisories: Advisories, packages: Sequence[Locked], accepted: Sequence[Any]) -> bool:
-    """Print what advisories know of packages; tell whether all of it is accepted."""
+    """Print the findings about packages; return whether all are accepted."""
     age = (datetime.now(UTC) - advisories.until).days
     print(f"advisories: {advisories.source}, until {advisories.until:%Y-%m-%d}, {age} days ago")
     if age > _STALE_DAYS:

@@ -33,7 +33,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def main() -> int:
-    """Start them all; return 1 if one ended or was not ready in time."""
+    """Start all processes; return 1 if one ends or is not ready in time."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         environ = {
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def start_process(name: str, state: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start one process; what it says goes to a file."""
+    """Start one process with its output in a file."""
     with (state / f"{name}.log").open("wb") as log:
         return subprocess.Popen([FUGA, name], env=environ, stdout=log, stderr=log)
 

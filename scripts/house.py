@@ -112,7 +112,7 @@ def _transitive_imports(arrows: Iterable[tuple[str, str]]) -> dict[str, set[str]
 
 
 def dot_of(plan: PackagePicture) -> str:
-    """Return a plan in Graphviz' own words."""
+    """Return a plan as a Graphviz document."""
     lines = [
         "digraph house {",
         'graph [rankdir=TB, nodesep=0.25, ranksep=0.45, bgcolor="white"];',
@@ -131,7 +131,7 @@ def dot_of(plan: PackagePicture) -> str:
 
 
 def _first_sentence(room: str) -> str:
-    """Return the first sentence that a room says of itself."""
+    """Return the first sentence of a package's docstring."""
     path = ROOT / room.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     said = ast.get_docstring(ast.parse(file.read_text())) or ""

@@ -57,7 +57,7 @@ VM: Final = "survey-1"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Take them all."""
+    """Take all screenshots."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--folder", type=Path, default=Path("docs/images"))
     asked.add_argument("--width", type=int, default=WIDTH)
@@ -96,7 +96,7 @@ class ScreenshotSite:
     url: str
 
     def populate(self) -> None:
-        """Ask for what is to be seen, once, and wait for it."""
+        """Request the VMs to be shown, once, and wait for them."""
         for name, weight, parent, is_group in TENANTS:
             body = {"name": name, "weight": weight, "parent": parent, "is_group": is_group}
             made = self.api.post("/v1/tenants", json=body)
@@ -250,7 +250,7 @@ def open_api(url: str, token: str) -> Iterator[httpx.Client]:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """Start Chromium, and end it."""
+    """Start Chromium for the length of the block."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
@@ -295,7 +295,7 @@ def committed_memory_mib(host: dict[str, Any]) -> int:
 
 
 def wait_until(look: Callable[[], object]) -> None:
-    """Wait for what the cluster does by itself."""
+    """Poll a condition until it holds."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while not look():
         if time.monotonic() > deadline:

@@ -95,7 +95,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def tracing(self) -> Iterator[None]:
-        """Trace what runs inside."""
+        """Trace the functions that run in the block."""
         event.listen(Engine, "begin", self._begin)
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
@@ -107,7 +107,7 @@ class Tracer:
             event.remove(Engine, "begin", self._begin)
 
     def walk(self, name: str) -> Walk:
-        """Return what was noted."""
+        """Return the recorded walk."""
         files = Counter(path for code in self._seen if (path := self._codes[code]) is not None)
         return Walk(name, files, tuple(self._begun))
 

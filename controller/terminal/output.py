@@ -30,7 +30,7 @@ class OutputFormat(StrEnum):
 
     @property
     def for_programs(self) -> bool:
-        """Whether a program reads it: records and nothing else."""
+        """Whether the output is for programs: records and nothing else."""
         return self not in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
@@ -53,7 +53,7 @@ def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def number(value: float, places: int = 3) -> str:
-    """Return a number with so many decimal places; one digit of what would round to zero."""
+    """Return a number with these decimal places; one digit if it would round to zero."""
     text = f"{value:.{places}f}"
     return text if float(text) or not value else f"{value:.1g}"
 
@@ -95,7 +95,7 @@ def _record_name(record: Mapping[str, Any]) -> str:
 def print_table(
     columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str
 ) -> None:
-    """Print rows below their headings, one a line; ``empty`` where there are none.
+    """Print rows below their headings, one a line, or ``empty`` without rows.
 
     On a terminal, columns without room are left out, unless ``-o wide`` asks for all.
     """

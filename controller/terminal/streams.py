@@ -20,7 +20,7 @@ class OutputLostError(OSError):
 
 
 def guard_output() -> None:
-    """Let standard output raise `OutputLostError`, and escape what its encoding lacks."""
+    """Make standard output raise `OutputLostError`, and escape what its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         _write_to(sys.stdout.fileno(), sys.stdout)
     elif sys.stdout is None:  # closed by the shell: no file of ours may get its number
@@ -28,7 +28,7 @@ def guard_output() -> None:
 
 
 def keep_output_clean() -> None:
-    """Let only Python code write to standard output, if it is the process's own.
+    """Keep output of C libraries out of standard output, if it is the process's own.
 
     Libraries in C print where they like: HiGHS writes a line of its own now and then, with all
     its output switched off. It would spoil what a program reads.
@@ -55,7 +55,7 @@ def _write_to(file: int, like: Any) -> None:
 
 
 def drop_output() -> None:
-    """Let what is still to be written go nowhere, so that the end of the process is silent."""
+    """Discard unwritten output, so that the process ends without an error message."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -60,7 +60,7 @@ def lines_of(
 
 
 def _fold_widths(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Give prose the rest of the width, and a first column at most the whole line."""
+    """Fit prose into the rest of the width, and the first column into the line."""
     for place, column in enumerate(columns):
         if column.prose:
             others = _line(widths, range(len(widths))) - widths[place]
@@ -109,7 +109,7 @@ def _align(cell: str, wide: int, *, right: bool) -> str:
 def _needed_widths(
     columns: Sequence[Column], headings: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[int]:
-    """Return the least width of every column."""
+    """Return the minimum width of each column."""
     return [
         min(wide, _PROSE) if column.prose else wide
         for column, wide in zip(columns, _widths([headings, *cells]), strict=True)

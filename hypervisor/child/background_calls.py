@@ -124,7 +124,7 @@ class FileQuestion:
         return call.answer()  # type: ignore[no-any-return]
 
     def keeps(self, conn: libvirt.virConnect) -> bool:
-        """Return whether a question is open on a connection, which nothing else may use then."""
+        """Return whether a question is open on a connection, which is then in use."""
         return self._conn is conn
 
     def _read(self, what: str) -> None:

@@ -193,7 +193,7 @@ def _openssh_fingerprint(digest: bytes) -> str:
 
 @contextlib.contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """Lend an unnamed file with this text, under a path that only this process can open."""
+    """Yield the path of an unnamed file with this text, which only this process can open."""
     descriptor = os.memfd_create("known_hosts")
     try:
         os.write(descriptor, text.encode())

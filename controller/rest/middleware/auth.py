@@ -90,7 +90,7 @@ class Caller:
         return "operator" if self.is_operator else f"tenant:{self.tenant}"
 
     def sees(self, tenant: str | None) -> bool:
-        """Whether what belongs to this tenant exists for the caller."""
+        """Return whether the caller may see resources of this tenant."""
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
     def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
