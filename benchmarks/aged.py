@@ -80,7 +80,7 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
     return {
         "doctor": lambda: registry.check(history=False),
         "purge": lambda: registry.retention.purge_batch(PERIODS, lease=lease),
-        "what a purge would take": lambda: registry.retention.due(PERIODS),
+        "what a purge would take": lambda: registry.retention.count_due(PERIODS),
         "the read of a round": lambda: registry.rounds.read_cluster(lease),
         "metrics": registry.fleet,
         "sweep": lambda: registry.assignments.due(100, 10.0),

@@ -121,7 +121,7 @@ ALIAS_PREFIX: Final = "host-"
 _ALIAS_LENGTH: Final = 9  #: 45 bits: among 12,500 hosts a collision is unlikely
 #: Tenants whose aliases of all hosts are cached: some 2 MiB each with 12,500 hosts.
 _TENANTS_KEPT: Final = 16
-#: Machines may change their own names without a change of the tally.
+#: Machines may change their own names without a change of the change_mark.
 _READ_AGAIN_S: Final = 30.0
 
 _WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -135,7 +135,7 @@ class Identities(Protocol):
     def secret(self) -> bytes:
         """Return the secret of the aliases."""
 
-    def tally(self) -> object:
+    def change_mark(self) -> object:
         """Return a value that changes whenever a host is added or retired."""
 
     def all(self) -> Sequence[HostIdentity]:
@@ -155,7 +155,7 @@ class HostAlias:
 class _HostTable:
     """All hosts at the last read."""
 
-    tally: object
+    change_mark: object
     read_at: float
     names: tuple[str, ...]  #: of hosts that are not retired
     words: Mapping[str, str | None]  #: host name by word in lower case that means it; None: several
@@ -223,16 +223,16 @@ class HostNames:
 
     def _read(self) -> _HostTable:
         identities, now = self._identities(), self._clock()
-        tally = identities.tally()
+        change_mark = identities.change_mark()
         with self._lock:
             known = self._known
-            fresh = known is not None and known.tally == tally
+            fresh = known is not None and known.change_mark == change_mark
             if known is None or not fresh or now - known.read_at > _READ_AGAIN_S:
                 hosts = identities.all()
                 names = tuple(each.name for each in hosts if not each.retired)
                 if known is not None and known.names == names:
                     names = known.names  # the same tuple, so that the alias cache hits
-                known = self._known = _HostTable(tally, now, names, _hosts_by_word(hosts))
+                known = self._known = _HostTable(change_mark, now, names, _hosts_by_word(hosts))
             return known
 
 

@@ -87,6 +87,6 @@ class CeleryQueue:
     def _length(self, queue: WorkQueue) -> int:
         channel = self._connection.default_channel
         try:
-            return int(channel.queue_declare(queue.at_broker, passive=True).message_count)
+            return int(channel.queue_declare(queue.broker_name, passive=True).message_count)
         except self._connection.channel_errors:  # there is no queue of that name, yet or any more
             return 0

@@ -49,7 +49,7 @@ class Peers:
         if now - self._heard_at > self.lease_s:
             self._steady_since = now
         if self._beat_at is None or now - self._beat_at >= self.lease_s * _BEAT_FRACTION:
-            self._registry.monitors.beat(
+            self._registry.monitors.record_heartbeat(
                 self.key, self._name, lease_s=self.lease_s, watched=watched, late=late
             )
             self._beat_at = now
@@ -62,7 +62,7 @@ class Peers:
 
     def leave(self) -> None:
         """Release the lease, so that the others take the hosts at once."""
-        self._registry.monitors.leave(self.key)
+        self._registry.monitors.unregister(self.key)
 
 
 def rendezvous_rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> int:

@@ -13,7 +13,13 @@ from hypervisor import Credential
 from monitor.host_shards import rendezvous_rank
 from monitor.translate import to_credential
 from registry import HostCredentialError, Registry
-from registry.hosts import CredentialFiles, HostCredentials, Opening, WatchedHost, opening_of
+from registry.hosts import (
+    CredentialFiles,
+    HostAccessMethod,
+    HostCredentials,
+    WatchedHost,
+    access_method_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +44,13 @@ class CredentialChecks:
 
     def __init__(self, credentials: HostCredentials) -> None:
         self._credentials = credentials
-        self._found: dict[tuple[Opening | None, str | None], CredentialFiles | str | None] = {}
+        self._found: dict[
+            tuple[HostAccessMethod | None, str | None], CredentialFiles | str | None
+        ] = {}
 
-    def refresh(self, hosts: Iterable[WatchedHost]) -> set[tuple[Opening | None, str | None]]:
+    def refresh(
+        self, hosts: Iterable[WatchedHost]
+    ) -> set[tuple[HostAccessMethod | None, str | None]]:
         """Check all files again; return the keys of changed credentials."""
         samples = {credential_key(host): host for host in hosts}
         found = {key: self._find_files(host) for key, host in samples.items()}
@@ -70,9 +80,9 @@ class CredentialChecks:
             return str(error)
 
 
-def credential_key(host: WatchedHost) -> tuple[Opening | None, str | None]:
+def credential_key(host: WatchedHost) -> tuple[HostAccessMethod | None, str | None]:
     """Return the key of a host's credential; hosts with the same files share it."""
-    return opening_of(host.uri), host.credential
+    return access_method_of(host.uri), host.credential
 
 
 def may_keep_connection(before: ConnectionSettings, now: ConnectionSettings) -> bool:
@@ -110,9 +120,9 @@ class HostTable:
 
     def follow(self, peers: frozenset[UUID]) -> set[UUID]:
         """Read changes; return the ids of changed hosts."""
-        in_trouble = self._registry.watched_hosts.in_trouble()
-        changed = self._read() | (in_trouble ^ self._in_trouble)
-        self._in_trouble = in_trouble
+        failing_hosts = self._registry.watched_hosts.failing_hosts()
+        changed = self._read() | (failing_hosts ^ self._in_trouble)
+        self._in_trouble = failing_hosts
         if peers != self._peers:
             self._peers, self._ranks = peers, {}
             changed |= self.hosts.keys()

@@ -36,7 +36,7 @@ from registry.errors import (
     UnknownNameError,
     UnknownSettingError,
     UriRefusedError,
-    said_value,
+    quote_value,
 )
 from registry.lifecycle import (
     AssignmentEvent,
@@ -125,6 +125,6 @@ __all__ = [
     "VmObserved",
     "VmObservedEvent",
     "VmState",
-    "said_value",
+    "quote_value",
     "upgrade",
 ]

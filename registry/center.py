@@ -11,19 +11,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from registry.admin.clock_steps import ClockSteps
-from registry.admin.connections import ConnectionsKept, connections_kept
+from registry.admin.connections import DatabaseConnections, database_connections
 from registry.admin.database_role import DatabaseRoles, database_roles
 from registry.admin.doctor import check
 from registry.admin.fleet import FleetCounts, read_fleet
 from registry.admin.history import History
-from registry.admin.known_schema import refuse_strangers, strangers_in
+from registry.admin.known_schema import foreign_objects_in, refuse_foreign_objects
 from registry.admin.liveness import read_liveness
 from registry.admin.processes import Processes
+from registry.admin.reserved_names import reserved_names
 from registry.admin.retention import Retention
 from registry.admin.revisions import head_revision
 from registry.admin.upgrade import check_schema
 from registry.admin.what_ifs import WhatIfs
-from registry.admin.word_names import named_like_words
 from registry.audit.audit import Audit
 from registry.audit.events import Events
 from registry.audit.idempotency import Idempotency
@@ -34,7 +34,7 @@ from registry.consoles.reads import ConsoleReads
 from registry.consoles.sessions import ConsoleSessions
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
-from registry.db.engine import Database, database_at
+from registry.db.engine import Database, parse_database_url
 from registry.db.idempotency_keys import IdempotentCall
 from registry.db.if_match import Condition
 from registry.errors import SchemaOutdatedError
@@ -146,7 +146,7 @@ class Registry:
     @classmethod
     def connect(cls, database_url: str) -> Registry:
         """Open a database whose schema this code can use, or raise `SchemaOutdatedError`."""
-        url = database_at(database_url)
+        url = parse_database_url(database_url)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
             # SQLite would create an empty file, which hides a wrong path.
             raise SchemaOutdatedError(f"none (no file {url.database})", head_revision())
@@ -154,7 +154,7 @@ class Registry:
         try:
             with database.read() as connection:
                 if check_schema(connection):
-                    refuse_strangers(connection)
+                    refuse_foreign_objects(connection)
         except BaseException:
             database.close()
             raise
@@ -175,10 +175,10 @@ class Registry:
             check = only_if.check
 
             def check_precondition(connection: Connection) -> None:
-                check(Registry(database.inside(connection)))
+                check(Registry(database.with_connection(connection)))
 
             condition = Condition(only_if.kind, only_if.key, check_precondition)
-        return Registry(database.on_behalf_of(call, condition, once))
+        return Registry(database.for_call(call, condition, once))
 
     def close(self) -> None:
         """Close every connection."""
@@ -209,31 +209,32 @@ class Registry:
         with self._database.read() as connection:
             return read_fleet(connection)
 
-    def connections(self) -> ConnectionsKept | None:
-        """Return the server's connection limit and what fuga's processes keep; None for SQLite."""
+    def connections(self) -> DatabaseConnections | None:
+        """Return the server's connection limit and the connections of fuga; None for SQLite."""
         with self._database.read() as connection:
-            return connections_kept(connection)
+            return database_connections(connection)
 
     def database_roles(self) -> DatabaseRoles | None:
-        """Return the roles that processes log in as at the database; None without a server."""
+        """Return the database roles of fuga's processes; None for SQLite."""
         with self._database.read() as connection:
             return database_roles(connection)
 
     def liveness(self) -> Liveness:
-        """Return who leads, who was heard when, and what was decided last, in one read."""
+        """Return the leader, the heartbeats of processes and the last decision, in one read."""
         with self._database.read() as connection:
             return read_liveness(connection)
 
-    def named_like_words(self) -> list[tuple[str, str]]:
+    def reserved_names(self) -> list[tuple[str, str]]:
         """Return kind and name of things that are named like reserved words, such as ``all``."""
         with self._database.read() as connection:
-            return list(named_like_words(connection))
+            return list(reserved_names(connection))
 
     def check(self, *, history: bool = True) -> list[str]:
         """Return a sentence for each inconsistency of the register center.
 
-        Without ``history`` deleted things are not checked, so that years of them cost nothing.
+        Without ``history`` deleted objects are not checked, so the cost does not grow with the
+        years.
         """
         with self._database.read() as connection:
-            strangers = [f"the schema has {each}" for each in strangers_in(connection)]
+            strangers = [f"the schema has {each}" for each in foreign_objects_in(connection)]
         return [*strangers, *check(self._database.read, history=history)]

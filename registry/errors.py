@@ -12,7 +12,7 @@ from plain_text import advice, listed, shortened
 _SAID: Final = 120
 
 
-def said_value(found: object) -> str:
+def quote_value(found: object) -> str:
     """Return a value as text for a message: strings are quoted and shortened."""
     match found:
         case None:
@@ -64,7 +64,7 @@ class InvalidError(RegistryError):
     """A value is not allowed."""
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
-        super().__init__(f"{field}: found {said_value(found)}, allowed is {allowed}")
+        super().__init__(f"{field}: found {quote_value(found)}, allowed is {allowed}")
         self.field = field
         self.found = found
         self.allowed = allowed
@@ -84,7 +84,7 @@ class UnknownNameError(InvalidError):
     ) -> None:
         allowed = f"one of {listed(known, 'and')}" if known else f"an existing {kind}"
         super().__init__(field, key, f"{allowed}, {hint}" if hint else allowed)
-        message = f"{field}: {kind} {said_value(key)} not found"
+        message = f"{field}: {kind} {quote_value(key)} not found"
         also = hint or advice(str(key), known) or (allowed if known else None)
         self.args = (f"{message}; {also}" if also else message,)
         self.kind = kind
@@ -384,7 +384,7 @@ class SchemaOutdatedError(RegistryError):
         self.expected = expected
 
 
-class StrangersInSchemaError(RegistryError):
+class ForeignSchemaObjectsError(RegistryError):
     """The SQLite file holds objects that fuga did not make and that could run code."""
 
     def __init__(self, strangers: Sequence[str], file: str = "the database") -> None:
@@ -398,7 +398,7 @@ class StrangersInSchemaError(RegistryError):
 
 
 class AnsweredBeforeError(RegistryError):
-    """A call with this key did its work before; ``body`` is its record, see `kept_record`."""
+    """An earlier call with this key did the work; ``body`` is its stored record."""
 
     def __init__(self, key: str, status: int, body: str) -> None:
         super().__init__(f"Idempotency-Key {key!r} was answered {status} before")

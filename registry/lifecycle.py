@@ -1,7 +1,7 @@
-"""State machines of request, vm, its power, assignment and host: one table each, and no SQL.
+"""State machines of request, VM, power, assignment and host: one table each, and no SQL.
 
-Two events may cross (a VM is deleted while it is being created): each crossing
-has a row. What has no row does not happen.
+Two events may cross (a VM is deleted while it is being created); the table has a row for each
+crossing. A transition without a row is illegal.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PowerState(StrEnum):
 
 
 class PowerEvent(StrEnum):
-    """An event of a power change: a tenant's call, or what a worker did or saw."""
+    """An event of a power change: a tenant's call, or what a worker did or observed."""
 
     STOP = "stop"
     START = "start"
@@ -113,9 +113,10 @@ class VmObservedEvent(StrEnum):
 
 
 class AssignmentState(StrEnum):
-    """One attempt of one VM on one host. All but `RELEASED` hold capacity.
+    """The state of one attempt to run one VM on one host. All but `RELEASED` hold capacity.
 
-    Of the others all but `ARRIVING` and `LEAVING` are the place of the VM: it has one at most.
+    A VM has at most one assignment that holds capacity and is neither `ARRIVING` nor `LEAVING`:
+    its place.
     """
 
     RESERVED = "reserved"
@@ -405,7 +406,7 @@ class SlotLoopEvent(StrEnum):
     RESUME = "resume"
 
 
-def _table(
+def _transition_table(
     states: type[S],
     events: type[E],
     rows: Callable[[type[S], type[E]], Mapping[S | tuple[S, ...], Mapping[E, S]]],
@@ -418,7 +419,7 @@ def _table(
     return MappingProxyType(found)
 
 
-REQUEST_TRANSITIONS: Final = _table(
+REQUEST_TRANSITIONS: Final = _transition_table(
     RequestState,
     RequestEvent,
     lambda s, e: {
@@ -435,7 +436,7 @@ REQUEST_TRANSITIONS: Final = _table(
     },
 )
 
-VM_DESIRED_TRANSITIONS: Final = _table(
+VM_DESIRED_TRANSITIONS: Final = _transition_table(
     VmDesired,
     VmDesiredEvent,
     lambda s, e: {
@@ -445,7 +446,7 @@ VM_DESIRED_TRANSITIONS: Final = _table(
     },
 )
 
-POWER_TRANSITIONS: Final = _table(
+POWER_TRANSITIONS: Final = _transition_table(
     PowerState,
     PowerEvent,
     lambda s, e: {
@@ -480,7 +481,7 @@ POWER_TRANSITIONS: Final = _table(
     },
 )
 
-SPOT_TRANSITIONS: Final = _table(
+SPOT_TRANSITIONS: Final = _transition_table(
     SpotState,
     SpotEvent,
     lambda s, e: {
@@ -490,7 +491,7 @@ SPOT_TRANSITIONS: Final = _table(
     },
 )
 
-RESERVATION_TRANSITIONS: Final = _table(
+RESERVATION_TRANSITIONS: Final = _transition_table(
     ReservationState,
     ReservationEvent,
     lambda s, e: {
@@ -511,7 +512,7 @@ OPEN_RESERVATIONS: Final = (
 STANDING: Final = (ReservationState.ACCEPTED, ReservationState.IN_FORCE)
 
 
-VM_OBSERVED_TRANSITIONS: Final = _table(
+VM_OBSERVED_TRANSITIONS: Final = _transition_table(
     VmObserved,
     VmObservedEvent,
     lambda s, e: {
@@ -531,7 +532,7 @@ VM_OBSERVED_TRANSITIONS: Final = _table(
     },
 )
 
-ASSIGNMENT_TRANSITIONS: Final = _table(
+ASSIGNMENT_TRANSITIONS: Final = _transition_table(
     AssignmentState,
     AssignmentEvent,
     lambda s, e: {
@@ -581,7 +582,7 @@ ASSIGNMENT_TRANSITIONS: Final = _table(
     },
 )
 
-MOVE_TRANSITIONS: Final = _table(
+MOVE_TRANSITIONS: Final = _transition_table(
     MoveState,
     MoveEvent,
     lambda s, e: {
@@ -591,7 +592,7 @@ MOVE_TRANSITIONS: Final = _table(
     },
 )
 
-PLAN_TRANSITIONS: Final = _table(
+PLAN_TRANSITIONS: Final = _transition_table(
     PlanState,
     PlanEvent,
     lambda s, e: {
@@ -602,7 +603,7 @@ PLAN_TRANSITIONS: Final = _table(
     },
 )
 
-ROLL_TRANSITIONS: Final = _table(
+ROLL_TRANSITIONS: Final = _transition_table(
     RollState,
     RollEvent,
     lambda s, e: {
@@ -612,7 +613,7 @@ ROLL_TRANSITIONS: Final = _table(
     },
 )
 
-WHAT_IF_TRANSITIONS: Final = _table(
+WHAT_IF_TRANSITIONS: Final = _transition_table(
     WhatIfState,
     WhatIfEvent,
     lambda s, e: {
@@ -622,7 +623,7 @@ WHAT_IF_TRANSITIONS: Final = _table(
     },
 )
 
-HOST_ADMIN_TRANSITIONS: Final = _table(
+HOST_ADMIN_TRANSITIONS: Final = _transition_table(
     HostAdmin,
     HostAdminEvent,
     lambda s, e: {
@@ -635,7 +636,7 @@ HOST_ADMIN_TRANSITIONS: Final = _table(
     },
 )
 
-HOST_HEALTH_TRANSITIONS: Final = _table(
+HOST_HEALTH_TRANSITIONS: Final = _transition_table(
     HostHealth,
     HostHealthEvent,
     lambda s, e: {
@@ -649,7 +650,7 @@ HOST_HEALTH_TRANSITIONS: Final = _table(
     },
 )
 
-FENCE_TRANSITIONS: Final = _table(
+FENCE_TRANSITIONS: Final = _transition_table(
     FenceState,
     FenceEvent,
     lambda s, e: {
@@ -662,7 +663,7 @@ FENCE_TRANSITIONS: Final = _table(
     },
 )
 
-IMAGE_TRANSITIONS: Final = _table(
+IMAGE_TRANSITIONS: Final = _transition_table(
     ImageState,
     ImageEvent,
     lambda s, e: {
@@ -672,7 +673,7 @@ IMAGE_TRANSITIONS: Final = _table(
     },
 )
 
-COPY_TRANSITIONS: Final = _table(
+COPY_TRANSITIONS: Final = _transition_table(
     CopyState,
     CopyEvent,
     lambda s, e: {
@@ -689,7 +690,7 @@ COPY_TRANSITIONS: Final = _table(
     },
 )
 
-CONSOLE_TRANSITIONS: Final = _table(
+CONSOLE_TRANSITIONS: Final = _transition_table(
     ConsoleState,
     ConsoleEvent,
     lambda s, e: {
@@ -698,7 +699,7 @@ CONSOLE_TRANSITIONS: Final = _table(
     },
 )
 
-SLOT_LOOP_TRANSITIONS: Final = _table(
+SLOT_LOOP_TRANSITIONS: Final = _transition_table(
     SlotLoopState,
     SlotLoopEvent,
     lambda s, e: {s.RUNNING: {e.PAUSE: s.PAUSED}, s.PAUSED: {e.RESUME: s.RUNNING}},

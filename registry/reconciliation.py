@@ -228,10 +228,9 @@ def mark_difference(
 ) -> Difference | None:
     """Return the difference of a domain or volume with a mark; None if it belongs there.
 
-    None also means that nothing is certain: an assignment released after the poll began may have no
-    domain by now. The remains of a released assignment of
-    another host are no leftover while its VM lives: they were moved here by hand, and may be
-    the only copy.
+    The result is also None while nothing is certain: the domain of an assignment that was released
+    after the poll began may be gone by now. Remains of another host's released assignment are no
+    leftover while its VM lives: an operator may have moved them, and they may be the only copy.
     """
     if assignment_id is None:
         return Difference.STRANGER

@@ -25,7 +25,7 @@ _SPECIAL: Final = {
 _LINK_LOCAL: Final = ipaddress.IPv4Network("169.254.0.0/16")
 MAX_DNS: Final = 8
 MAX_EXCLUDED: Final = 64
-_MOST_BLOCKS: Final = 24
+_MAX_BLOCKS: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ def check_subnet(subnet: Subnet) -> Subnet:
     gateway = subnet.gateway
     if gateway is not None:
         gateway = str(_host_address("subnet.gateway", gateway, network))
-    for field, found, most in (
+    for field, found, maximum in (
         ("subnet.dns", subnet.dns, MAX_DNS),
         ("subnet.excluded", subnet.excluded, MAX_EXCLUDED),
     ):
-        if len(found) > most:
-            raise InvalidError(field, len(found), f"at most {most}")
+        if len(found) > maximum:
+            raise InvalidError(field, len(found), f"at most {maximum}")
     checked = Subnet(
         cidr=str(network),
         gateway=gateway,
@@ -88,7 +88,7 @@ def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
         )
     ]
     merged = tuple(map(str, ipaddress.collapse_addresses(blocks)))
-    return merged if len(merged) <= _MOST_BLOCKS else None
+    return merged if len(merged) <= _MAX_BLOCKS else None
 
 
 def name_servers(subnet: Subnet) -> frozenset[int]:

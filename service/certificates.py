@@ -22,7 +22,7 @@ from cryptography import x509
 from prometheus_client import Gauge
 
 from registry import HostCredentialError
-from registry.hosts import HostCredentials, Opening, opening_of
+from registry.hosts import HostAccessMethod, HostCredentials, access_method_of
 from service.metrics import ProcessMetrics
 from service.settings import SharedSettings
 
@@ -129,7 +129,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
 def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None:
     """Return libvirt's TLS server on a host, with credentials of a folder; None without TLS."""
     parts = urlsplit(uri)
-    if opening_of(uri) is not Opening.TLS or not parts.hostname:
+    if access_method_of(uri) is not HostAccessMethod.TLS or not parts.hostname:
         return None
     return TlsServer(
         of=f"host {name}",
@@ -219,7 +219,7 @@ def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
 def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
     """Yield the end of each TLS credential: of its certificate or its authority."""
     for name in store.names():
-        if Opening.TLS not in store.openings(name):
+        if HostAccessMethod.TLS not in store.access_methods(name):
             continue
         of = f"credential {name}"
         try:

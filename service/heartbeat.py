@@ -87,13 +87,13 @@ class _Beat:
 
     def end(self) -> None:
         try:
-            self._registry.processes.end(self._kind, self._name)
+            self._registry.processes.unregister(self._kind, self._name)
         except Exception as error:
             log.warning("beat_failed", error=type(error).__name__)
 
     def _send(self) -> None:
         if not self._known:
-            self._registry.processes.begin(
+            self._registry.processes.register(
                 self._kind,
                 self._name,
                 socket.gethostname(),
@@ -107,7 +107,7 @@ class _Beat:
         self._is_ready = not lacking
         if self._disks is not None:
             lacking += self._disks.short_of_room()
-        self._known = self._registry.processes.beat(
+        self._known = self._registry.processes.record_heartbeat(
             self._kind, self._name, "; ".join(lacking) or None
         )
 

@@ -21,7 +21,7 @@ from plain_text import RepeatedNameError, each_once
 from registry import InvalidError
 from registry.db import private_folder
 from registry.hosts import HostCredentials
-from registry.images import ImageStore, read_keys
+from registry.images import ImageStore, read_image_keys
 from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.url import broker_at
 from service.logs import LogFormat, LogLevel
@@ -157,7 +157,7 @@ class SharedSettings(BaseSettings):
             folder.resolve(),
             max_bytes=self.image_max_gib << 30,
             margin_bytes=self.image_margin_gib << 30,
-            keys=read_keys(self.image_keys),
+            keys=read_image_keys(self.image_keys),
         )
 
     def metrics_address(self, process: str) -> str | None:
@@ -201,9 +201,9 @@ def celery_config(settings: SharedSettings) -> dict[str, Any]:
         # For good: after Celery's own hundred tries a worker would end.
         "broker_connection_max_retries": None,
         "broker_channel_error_retry": True,
-        "task_default_queue": WorkQueue.BUILD.at_broker,
-        "task_queues": [direct_queue(queue.at_broker) for queue in WorkQueue],
-        "task_routes": {task: {"queue": queue.at_broker} for task, queue in QUEUE_OF.items()},
+        "task_default_queue": WorkQueue.BUILD.broker_name,
+        "task_queues": [direct_queue(queue.broker_name) for queue in WorkQueue],
+        "task_routes": {task: {"queue": queue.broker_name} for task, queue in QUEUE_OF.items()},
         "worker_hijack_root_logger": False,
     }
     if settings.broker_url is not None:

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings
 from pydantic_settings import SettingsError as UnparsedError
 
 from plain_text import nearest
-from registry import RegistryError, SettingsError, UnknownSettingError, said_value
+from registry import RegistryError, SettingsError, UnknownSettingError, quote_value
 
 #: By name, as these modules import this package and not the reverse.
 _CLASSES: Final[Mapping[str, str]] = {
@@ -93,7 +93,7 @@ def load(settings: type[S]) -> S:
             field, *below = (str(part) for part in each["loc"])
             name = f"FUGA_{field.upper()}" + (f" ({'.'.join(below)})" if below else "")
             lines.append(
-                f"{name}: found {said_value(each['input'])}, allowed is {_allowed_values(each)}"
+                f"{name}: found {quote_value(each['input'])}, allowed is {_allowed_values(each)}"
             )
         message = "\n".join([*lines, "Set it in the environment or in FUGA_CONFIG."])
         raise SettingsError(message) from None

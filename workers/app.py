@@ -147,7 +147,7 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             app=app,
             pool="threads",
             concurrency=sum(threads.values()),
-            queues=[queue.at_broker for queue in threads],
+            queues=[queue.broker_name for queue in threads],
             hostname=context.owner,
             quiet=True,
             without_mingle=True,

@@ -45,7 +45,7 @@ def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
 
     begun = threads.begin(tenant, claim)
     if begun is None:
-        holds.put_off(session_id, _NO_THREAD)
+        holds.record_wait_reason(session_id, _NO_THREAD)
     return TaskOutcome.DONE if begun else TaskOutcome.NOT_OURS
 
 
@@ -66,11 +66,11 @@ def hold_console(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) 
                         host.release_console(deadline_s=context.lookup_deadline_s)
             holds.mark_ended(work.claim, "the guest is off, or its console was taken on the host")
         except StoppingError:
-            holds.give_back(work.claim, "its worker is stopping")
+            holds.release_claim(work.claim, "its worker is stopping")
             return TaskOutcome.HANDED_BACK
         except HostUnreachableError as error:
             bound.warning("console_lost", error=str(error))
-            holds.give_back(work.claim, str(error))
+            holds.release_claim(work.claim, str(error))
             return TaskOutcome.FAILED
         except OperationFailedError as error:
             bound.info("console_refused", error=str(error))
@@ -99,7 +99,7 @@ def _relay_console(work: ConsoleWork, context: WorkerContext, host: HostDriver) 
         if came.ended:
             return
         if time.monotonic() - kept_at >= _LEASE_S / 3:
-            holds.keep(work.claim, _LEASE_S)
+            holds.extend_claim(work.claim, _LEASE_S)
             kept_at = time.monotonic()
 
 

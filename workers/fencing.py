@@ -40,7 +40,7 @@ def fence_host(host_id: UUID, context: WorkerContext) -> TaskOutcome:
     bound = log.bind(host=order.host)
     try:
         context.checkpoint("fence.before_command")
-        fencing.keep(order, lease_s)
+        fencing.extend_claim(order, lease_s)
         trouble = _run_fence_command(order, context)
         context.checkpoint("fence.after_command")
         if trouble is not None:

@@ -85,7 +85,7 @@ def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
         signature = _image_signature(claimed, context)
         with store.receive(image.id, image.format, signature) as incoming:
             _download_image(claimed, incoming, context)
-            stored = incoming.keep(image.sha256)
+            stored = incoming.store(image.sha256)
     else:
         found = store.examine(image.id, image.format, image.sha256)
         if found is None:

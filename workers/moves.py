@@ -113,7 +113,7 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
         return _record_result(step, location, error, downtime_ms, context)
     except ClaimLostError:
         if downtime_ms is not None:  # unknown to a worker that took the move over
-            context.registry.move_steps.note_standstill(step.claim, downtime_ms)
+            context.registry.move_steps.record_downtime(step.claim, downtime_ms)
         raise
 
 
@@ -287,7 +287,7 @@ def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) 
 
     Raises `ClaimLostError` if another worker has the move: the VM may have arrived meanwhile.
     """
-    context.registry.move_steps.keep(step.claim, context.lease_s)
+    context.registry.move_steps.extend_claim(step.claim, context.lease_s)
     removals.remove_attempt(
         there,
         str(step.vm_id),
@@ -338,14 +338,14 @@ def _extend_claim(
             remaining_bytes=progress.memory_remaining_bytes + progress.disk_remaining_bytes,
             rate_bytes_s=progress.rate_bytes_s,
         )
-    stop = context.registry.move_steps.keep(step.claim, context.lease_s, state)
+    stop = context.registry.move_steps.extend_claim(step.claim, context.lease_s, state)
     if stop is not None:
         raise MoveStoppedError(stop)
 
 
 def _hand_back(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     with suppress(ClaimLostError):
-        context.registry.move_steps.put_off(step.claim, error)
+        context.registry.move_steps.retry_later(step.claim, error)
     return TaskOutcome.HANDED_BACK
 
 

@@ -42,7 +42,7 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
         with suppress(ClaimLostError):
             # Another change was requested meanwhile: release the lease, so that its worker need not
             # wait.
-            power.put_off(step.claim, None)
+            power.retry_later(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
         outcome = _hand_back(step, context, None)
@@ -60,7 +60,7 @@ def _hand_back(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
     try:
-        context.registry.power.put_off(step.claim, error, refused=refused)
+        context.registry.power.retry_later(step.claim, error, refused=refused)
     except ClaimLostError:
         return TaskOutcome.CLAIM_LOST
     return TaskOutcome.HANDED_BACK
@@ -134,4 +134,4 @@ def _extend_claim(step: PowerStep, state: PowerState, context: WorkerContext) ->
     """Extend the claim before a step that cannot be undone."""
     if context.stopping.is_set():
         raise StoppingError
-    context.registry.power.keep(step.claim, state, context.lease_s)
+    context.registry.power.extend_claim(step.claim, state, context.lease_s)

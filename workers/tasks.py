@@ -47,7 +47,7 @@ def allowed_messages_of_queue(queue: WorkQueue, threads: int) -> AllowedMessages
     """
     names = [f"workers.{name}" for name in TASKS]
     tasks = {name: is_one_id for name in names if queue in (QUEUE_OF[name], WorkQueue.BUILD)}
-    return AllowedMessages(queue.at_broker, tasks, threads)
+    return AllowedMessages(queue.broker_name, tasks, threads)
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:

@@ -80,17 +80,17 @@ class Evacuated:
         for name in names:
             hosts.update(name, overrides={"vcpus": count}, actor=ACTOR)
         for name in self._others:
-            hosts.apply(name, HostAdminEvent.DRAIN, actor=ACTOR)
+            hosts.change_admin(name, HostAdminEvent.DRAIN, actor=ACTOR)
         with booted(self._lab, count):
             request = add_request(self._site.registry, count, vm_type="tiny").id
             eventually(lambda: self._site.ask(_RUN) == [count], within_s=WAIT_S)
         for name in self._others:
             room = {"vcpus": -(-count // len(self._others))}  # so that they go to both, as of bare
             hosts.update(name, overrides=room, actor=ACTOR)
-            hosts.apply(name, HostAdminEvent.ACTIVATE, actor=ACTOR)
+            hosts.change_admin(name, HostAdminEvent.ACTIVATE, actor=ACTOR)
 
         before, started = self._site.cpu_s(), time.monotonic()
-        hosts.apply(self._first, HostAdminEvent.DRAIN, actor=ACTOR)
+        hosts.change_admin(self._first, HostAdminEvent.DRAIN, actor=ACTOR)
         plan = self._site.registry.plans.create(
             PlanKind.EVACUATE, {"hosts": [self._first]}, approve=True, actor=ACTOR
         )
@@ -103,7 +103,7 @@ class Evacuated:
         after = self._site.cpu_s()
         still_ms = self._site.ask(_STILL, plan.id)
         assert len(still_ms) == count, f"{len(still_ms)} of {count} moves arrived"
-        hosts.apply(self._first, HostAdminEvent.ACTIVATE, actor=ACTOR)
+        hosts.change_admin(self._first, HostAdminEvent.ACTIVATE, actor=ACTOR)
         self._site.registry.requests.delete(request, actor=ACTOR)
         eventually(lambda: self._site.ask(_HELD) == [0], within_s=WAIT_S)
         return EvacuationFigures(

@@ -46,7 +46,7 @@ class ClockWatch:
             return 0.0
         # There may have been no leader when the clock stepped back.
         thorough = lease.epoch != self._epoch
-        back_s = self._registry.clock_steps.settle(self._lengths, thorough=thorough)
+        back_s = self._registry.clock_steps.correct_times(self._lengths, thorough=thorough)
         self._epoch = lease.epoch
         if back_s:
             log.error("clock_stepped_back", alert=True, by_s=round(back_s, 1))

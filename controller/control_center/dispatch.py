@@ -90,10 +90,10 @@ class Dispatcher:
         expired = self._registry.requests.expire(by=by)
         if expired:
             log.info("requests_expired", requests=[str(key) for key in expired])
-        ended = self._registry.requests.end_spot()
+        ended = self._registry.requests.end_spot_vms()
         if ended:
             log.info("spot_vms_ended", vms=[str(key) for key in ended])
-        settled = self._registry.reservations.settle(by=by)
+        settled = self._registry.reservations.begin_and_end_due(by=by)
         if settled:
             log.info("reservations_settled", reservations=[str(key) for key in settled])
         overdue = self._registry.assignments.end_overdue(self._build_timeout_s)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from registry import Registry, RegistryError, StaleEpochError
-from registry.hosts import OnFailure
+from registry.hosts import FailurePolicy
 from registry.rounds import Lease
 
 log = structlog.get_logger()
@@ -26,7 +26,7 @@ class FailedHosts:
         registry: Registry,
         lease: Callable[[], Lease | None],
         *,
-        by_default: OnFailure,
+        by_default: FailurePolicy,
         interval_s: float,
     ) -> None:
         self._registry = registry
@@ -40,7 +40,9 @@ class FailedHosts:
         if lease is None:
             return ()
         try:
-            fenced = self._registry.fencing.request_for_failed(lease, by_default=self._by_default)
+            fenced = self._registry.fencing.request_for_failed_hosts(
+                lease, by_default=self._by_default
+            )
         except StaleEpochError:
             return ()  # another one leads by now
         for host in fenced:

@@ -59,7 +59,7 @@ class ReservationDecider:
     def decide_pending(self, stop: threading.Event | None = None) -> int:
         """Decide pending reservations; return how many were decided."""
         decided = 0
-        for each in self._registry.reservations.to_decide():
+        for each in self._registry.reservations.list_pending():
             lease = self._lease()
             if lease is None or (stop is not None and stop.is_set()):
                 break
@@ -74,7 +74,7 @@ class ReservationDecider:
     def _decide_one(self, each: Reservation) -> ReservationDecision | None:
         """Return the decision; None if the process failed and another attempt follows."""
         view = self._registry.views.forecast_inputs()
-        standing = self._registry.reservations.list_standing()
+        standing = self._registry.reservations.list_accepted()
         try:
             judged = self._process.reserve(
                 query_of(view, each, standing), deadline_s=TIME_S + _MORE_S

@@ -41,7 +41,7 @@ from placement.catalog.zone_policies import NamedPolicy
 from placement.constraints.patience import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.db import checkpoint
-from registry.hosts import OnFailure
+from registry.hosts import FailurePolicy
 from registry.rounds import Lease
 from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
@@ -169,7 +169,7 @@ class SlotLoopRunner:
     def _record_idle_slot(self, slot: Slot) -> None:
         """Record that an idle slot was decided; a failure to record it is only logged."""
         try:
-            self._registry.slot_loop.note_decided_slot(slot.start_at, slot.length_s)
+            self._registry.slot_loop.record_decided_slot(slot.start_at, slot.length_s)
         except Exception as error:
             log.warning("slot_not_noted", error=type(error).__name__)
 
@@ -328,7 +328,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     failed_hosts = FailedHosts(
         registry,
         lambda: leadership.lease,
-        by_default=OnFailure(settings.on_failure),
+        by_default=FailurePolicy(settings.on_failure),
         interval_s=settings.sweep_interval_s,
     )
     plans = PlanExecutor(

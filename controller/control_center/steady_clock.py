@@ -64,9 +64,9 @@ class SteadyClock:
 
     def _restore(self, now: datetime, elapsed_s: float) -> None:
         """Restore the state of a step that an earlier process held back."""
-        step = self._registry.clock_steps.ahead()
+        step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s
-        back = self._registry.clock_steps.back()
+        back = self._registry.clock_steps.last_step_back()
         if back is not None:
             self._note_backward_step(now + timedelta(seconds=back.back_s), elapsed_s)
         if step is not None:
@@ -90,7 +90,7 @@ class SteadyClock:
         """Return whether a forward step was held back long enough; record a new step."""
         ahead_s = ahead.total_seconds()
         if self._held_since is None:
-            self._registry.clock_steps.note_ahead(ahead_s)
+            self._registry.clock_steps.record_step_ahead(ahead_s)
             self._held_since = elapsed_s
             log.error("clock_stepped_ahead", alert=True, by_s=round(ahead_s, 1))
         if elapsed_s - self._held_since < HELD.total_seconds():

@@ -160,7 +160,7 @@ def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
     """Retire these hosts; return how many were not retired before."""
     present = {host.name for host in registry.hosts.all()} & set(names)
     for name in sorted(present):
-        registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
+        registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
     return len(present)
 
 

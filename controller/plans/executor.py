@@ -240,7 +240,7 @@ class PlanExecutor:
         """
         if plan.kind is not PlanKind.EVACUATE:
             return False
-        why = self._registry.plans.keep_vms_of_activated(plan, actor=ACTOR)
+        why = self._registry.plans.refuse_moves_from_activated(plan, actor=ACTOR)
         if why is None:
             return False
         self._registry.plans.cancel(plan.id, actor=ACTOR, reason=why)

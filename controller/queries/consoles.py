@@ -82,7 +82,7 @@ def wait_for_output(
     while True:
         now = clock()
         if heartbeat_at is None or now >= heartbeat_at + _HEARD_EVERY_S:
-            if sessions.note_caller(vm_id, session_id, after=after):
+            if sessions.record_reader(vm_id, session_id, after=after):
                 queue.send(ATTACH_CONSOLE, session_id)
             heartbeat_at = now
         output = sessions.output(vm_id, session_id, after=after)

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from registry import SlotLoopState
-from registry.admin import LATE_S, HeardProcess, Liveness, is_late
+from registry.admin import LATE_S, Liveness, ProcessHeartbeat, is_late
 
 Work = Literal["decide", "build", "poll"]
 #: The work of each kind of process.
@@ -95,8 +95,8 @@ def _overdue_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[Ov
 
 
 def _processes_with_trouble(
-    known: list[HeardProcess], silent: list[HeardProcess]
-) -> list[HeardProcess]:
+    known: list[ProcessHeartbeat], silent: list[ProcessHeartbeat]
+) -> list[ProcessHeartbeat]:
     return [each for each in known if each.trouble is not None and each not in silent]
 
 

@@ -372,7 +372,7 @@ def _queue_position(registry: Registry, request: Request, reader: Viewer) -> int
     A tenant's queue is ordered by priority and creation, the whole queue by creation.
     """
     tenant = None if reader.is_operator else request.tenant
-    return 1 + registry.requests.waiting_before(request, tenant)
+    return 1 + registry.requests.count_preceding(request, tenant)
 
 
 def _all_vms(registry: Registry, request_id: UUID) -> list[Vm]:

@@ -13,7 +13,7 @@ from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.games import solution_sentence, solved_games
 from controller.rounds.inputs import RoundInputs, inputs_of_round
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
-from registry.hosts import Host, OnFailure, failure_outlook, failure_policy_of, is_replaced
+from registry.hosts import FailurePolicy, Host, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
 from registry.rounds import RoundRecord
 
@@ -43,7 +43,11 @@ _WHY: Final = {
 
 
 def explain_vm(
-    registry: Registry, vm_id: UUID, reader: Viewer, *, on_failure: OnFailure = OnFailure.WAIT
+    registry: Registry,
+    vm_id: UUID,
+    reader: Viewer,
+    *,
+    on_failure: FailurePolicy = FailurePolicy.WAIT,
 ) -> VmExplanation:
     """Return the explanation of a VM's host for a reader.
 
@@ -103,7 +107,7 @@ def explain_vm(
     return replace(placed, waits_for_image=image, message=message)
 
 
-def _host_failure_sentences(host: Host, reader: Viewer, on_failure: OnFailure) -> Iterator[str]:
+def _host_failure_sentences(host: Host, reader: Viewer, on_failure: FailurePolicy) -> Iterator[str]:
     """Yield sentences about a VM whose host does not answer: its future, and what to do."""
     yield failure_outlook(host.labels, host.shared_pool, by_default=on_failure)
     wanted = failure_policy_of(host.labels, by_default=on_failure)

@@ -22,7 +22,7 @@ from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
 from placement.rebalancing.model import RebalanceLimits
 from registry import ImageStoreError, Registry, RegistryError
-from registry.hosts import OnFailure, UriPolicy
+from registry.hosts import FailurePolicy, UriPolicy
 from registry.images import ImageStore
 from registry.requests import CreateRequestCommand, Request
 from registry.tenancy import OverQuota
@@ -89,7 +89,7 @@ class Services:
     console_waits: FairSemaphore = field(default_factory=lambda: FairSemaphore(MAX_CONSOLE_WAITS))
 
     @property
-    def on_failure(self) -> OnFailure:
+    def on_failure(self) -> FailurePolicy:
         """The site's default for VMs of a host that fails.
 
         The control centres decide: by their setting if they have one in common, else by this
@@ -99,7 +99,7 @@ class Services:
         found = {each.settings.get(_ON_FAILURE) for each in processes if each.kind == "control"}
         if len(found) != 1:
             found = {each.value for each in self.settings if each.name == _ON_FAILURE}
-        return OnFailure(next((each for each in found if each), OnFailure.WAIT))
+        return FailurePolicy(next((each for each in found if each), FailurePolicy.WAIT))
 
     def image_store(self) -> ImageStore:
         """Return the image store, or raise `ImageStoreError` if this API has none."""

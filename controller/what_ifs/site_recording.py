@@ -27,12 +27,12 @@ def record_site(
         now = registry.now()
         since = now - timedelta(hours=job["hours"])
         decided = DecidedRounds(
-            **decision_from_round(registry.history.decision(since, now), job["otherwise"])
+            **decision_from_round(registry.history.last_decision(since, now), job["otherwise"])
         )
         ahead = registry.views.forecast_inputs()
         with (
-            registry.history.between(since, now) as window,
-            registry.history.between(now, now) as present,
+            registry.history.read_period(since, now) as window,
+            registry.history.read_period(now, now) as present,
         ):
             found = repeat_requests(
                 present, window, _observed_lifetimes(ahead), most_vms=job["most_vms"], seed=_SEED

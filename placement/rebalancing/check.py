@@ -222,7 +222,7 @@ class _ReplayState:
             there = self.vms_in_zone(number, zone)
             if there > spread.maximum:
                 raise InfeasiblePlanError(
-                    f"zone {zone} may hold {spread.most} VMs of spread {number}, holds {there}"
+                    f"zone {zone} may hold {spread.maximum} VMs of spread {number}, holds {there}"
                 )
 
     def vms_in_zone(self, number: int, zone: int) -> int:

@@ -2,12 +2,25 @@
 
 from registry.admin.clock_steps import HELD, LeaseLengths
 from registry.admin.fleet import FleetCounts, FleetHost, FleetMoves
-from registry.admin.history import HostTransition, Past, PastDecision, PastHost, PastRequest, PastVm
+from registry.admin.history import (
+    HostTransition,
+    PastDecision,
+    PastHost,
+    PastPeriod,
+    PastRequest,
+    PastVm,
+)
 from registry.admin.past_tenants import PastQuota, PastStanding, PastTenant
 from registry.admin.processes import BEAT_S, LATE_S, is_late
 from registry.admin.retention import Periods, PurgeCounts
 from registry.lifecycle import WhatIfEvent, WhatIfState
-from registry.records.liveness import ClockStep, HeardProcess, HostsHeard, Liveness, ProcessSettings
+from registry.records.liveness import (
+    ClockStep,
+    HostPollSummary,
+    Liveness,
+    ProcessHeartbeat,
+    ProcessSettings,
+)
 from registry.records.what_ifs import WhatIf, WhatIfDone
 
 __all__ = [
@@ -18,20 +31,20 @@ __all__ = [
     "FleetCounts",
     "FleetHost",
     "FleetMoves",
-    "HeardProcess",
+    "HostPollSummary",
     "HostTransition",
-    "HostsHeard",
     "LeaseLengths",
     "Liveness",
-    "Past",
     "PastDecision",
     "PastHost",
+    "PastPeriod",
     "PastQuota",
     "PastRequest",
     "PastStanding",
     "PastTenant",
     "PastVm",
     "Periods",
+    "ProcessHeartbeat",
     "ProcessSettings",
     "PurgeCounts",
     "WhatIf",

@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, inspect
 
-from registry.admin.known_schema import differences_in
+from registry.admin.known_schema import schema_differences
 from registry.audit.events import Events
 from registry.db.child_environ import child_environ
-from registry.db.engine import database_at, make_engine, translate_unavailable
+from registry.db.engine import make_engine, parse_database_url, translate_unavailable
 from registry.db.masking import mask_secrets
 from registry.db.private_files import private_folder
-from registry.errors import RegistryError, StrangersInSchemaError
+from registry.errors import ForeignSchemaObjectsError, RegistryError
 
 #: The kind of the event of a backup.
 BACKED_UP: Final = "database_backed_up"
@@ -62,7 +62,7 @@ def backup(database_url: str, file: Path) -> None:
     BackupError
         If the file exists or cannot be written, or the database cannot be read.
     """
-    url = database_at(database_url)
+    url = parse_database_url(database_url)
     with _temporary_file_for(file, f"{file} is there already: name another file") as temporary:
         if url.get_backend_name() == "sqlite":
             _copy_sqlite(_existing_sqlite_file(url, "no database is there"), temporary, file)
@@ -94,10 +94,10 @@ def restore(database_url: str, file: Path) -> None:
     ------
     BackupError
         If the target exists, or the file is no backup of this kind of database.
-    StrangersInSchemaError
+    ForeignSchemaObjectsError
         If the file contains triggers, views or tables that fuga does not create.
     """
-    url = database_at(database_url)
+    url = parse_database_url(database_url)
     if not file.is_file():
         raise BackupError(f"{file} is no file")
     if url.get_backend_name() == "sqlite":
@@ -132,8 +132,8 @@ def _restore_sqlite(url: URL, file: Path) -> None:
     with _temporary_file_for(target, otherwise) as temporary:
         _copy_sqlite(file, temporary, target)
         with closing(sqlite3.connect(temporary)) as copy:
-            if differences := differences_in(copy):
-                raise StrangersInSchemaError(differences, str(file))
+            if differences := schema_differences(copy):
+                raise ForeignSchemaObjectsError(differences, str(file))
         for ending in ("-wal", "-shm"):  # of a database that was here and died
             target.with_name(target.name + ending).unlink(missing_ok=True)
 
@@ -153,7 +153,7 @@ def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield temporary
         _sync(temporary)
-        _put_in_place(temporary, target)
+        _rename_to_target(temporary, target)
         _sync(target.absolute().parent)
     except FileExistsError:
         raise BackupError(otherwise) from None
@@ -165,7 +165,7 @@ def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
                 temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
 
 
-def _put_in_place(temporary: Path, target: Path) -> None:
+def _rename_to_target(temporary: Path, target: Path) -> None:
     """Rename the temporary file to the target unless the target exists by now."""
     try:
         os.link(temporary, target)
@@ -184,7 +184,7 @@ def _remove_unfinished(target: Path) -> None:
 def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
     """Return the files of killed backups in a folder, of one target or of all.
 
-    Only processes of this machine are known to run or not.
+    Processes of other machines are not known to be dead, so their files are left out.
     """
     found = []
     for part in sorted(folder.glob(f".*{_PART}*")):
@@ -199,8 +199,8 @@ def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
 def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
     """Copy what is committed while others write, and check that the copy is whole.
 
-    SQLite does not say which of two files an error is about: the target is written to and the
-    source read before anything is copied, and for a copy the error's code decides.
+    SQLite does not say which of two files an error concerns. So the target is written to and the
+    source is read before the copy begins; for the copy itself the error code decides.
     """
     with (
         _translate_read_errors(source),

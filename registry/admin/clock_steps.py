@@ -17,9 +17,9 @@ from typing import Any, Final
 from sqlalchemy import Column, ColumnElement, Connection, Table, func, select, true, update
 
 from registry.admin.what_ifs import LEASE_S
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.schema import (
     assignments,
     build_failures,
@@ -102,8 +102,10 @@ class ClockSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def settle(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
-        """Limit times that lie ahead; return how many seconds the clock stepped back, at least.
+    def correct_times(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
+        """Limit stored times that lie ahead; return by how many seconds the clock stepped back.
+
+        The result is a minimum; 0 means that no step was found.
 
         Parameters
         ----------
@@ -121,17 +123,17 @@ class ClockSteps:
         back_s = ahead.total_seconds() if ahead > TOLERANCE else 0.0
         if back_s:
             # Noted first: should this process die here, another one finds and notes it again.
-            self._note_back(back_s)
+            self._record_step_back(back_s)
         for each in _limited_times(lengths, stepped=bool(back_s)):
-            self._bring_back(each)
+            self._limit_times(each)
         return back_s
 
-    def ahead(self) -> ClockStep | None:
+    def last_step_ahead(self) -> ClockStep | None:
         """Return the last step ahead while expiry is suspended because of it, else None."""
         with self._database.read() as connection:
-            return step_ahead(connection)
+            return current_step_ahead(connection)
 
-    def back(self) -> ClockStep | None:
+    def last_step_back(self) -> ClockStep | None:
         """Return the last step back unless the clock has caught up since.
 
         The event has the time of the clock that stepped back. Once the clock has caught up, it is
@@ -142,8 +144,8 @@ class ClockSteps:
             age_s = 0.0 if step is None else (db_now(connection) - step.at).total_seconds()
             return step if step is not None and age_s < step.back_s else None
 
-    @retry_on_clash
-    def note_ahead(self, ahead_s: float) -> None:
+    @retry_on_rollback
+    def record_step_ahead(self, ahead_s: float) -> None:
         """Record a step ahead unless another process recorded it."""
         with self._database.write() as connection:
             now = db_now(connection)
@@ -151,16 +153,16 @@ class ClockSteps:
             if last is not None and -TOLERANCE < now - last.at < HELD:
                 return
             reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
-            _note(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
+            _record_event(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
 
-    @retry_on_clash
-    def _note_back(self, back_s: float) -> None:
+    @retry_on_rollback
+    def _record_step_back(self, back_s: float) -> None:
         with self._database.write() as connection:
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
-            _note(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
+            _record_event(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
 
-    @retry_on_clash
-    def _bring_back(self, times: _LimitedTimes) -> None:
+    @retry_on_rollback
+    def _limit_times(self, times: _LimitedTimes) -> None:
         with self._database.write() as connection:
             for name in _columns_ahead(connection, times).columns:
                 column = times.table.c[name]
@@ -168,10 +170,10 @@ class ClockSteps:
                 ahead = update(times.table).where(times.which, column > limit)
                 connection.execute(ahead.values({name: limit}))
             if times.table is power_actions:
-                _bring_back_force_times(connection)
+                _limit_force_times(connection)
 
 
-def step_ahead(connection: Connection) -> ClockStep | None:
+def current_step_ahead(connection: Connection) -> ClockStep | None:
     """Return the last step ahead while expiry is suspended because of it, else None."""
     step = _last_step(connection, STEPPED_AHEAD)
     # Set back since, the time at which it was noticed lies ahead.
@@ -179,12 +181,14 @@ def step_ahead(connection: Connection) -> ClockStep | None:
     return step if age is not None and -TOLERANCE < age < HELD else None
 
 
-def _note(connection: Connection, now: datetime, kind: str, reason: str, **size_s: float) -> None:
+def _record_event(
+    connection: Connection, now: datetime, kind: str, reason: str, **size_s: float
+) -> None:
     data = {name: round(seconds, 3) for name, seconds in size_s.items()}
-    note(connection, now, "control", kind, "database", "clock", reason=reason, data=data)
+    record_event(connection, now, "control", kind, "database", "clock", reason=reason, data=data)
 
 
-def _bring_back_force_times(connection: Connection) -> None:
+def _limit_force_times(connection: Connection) -> None:
     """Limit the times at which guests are forced off by each guest's own timeout."""
     now = db_now(connection)
     query = select(power_actions.c.vm_id, power_actions.c.timeout_s)
@@ -224,9 +228,9 @@ def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhea
 def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[_LimitedTimes]:
     """Yield the time columns that can delay work.
 
-    After a step, pauses that grow with each failure begin with the shortest: how long each was is
-    not known. Those that always show a step come last: until they are brought back, the step
-    is found again.
+    After a step, pauses that grow with each failure begin with the shortest, as their former
+    length is not known. The columns that always reveal a step come last: if the correction fails
+    halfway, the step is found again.
     """
     again_s = AGAIN_S if stepped else MAX_AGAIN_S
     hold_back_s = HOLD_BACK_S if stepped else MAX_HOLD_BACK_S

@@ -27,7 +27,7 @@ _GIVEN: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionsKept:
+class DatabaseConnections:
     """The connections that a server allows, and those that fuga's processes keep."""
 
     given: int  #: connections for ordinary users
@@ -39,12 +39,12 @@ class ConnectionsKept:
         return KEPT * (self.processes + 1)
 
 
-def connections_kept(connection: Connection) -> ConnectionsKept | None:
+def database_connections(connection: Connection) -> DatabaseConnections | None:
     """Return the server's connection limit and the processes in use; None for SQLite."""
     if connection.dialect.name != "postgresql":
         return None
     heard = processes.c.heartbeat_at >= db_now(connection) - timedelta(seconds=LATE_S)
-    return ConnectionsKept(
+    return DatabaseConnections(
         given=connection.exec_driver_sql(_GIVEN).scalar_one(),
         processes=connection.execute(select(func.count()).where(heard)).scalar_one(),
     )

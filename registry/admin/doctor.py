@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
 
-from registry.admin.clock_steps import step_ahead
+from registry.admin.clock_steps import current_step_ahead
 from registry.admin.references import (
     OPEN,
     check_keys_enforced,
@@ -21,7 +21,7 @@ from registry.admin.references import (
     reference_checks,
 )
 from registry.audit import changes
-from registry.db.bulk import among
+from registry.db.bulk import is_any_of
 from registry.db.clock import db_now
 from registry.db.schema import (
     assignment_resources,
@@ -85,14 +85,14 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 def check(reading: Reading, *, history: bool) -> Iterator[str]:
     """Yield a sentence for each inconsistency.
 
-    Each check, and of those that look at many rows each page, is a transaction of its
-    own. Without ``history`` what is gone for good is left out, and of events all but the
-    newest: what it costs is then what lives.
+    Each check is a transaction of its own; checks of many rows use one transaction for each page.
+    Without ``history`` deleted rows and older events are skipped, so the cost depends on living
+    rows only.
     """
     for look in _WHOLE:
         yield from _run_check(reading, look)
-    yield from _check_pages(reading, partial(_vms_from, history=history), _check_vms)
-    yield from _check_pages(reading, partial(_requests_from, history=history), _check_requests)
+    yield from _check_pages(reading, partial(_vms_query, history=history), _check_vms)
+    yield from _check_pages(reading, partial(_requests_query, history=history), _check_requests)
     yield from _check_transitions(reading, history=history)
     with reading() as connection:
         dialect = connection.dialect.name
@@ -106,6 +106,7 @@ def check(reading: Reading, *, history: bool) -> Iterator[str]:
 
 
 def _run_check(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
+    """Run a check in its own transaction and return its findings."""
     with reading() as connection:
         return list(look(connection))
 
@@ -209,8 +210,8 @@ def _check_assignments(connection: Connection) -> Iterator[str]:
         yield f"assignment {row.id} is not released and on the retired host {row.name}"
 
 
-def _vms_from(after: UUID | None, *, history: bool) -> Select[UUID]:
-    """Return a query for VMs in order; without ``history`` for those that are not gone."""
+def _vms_query(after: UUID | None, *, history: bool) -> Select[UUID]:
+    """Return a query for ids of VMs in order, from one id on; without ``history`` existing ones."""
     query = select(vms.c.id).order_by(vms.c.id)
     if not history:
         query = query.where(vms.c.deleted_at.is_(None))
@@ -231,7 +232,7 @@ def _check_vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
         )
         .select_from(vms)
         .outerjoin(assignments, assignments.c.vm_id == vms.c.id)
-        .where(among(connection, vms.c.id, some))
+        .where(is_any_of(connection, vms.c.id, some))
         .group_by(vms.c.id)
         .order_by(vms.c.id)
     )
@@ -258,8 +259,8 @@ def _check_deleted_vms(connection: Connection) -> Iterator[str]:
         yield f"VM {key} is not gone, but deleted_at disagrees"
 
 
-def _requests_from(after: UUID | None, *, history: bool) -> Select[UUID]:
-    """Return a query for requests in order; without ``history`` for those that are not over."""
+def _requests_query(after: UUID | None, *, history: bool) -> Select[UUID]:
+    """Return a query for ids of requests in order, after one id; without ``history`` open ones."""
     query = select(requests.c.id).order_by(requests.c.id)
     if not history:
         query = query.where(requests.c.state.in_(OPEN))
@@ -268,10 +269,10 @@ def _requests_from(after: UUID | None, *, history: bool) -> Select[UUID]:
 
 def _check_requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
     these = select(requests.c.id, requests.c.name, requests.c.state).where(
-        among(connection, requests.c.id, some)
+        is_any_of(connection, requests.c.id, some)
     )
     states = {row.id: row for row in connection.execute(these)}
-    for row in connection.execute(vm_tally_query(among(connection, vms.c.request_id, some))):
+    for row in connection.execute(vm_tally_query(is_any_of(connection, vms.c.request_id, some))):
         found = states.pop(row.request_id)
         event = request_event(row)
         if event is None:
@@ -337,8 +338,8 @@ def _check_groups(connection: Connection) -> Iterator[str]:
 def _check_spot(connection: Connection) -> Iterator[str]:
     """Check announced ends of spot VMs and the room kept for requests; neither has foreign keys.
 
-    Late is what was due well before a slot that was decided: while no slot is decided, none is
-    late.
+    An end is late if it was due well before the last decided slot. While no slot is decided, no
+    end is late.
     """
     last = connection.scalar(select(slot_loop.c.last_slot_at))
     ends = (
@@ -412,7 +413,7 @@ def _check_reservations(connection: Connection) -> Iterator[str]:
     """Check reservations that are not over, and where room is kept for them."""
     now = db_now(connection)
     late = now - OVERDUE
-    step = step_ahead(connection)  # reservations end by the time without it
+    step = current_step_ahead(connection)  # reservations end by the time without it
     if step is not None:
         late -= timedelta(seconds=step.ahead_s)
     is_pending = reservations.c.state == ReservationState.PENDING.value

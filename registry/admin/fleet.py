@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, not_, select
 from registry.admin.backup import BACKED_UP
 from registry.admin.liveness import control_lease
 from registry.db.clock import db_now
-from registry.db.ids import first_at
+from registry.db.ids import lowest_uuid7
 from registry.db.schema import (
     assignments,
     events,
@@ -32,7 +32,7 @@ from registry.db.schema import (
     unreleased,
     vms,
 )
-from registry.ledger.placeable import waiting_vms
+from registry.ledger.placeable import is_waiting_vm
 from registry.lifecycle import (
     FINISHED,
     OPEN_MOVES,
@@ -172,7 +172,7 @@ def _count_moves(connection: Connection, now: datetime) -> FleetMoves:
             func.sum(moves.c.downtime_ms).label("still_ms"),
             func.max(moves.c.downtime_ms).label("longest_ms"),
         )
-        .where(moves.c.id >= first_at(now - _MOVED_OF_LATE), not_(goes_on))
+        .where(moves.c.id >= lowest_uuid7(now - _MOVED_OF_LATE), not_(goes_on))
         .group_by(moves.c.state)
     )
     ended = connection.execute(of_late).all()
@@ -205,7 +205,7 @@ def _backup_age_s(connection: Connection, now: datetime) -> float | None:
 
 
 def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
-    """Return the condition that a token is in use, so that its coming end matters."""
+    """Return the seconds until the first operator token in use expires, or None."""
     query = select(func.min(tokens.c.expires_at)).where(
         tokens.c.role == "operator",
         tokens.c.login.is_(None),
@@ -243,7 +243,7 @@ def _count_waiting_vms(connection: Connection) -> dict[str, int]:
         select(reason.label("reason"), func.count().label("number"))
         .select_from(vms)
         .join(requests, requests.c.id == vms.c.request_id)
-        .where(requests.c.state.in_(OPEN_REQUESTS), waiting_vms())
+        .where(requests.c.state.in_(OPEN_REQUESTS), is_waiting_vm())
         .group_by("reason")
     )
     return {row.reason: row.number for row in connection.execute(query)}

@@ -1,4 +1,4 @@
-"""Past requests and hosts of a period, read from the register center as a simulation trace.
+"""PastPeriod requests and hosts of a period, read from the register center as a simulation trace.
 
 Read only, in one transaction, and streamed: VMs come in order of their creation, a few
 thousand at a time, however many there are.
@@ -90,7 +90,7 @@ class PastRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastPeriod:
     """A period of the register center. Requests are read lazily and only once."""
 
     since: datetime
@@ -125,17 +125,17 @@ class History:
         self._database = database
 
     @contextmanager
-    def between(self, since: datetime, until: datetime) -> Iterator[Past]:
+    def read_period(self, since: datetime, until: datetime) -> Iterator[PastPeriod]:
         """Read the requests and hosts of a period; the transaction ends with the context.
 
-        The reader of a large site works between two reads, on a busy machine for longer than the
-        idle limit of transactions that others may wait for. No other transaction waits for this.
+        The transaction has no idle limit, as a reader of a large site works for long between two
+        reads. No other transaction waits for it.
         """
         with self._database.read() as connection:
             roll_back_when_idle(connection, _IDLE_S)
             axis = resource_names(connection)
             tenants_, quotas = past_tenants(connection, since, until)
-            yield Past(
+            yield PastPeriod(
                 since=since,
                 until=until,
                 resources=axis,
@@ -145,7 +145,7 @@ class History:
                 requests=_requests(connection, since, until),
             )
 
-    def decision(self, since: datetime, until: datetime) -> PastDecision | None:
+    def last_decision(self, since: datetime, until: datetime) -> PastDecision | None:
         """Return how a policy decided the newest round of a period; None without a round."""
         query = (
             select(rounds, round_inputs.c.inputs)

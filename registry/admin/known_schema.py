@@ -23,7 +23,7 @@ from registry.admin.revisions import (
     known_revisions,
 )
 from registry.db.schema import metadata
-from registry.errors import StrangersInSchemaError
+from registry.errors import ForeignSchemaObjectsError
 from registry.ledger.triggers import TRIGGERS
 
 _MADE: Final = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
@@ -50,11 +50,11 @@ class _SchemaObject:
 _Schema = Mapping[tuple[str, str], _SchemaObject]
 
 
-def strangers_in(connection: Connection) -> list[str]:
+def foreign_objects_in(connection: Connection) -> list[str]:
     """Return a phrase for each object of an SQLite database that our migrations do not make.
 
-    Nothing of one that is empty, or newer than this version and so unknown to it; nor of
-    one on PostgreSQL, whose objects have owners.
+    The list is empty for a database without tables, for one of a newer version, and on PostgreSQL,
+    where objects have owners.
     """
     if connection.dialect.name != "sqlite":
         return []
@@ -65,12 +65,14 @@ def strangers_in(connection: Connection) -> list[str]:
     if revision is None:
         return [made.name_and_kind for made in found.values()]
     return (
-        list(_strangers(found, _expected_schema(revision))) if revision in known_revisions() else []
+        list(_foreign_objects(found, _expected_schema(revision)))
+        if revision in known_revisions()
+        else []
     )
 
 
-def differences_in(connection: sqlite3.Connection) -> list[str]:
-    """Return foreign and missing objects of an SQLite file, a phrase each."""
+def schema_differences(connection: sqlite3.Connection) -> list[str]:
+    """Return a phrase for each foreign and each missing object of an SQLite file."""
     connection.execute("PRAGMA trusted_schema = OFF")
     found = _schema_of(connection)
     revision = _revision(connection, found)
@@ -85,13 +87,13 @@ def differences_in(connection: sqlite3.Connection) -> list[str]:
         for key, made in expected.items()
         if key not in found and not made.name.startswith(_INTERNAL)
     ]
-    return [*_strangers(found, expected), *lacking]
+    return [*_foreign_objects(found, expected), *lacking]
 
 
-def refuse_strangers(connection: Connection) -> None:
-    """Raise `StrangersInSchemaError` for foreign objects in a database at head.
+def refuse_foreign_objects(connection: Connection) -> None:
+    """Raise `ForeignSchemaObjectsError` for foreign objects in a database at head.
 
-    It compares names only, which is fast at a start; `strangers_in` also compares definitions.
+    Only names are compared, which is fast; `foreign_objects_in` also compares definitions.
     """
     if connection.dialect.name != "sqlite":
         return
@@ -103,7 +105,7 @@ def refuse_strangers(connection: Connection) -> None:
         if name not in known and not (kind == "table" and name.startswith(_INTERNAL))
     ]
     if strangers:
-        raise StrangersInSchemaError(strangers)
+        raise ForeignSchemaObjectsError(strangers)
 
 
 def _revision(connection: sqlite3.Connection, found: _Schema) -> str | None:
@@ -113,17 +115,17 @@ def _revision(connection: sqlite3.Connection, found: _Schema) -> str | None:
     return None if revision is None else str(revision)
 
 
-def _strangers(found: _Schema, expected: _Schema) -> Iterator[str]:
+def _foreign_objects(found: _Schema, expected: _Schema) -> Iterator[str]:
     for key, made in found.items():
         if made.kind in {"table", "index"} and made.name.startswith(_INTERNAL):
             continue
         if key not in expected:
             yield f"{made.name_and_kind}, which fuga does not make"
-        elif not _is_alike(made, expected[key]):
+        elif not _has_same_definition(made, expected[key]):
             yield f"{made.name_and_kind}, which fuga makes otherwise"
 
 
-def _is_alike(made: _SchemaObject, ours: _SchemaObject) -> bool:
+def _has_same_definition(made: _SchemaObject, ours: _SchemaObject) -> bool:
     if made.sql == ours.sql:
         return True
     if made.kind in _RUNS:

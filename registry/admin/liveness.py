@@ -9,7 +9,7 @@ from registry.admin.processes import known_processes
 from registry.db.clock import db_now
 from registry.db.schema import assignments, hosts, leases, rounds, unreleased
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth
-from registry.records.liveness import HostsHeard, Liveness
+from registry.records.liveness import HostPollSummary, Liveness
 from registry.records.rounds import Lease
 from registry.rounds.leases import CONTROL_LEASE
 from registry.rounds.slot_loop import slot_loop_status
@@ -30,7 +30,7 @@ def read_liveness(connection: Connection) -> Liveness:
         last_round=last.number if last is not None else None,
         last_round_at=last.slot_start_at if last is not None else None,
         processes=known_processes(connection),
-        hosts=_hosts_heard(connection),
+        hosts=_host_poll_summary(connection),
         oldest_reserved_at=connection.execute(reserved).scalar_one(),
         clock_ahead_s=clock_ahead_s(connection),
         clock_step=last_clock_step(connection),
@@ -43,7 +43,7 @@ def control_lease(connection: Connection) -> Lease | None:
     return Lease(**row._mapping) if row is not None else None
 
 
-def _hosts_heard(connection: Connection) -> HostsHeard:
+def _host_poll_summary(connection: Connection) -> HostPollSummary:
     query = (
         select(hosts.c.health, func.count().label("number"), func.min(hosts.c.last_polled_at))
         .where(hosts.c.admin == HostAdmin.ACTIVE.value)
@@ -51,7 +51,7 @@ def _hosts_heard(connection: Connection) -> HostsHeard:
     )
     by_health = {row.health: row for row in connection.execute(query)}
     up = by_health.get(HostHealth.UP.value)
-    return HostsHeard(
+    return HostPollSummary(
         active=sum(row.number for row in by_health.values()),
         up=up.number if up is not None else 0,
         longest_silent_at=up[2] if up is not None else None,

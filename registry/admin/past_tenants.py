@@ -63,9 +63,9 @@ def past_tenants(
     connection: Connection, since: datetime, until: datetime
 ) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
     """Return the tenants of a period, in order of creation, and their quotas."""
-    now, present = _tenants_now(connection)
+    now, present = _present_tenants(connection)
     changes = _tenant_events(connection, now, since)
-    limits = _limits_now(connection)
+    limits = _present_limits(connection)
     found: list[PastTenant] = []
     owned: list[PastQuota] = []
     for name in [*now, *sorted(changes.keys() - now.keys())]:
@@ -83,7 +83,7 @@ def _tenant_events(
 ) -> Mapping[str, list[Any]]:
     """Return the events since then of tenants and groups, and of those above them, newest first.
 
-    A group that was left and removed has no row any more: its members' events name it.
+    Removed groups have no row, but the events of their former members name them.
     """
     changes: defaultdict[str, list[Any]] = defaultdict(list)
     needed: set[str] = set()
@@ -105,7 +105,7 @@ def _tenant_events(
     return changes
 
 
-def _tenants_now(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
+def _present_tenants(connection: Connection) -> tuple[Mapping[str, _TenantState], set[str]]:
     """Return all tenants with a row, in order of creation, and the names of those not removed."""
     rows = connection.execute(select(tenants).order_by(tenants.c.created_at, tenants.c.id)).all()
     name_of = {row.id: row.name for row in rows}
@@ -115,7 +115,7 @@ def _tenants_now(connection: Connection) -> tuple[Mapping[str, _TenantState], se
     return states, {row.name for row in rows if row.removed_at is None}
 
 
-def _limits_now(connection: Connection) -> Mapping[str, Mapping[str, int]]:
+def _present_limits(connection: Connection) -> Mapping[str, Mapping[str, int]]:
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     query = select(tenants.c.name, quotas.c.resource, quotas.c.amount).join(
         tenants, tenants.c.id == quotas.c.tenant_id

@@ -14,9 +14,9 @@ from sqlalchemy import Connection, delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.schema import processes
-from registry.records.liveness import HeardProcess, ProcessSettings
+from registry.records.liveness import ProcessHeartbeat, ProcessSettings
 
 BEAT_S: Final = 5.0
 #: Six heartbeats, so that a machine under load does not count as dead.
@@ -31,8 +31,8 @@ class Processes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
-    def begin(
+    @retry_on_rollback
+    def register(
         self,
         kind: str,
         name: str,
@@ -87,8 +87,8 @@ class Processes:
                 trouble="it starts",
             )
 
-    @retry_on_clash
-    def beat(self, kind: str, name: str, trouble: str | None) -> bool:
+    @retry_on_rollback
+    def record_heartbeat(self, kind: str, name: str, trouble: str | None) -> bool:
         """Record a heartbeat; return False if the process is not registered."""
         with self._database.write() as connection:
             changed = connection.execute(
@@ -98,15 +98,15 @@ class Processes:
             ).rowcount
             return bool(changed)
 
-    @retry_on_clash
-    def end(self, kind: str, name: str) -> None:
+    @retry_on_rollback
+    def unregister(self, kind: str, name: str) -> None:
         """Delete a process that ends regularly."""
         with self._database.write() as connection:
             connection.execute(
                 delete(processes).where(processes.c.kind == kind, processes.c.name == name)
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def settings(self) -> tuple[ProcessSettings, ...]:
         """Return the settings of processes that are not late, ordered by kind and name."""
         columns = (processes.c[name] for name in ProcessSettings.__dataclass_fields__)
@@ -119,13 +119,13 @@ class Processes:
             return tuple(ProcessSettings(**row._mapping) for row in connection.execute(query))
 
 
-def known_processes(connection: Connection) -> tuple[HeardProcess, ...]:
+def known_processes(connection: Connection) -> tuple[ProcessHeartbeat, ...]:
     """Return all registered processes, ordered by kind and name."""
-    columns = (processes.c[name] for name in HeardProcess.__dataclass_fields__)
+    columns = (processes.c[name] for name in ProcessHeartbeat.__dataclass_fields__)
     query = select(*columns).order_by(processes.c.kind, processes.c.name)
-    return tuple(HeardProcess(**row._mapping) for row in connection.execute(query))
+    return tuple(ProcessHeartbeat(**row._mapping) for row in connection.execute(query))
 
 
-def is_late(process: HeardProcess, now: datetime) -> bool:
+def is_late(process: ProcessHeartbeat, now: datetime) -> bool:
     """Return whether a process has sent no heartbeat for too long."""
     return (now - process.heartbeat_at).total_seconds() > LATE_S

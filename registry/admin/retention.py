@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Select, delete, exists, func, select
 
-from registry.db.clock import db_now, earlier
-from registry.db.engine import Database, retry_on_clash
-from registry.db.ids import first_at
+from registry.db.clock import db_now, earlier_time
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.ids import lowest_uuid7
 from registry.db.names import check_int
 from registry.db.schema import (
     assignment_resources,
@@ -100,11 +100,11 @@ class Retention:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, periods: Periods) -> PurgeCounts:
+    def count_due(self, periods: Periods) -> PurgeCounts:
         """Return how many rows a purge would delete now, without deleting any.
 
-        Rounds count once their inputs and assignments are gone, so some may
-        come on top that fall due by this very purge.
+        A round counts once its inputs and assignments are gone. So a purge may delete more rounds
+        than this, which fall due by the purge itself.
         """
         with self._database.read() as connection:
             old = _due_queries(connection, periods)
@@ -117,7 +117,7 @@ class Retention:
                 }
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def purge_batch(
         self, periods: Periods, *, lease: Lease | None = None, by: datetime | None = None
     ) -> PurgeCounts:
@@ -133,7 +133,7 @@ class Retention:
             If a lease is given and is not the current one of the control centre.
         """
         with self._database.read() as connection:
-            name, keys = _first_due(connection, periods, by)
+            name, keys = _first_due_batch(connection, periods, by)
         if not keys:
             return PurgeCounts()
         with self._database.write() as connection:
@@ -152,14 +152,16 @@ def _due_queries(
     reservations begin with the time when they were made: a bound on these keeps queries from
     reading what is not due.
     """
-    now = earlier(db_now(connection), by)
+    now = earlier_time(db_now(connection), by)
     inputs_end = now - timedelta(days=periods.inputs_days)
     rounds_end = now - timedelta(days=periods.rounds_days)
     events_end = _month_start(now, -periods.events_months)
     audit_end = _month_start(now, -periods.audit_months)
-    old_rounds = _first_since(connection, rounds.c.number, rounds.c.created_at, rounds_end)
+    old_rounds = _first_key_since(connection, rounds.c.number, rounds.c.created_at, rounds_end)
     kept = connection.scalar(select(func.min(round_inputs.c.round)))
-    old_inputs = _first_since(connection, rounds.c.number, rounds.c.created_at, inputs_end, kept)
+    old_inputs = _first_key_since(
+        connection, rounds.c.number, rounds.c.created_at, inputs_end, kept
+    )
     return {
         "inputs": select(round_inputs.c.round)
         .join(rounds, rounds.c.number == round_inputs.c.round)
@@ -198,7 +200,7 @@ def _due_queries(
         .order_by(round_hash_chain.c.round),
         "plans": select(plans.c.id)
         .where(
-            plans.c.id < first_at(rounds_end),
+            plans.c.id < lowest_uuid7(rounds_end),
             func.coalesce(plans.c.ended_at, plans.c.requested_at) < rounds_end,
             plans.c.state.not_in([PlanState.PENDING.value, PlanState.APPROVED.value]),
         )
@@ -206,7 +208,7 @@ def _due_queries(
         "rolls": select(rolls.c.id).where(rolls.c.ended_at < rounds_end).order_by(rolls.c.id),
         "reservations": select(reservations.c.id)
         .where(
-            reservations.c.id < first_at(rounds_end),
+            reservations.c.id < lowest_uuid7(rounds_end),
             reservations.c.ends_at < rounds_end,
             reservations.c.state.not_in(OPEN_RESERVATIONS),
             ~exists().where(
@@ -217,20 +219,20 @@ def _due_queries(
         .order_by(reservations.c.id),
         "moves": select(moves.c.id)
         .where(
-            moves.c.id < first_at(rounds_end),
+            moves.c.id < lowest_uuid7(rounds_end),
             moves.c.ended_at < rounds_end,
             ~exists().where(plan_moves.c.move_id == moves.c.id),
         )
         .order_by(moves.c.id),
         "events": select(events.c.id)
         .where(
-            events.c.id < _first_since(connection, events.c.id, events.c.at, events_end),
+            events.c.id < _first_key_since(connection, events.c.id, events.c.at, events_end),
             events.c.at < events_end,
         )
         .order_by(events.c.id),
         "audit": select(audit.c.id)
         .where(
-            audit.c.id < _first_since(connection, audit.c.id, audit.c.at, audit_end),
+            audit.c.id < _first_key_since(connection, audit.c.id, audit.c.at, audit_end),
             audit.c.at < audit_end,
         )
         .order_by(audit.c.id),
@@ -247,7 +249,7 @@ def _due_queries(
     }
 
 
-def _first_since(
+def _first_key_since(
     connection: Connection,
     key: Column[int],
     at: Column[datetime],
@@ -256,10 +258,9 @@ def _first_since(
 ) -> int:
     """Return the first key of rows since a time, or one above all; keys rise with time.
 
-    Those before ``first`` are not looked at. As a rule little is due, so the search begins
-    there in small steps. Where keys do not rise with time, as after a clock was set, it ends
-    at one of several such places: what is taken below it is looked at by its own time, and
-    the rest follows later.
+    The search begins at ``first``, in small steps, as little is due as a rule. If a step of the
+    clock broke the order of times, the search ends at one of several possible keys; the purge
+    compares the time of each row, and deletes the others later.
     """
 
     def old_key(start: int) -> int | None:
@@ -285,7 +286,7 @@ def _first_since(
     return low
 
 
-def _first_due(
+def _first_due_batch(
     connection: Connection, periods: Periods, by: datetime | None
 ) -> tuple[str, Sequence[Any]]:
     """Return the first kind with due rows, and a batch of their keys."""

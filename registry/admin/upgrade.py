@@ -10,7 +10,7 @@ from alembic import command
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, inspect, select, text
 
-from registry.admin.known_schema import strangers_in
+from registry.admin.known_schema import foreign_objects_in
 from registry.admin.revisions import (
     FIRST_BEFORE_MERGE,
     LAST_BEFORE_MERGE,
@@ -19,12 +19,17 @@ from registry.admin.revisions import (
     head_revision,
     known_revisions,
 )
-from registry.db.engine import HeldUpError, database_at, make_engine, translate_unavailable
-from registry.db.locks import take_turns
-from registry.db.online_indexes import build_beforehand
+from registry.db.engine import (
+    LockTimeoutError,
+    make_engine,
+    parse_database_url,
+    translate_unavailable,
+)
+from registry.db.locks import take_advisory_lock
+from registry.db.online_indexes import build_missing_indexes
 from registry.db.private_files import private_database, private_folder
 from registry.db.schema import schema_serves
-from registry.errors import SchemaOutdatedError, StrangersInSchemaError
+from registry.errors import ForeignSchemaObjectsError, SchemaOutdatedError
 
 #: How long an upgrade waits for a table, below what others wait; and how often it tries.
 _LOCK_TIMEOUT_S: Final = 5
@@ -50,35 +55,36 @@ def check_schema(connection: Connection) -> bool:
     if found < first_revision():
         pass_first = LAST_BEFORE_MERGE if found >= FIRST_BEFORE_MERGE else None
         raise SchemaOutdatedError(found, head, first=first_revision(), pass_first=pass_first)
-    since = _code_since(connection)
+    since = _minimum_release(connection)
     if since not in known_revisions() and not (since and since < first_revision()):
         raise SchemaOutdatedError(found, head, code_since=since or found)
     return False
 
 
-def _code_since(connection: Connection) -> str | None:
+def _minimum_release(connection: Connection) -> str | None:
+    """Return the oldest release that can use a newer schema, as the database states it, or None."""
     if not inspect(connection).has_table(schema_serves.name):
         return None
     return connection.scalars(select(schema_serves.c.code_since)).one_or_none()
 
 
 def upgrade(database_url: str) -> str:
-    """Bring the database to head, creating SQLite's file; return the revision.
+    """Upgrade the database to the newest revision and return it; create SQLite's file if missing.
 
-    All revisions run in one transaction, on PostgreSQL as well: a failed upgrade
-    leaves the database as it was, but for indexes of large tables, which are built
-    before, while processes write. Two at once take turns. While a backup or another transaction
-    reads a table for longer than a few seconds, it lets go and tries again, for ten minutes.
-    A database that is newer than this code, and serves it, is left as it is.
+    All revisions run in one transaction, on PostgreSQL too: a failed upgrade leaves the database
+    as it was. Indexes of large tables are the exception; they are built before, while processes
+    write. Simultaneous upgrades run one after the other. If another transaction, such as a backup,
+    reads a table for longer than a few seconds, the upgrade rolls back and tries again, for ten
+    minutes. A newer database that this code can use is left as it is.
 
     Raises
     ------
-    StrangersInSchemaError
+    ForeignSchemaObjectsError
         If SQLite's file holds what our migrations did not make.
-    HeldUpError
+    LockTimeoutError
         If a table was never free.
     """
-    url = database_at(database_url)
+    url = parse_database_url(database_url)
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
         file = Path(url.database)
         if not file.parent.exists():
@@ -88,11 +94,11 @@ def upgrade(database_url: str) -> str:
     try:
         with translate_unavailable():
             if _is_older(engine):
-                build_beforehand(engine)
+                build_missing_indexes(engine)
         for left in reversed(range(_TRIES)):
             try:
-                return _upgrade_at_once(engine)
-            except HeldUpError:
+                return _run_revisions(engine)
+            except LockTimeoutError:
                 if not left:
                     raise
                 time.sleep(_PAUSE_S)
@@ -101,21 +107,21 @@ def upgrade(database_url: str) -> str:
     return head_revision()
 
 
-def _upgrade_at_once(engine: Engine) -> str:
-    """Run all revisions; raise `HeldUpError` where others hold a table for seconds.
+def _run_revisions(engine: Engine) -> str:
+    """Run all revisions; raise `LockTimeoutError` where others hold a table for seconds.
 
-    Who waits for a table keeps all others from it: behind a backup they would fail.
+    The wait is short because a transaction that waits for a table blocks all others from it.
     """
     with translate_unavailable(), engine.begin() as connection:
-        take_turns(connection, "upgrade")
+        take_advisory_lock(connection, "upgrade")
         if connection.dialect.name != "sqlite":
             connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'"))
         found = MigrationContext.configure(connection).get_current_revision()
         if found is not None and found not in known_revisions():
             check_schema(connection)
             return found
-        if strangers := strangers_in(connection):
-            raise StrangersInSchemaError(strangers)
+        if strangers := foreign_objects_in(connection):
+            raise ForeignSchemaObjectsError(strangers)
         command.upgrade(alembic_config(connection), "head")
     return head_revision()
 

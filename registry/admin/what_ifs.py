@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from registry.audit.changes import WHAT_IF
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.locks import take_turns
+from registry.db.locks import take_advisory_lock
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import what_ifs
@@ -30,9 +30,9 @@ from registry.records.what_ifs import WhatIf, WhatIfDone
 #: How long the process that runs a what-if may be silent.
 LEASE_S: Final = 20.0
 #: The most what-ifs that wait or run at a time on the site.
-MOST_OPEN: Final = 4
+MAX_OPEN: Final = 4
 #: How many of the newest what-ifs are kept.
-MOST_KEPT: Final = 50
+MAX_KEPT: Final = 50
 _TURNS: Final = "what-ifs"
 _OPEN: Final = (WhatIfState.WAITING.value, WhatIfState.RUNNING.value)
 _ACTOR: Final = "api"
@@ -47,18 +47,18 @@ class WhatIfs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def create(self, arguments: Mapping[str, Any], executor_id: UUID, *, actor: str) -> WhatIf:
-        """Create a what-if that this executor runs; delete the oldest beyond `MOST_KEPT`.
+        """Create a what-if that this executor runs; delete the oldest beyond `MAX_KEPT`.
 
         Raises
         ------
         ConflictError
-            If `MOST_OPEN` wait or run.
+            If `MAX_OPEN` wait or run.
         """
         with self._database.write() as connection:
             open_, now = _lock_open(connection)
-            if len(open_) >= MOST_OPEN:
+            if len(open_) >= MAX_OPEN:
                 runs = next((each for each in open_ if each.state == "running"), open_[0])
                 raise ConflictError(
                     f"{len(open_)} what-ifs wait or run, which is the most. {runs.id} of"
@@ -78,13 +78,13 @@ class WhatIfs:
                     lease_until=now + timedelta(seconds=LEASE_S),
                 )
             )
-            newest = select(what_ifs.c.id).order_by(what_ifs.c.id.desc()).limit(MOST_KEPT)
+            newest = select(what_ifs.c.id).order_by(what_ifs.c.id.desc()).limit(MAX_KEPT)
             connection.execute(
                 delete(what_ifs).where(what_ifs.c.id.not_in(newest), what_ifs.c.state.not_in(_OPEN))
             )
-            return keep_result(connection, _get(connection, key))
+            return store_result(connection, _get(connection, key))
 
-    @retry_on_clash
+    @retry_on_rollback
     def report_progress(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
         """Record that the executor is alive, and its progress; start the what-if in its turn.
 
@@ -110,12 +110,12 @@ class WhatIfs:
             values: dict[str, Any] = {"lease_until": until, "progress": progress}
             # The open what-if with the lowest id has its turn.
             if row.state == WhatIfState.WAITING.value and open_[0].id == id:
-                _step(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
+                _apply_event(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
                 return WhatIfState.RUNNING
             connection.execute(update(what_ifs).where(what_ifs.c.id == id).values(**values))
             return WhatIfState(row.state)
 
-    @retry_on_clash
+    @retry_on_rollback
     def end(
         self,
         id: UUID,  # noqa: A002
@@ -138,7 +138,7 @@ class WhatIfs:
                 raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
             now = db_now(connection)
             progress = 1.0 if event is WhatIfEvent.FINISHED else row.progress
-            _step(
+            _apply_event(
                 connection,
                 row,
                 event,
@@ -150,7 +150,7 @@ class WhatIfs:
                 progress=progress,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str) -> WhatIf:  # noqa: A002
         """Cancel a what-if that waits or runs; its child process is killed within seconds.
 
@@ -162,7 +162,7 @@ class WhatIfs:
         with self._database.write() as connection:
             _, now = _lock_open(connection)
             row = _lock_row(connection, id)
-            _step(
+            _apply_event(
                 connection,
                 row,
                 WhatIfEvent.CANCELLED,
@@ -171,7 +171,7 @@ class WhatIfs:
                 ended_at=now,
                 cancelled_by=actor,
             )
-            return keep_result(connection, _get(connection, id))
+            return store_result(connection, _get(connection, id))
 
     def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
         """Return a what-if with its report, or raise `NotFoundError`."""
@@ -180,7 +180,7 @@ class WhatIfs:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise NotFoundError("what-if", id)
-            return _what_if_of(row, db_now(connection), WhatIfDone)
+            return _to_what_if(row, db_now(connection), WhatIfDone)
 
     def list(
         self,
@@ -196,7 +196,7 @@ class WhatIfs:
         with self._database.read() as connection:
             now = db_now(connection)
             # There are few. A silent one counts as interrupted, whatever its row says.
-            found = [_what_if_of(row, now, WhatIf) for row in connection.execute(query)]
+            found = [_to_what_if(row, now, WhatIf) for row in connection.execute(query)]
         if state is not None:
             found = [each for each in found if each.state == state]
         return page_of(found[: check_limit(limit) + 1], limit, lambda each: (each.id.hex,))
@@ -209,7 +209,7 @@ def _lock_open(
 
     Mark those with a silent executor as interrupted; ``executor_id`` counts as alive.
     """
-    take_turns(connection, _TURNS)
+    take_advisory_lock(connection, _TURNS)
     now = db_now(connection)
     query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.state.in_(_OPEN))
     there = []
@@ -217,7 +217,7 @@ def _lock_open(
         if row.lease_until > now or row.executor_id == executor_id:
             there.append(row)
         else:
-            _step(
+            _apply_event(
                 connection,
                 row,
                 WhatIfEvent.INTERRUPTED,
@@ -228,7 +228,7 @@ def _lock_open(
     return there, now
 
 
-def _what_if_of(row: Row[Any], now: datetime, kind: type[W]) -> W:
+def _to_what_if(row: Row[Any], now: datetime, kind: type[W]) -> W:
     if row.state not in _OPEN or row.lease_until > now:
         return record_of(kind, row)
     return record_of(
@@ -238,7 +238,7 @@ def _what_if_of(row: Row[Any], now: datetime, kind: type[W]) -> W:
 
 def _get(connection: Connection, key: UUID) -> WhatIf:
     row = connection.execute(select(*_SHORT).where(what_ifs.c.id == key)).one()
-    return _what_if_of(row, db_now(connection), WhatIf)
+    return _to_what_if(row, db_now(connection), WhatIf)
 
 
 def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
@@ -249,7 +249,7 @@ def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _step(
+def _apply_event(
     connection: Connection,
     row: Row[Any],
     event: WhatIfEvent,
@@ -263,4 +263,4 @@ def _step(
     connection.execute(
         update(what_ifs).where(what_ifs.c.id == row.id).values(state=step.after.value, **values)
     )
-    step.note(connection, now, actor, row.id, reason=reason)
+    step.record_event(connection, now, actor, row.id, reason=reason)

@@ -2,7 +2,7 @@
 
 from registry.audit.audit import REFUSED
 from registry.db.audit_context import AuditedCall
-from registry.db.idempotency_keys import IdempotentCall, kept_record
+from registry.db.idempotency_keys import IdempotentCall, parse_stored_record
 from registry.records.journal import AuditEntry, Event, IdempotencyKey
 
 __all__ = [
@@ -12,5 +12,5 @@ __all__ = [
     "Event",
     "IdempotencyKey",
     "IdempotentCall",
-    "kept_record",
+    "parse_stored_record",
 ]

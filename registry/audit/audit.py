@@ -11,7 +11,7 @@ from registry.audit.subjects import subjects_of_audit
 from registry.db.audit_context import AuditedCall
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import audit
 from registry.records.journal import AuditEntry
@@ -25,7 +25,7 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish(self, call: AuditedCall, status: int | None) -> int:
         """Record how a call ended and return its row, which is created now if it wrote nothing."""
         with self._database.write() as connection:
@@ -41,7 +41,7 @@ class Audit:
             connection.execute(update(audit).where(audit.c.id == call.row).values(ended))
             return call.row
 
-    @retry_on_clash
+    @retry_on_rollback
     def add_refusals(self, row: int, refusals: Mapping[str, int], *, last_ago_s: float) -> None:
         """Count a caller's later refusals in the row of the first.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.lifecycle import (
     ASSIGNMENT_TRANSITIONS,
     CONSOLE_TRANSITIONS,
@@ -113,11 +113,11 @@ class Change(Generic[S]):
             **details,
         )
 
-    def note(
+    def record_event(
         self, connection: Connection, now: datetime, actor: str, subject_id: object, **details: Any
     ) -> None:
         """Append the step's event."""
-        record(connection, [self.row(now, actor, subject_id, **details)])
+        record_events(connection, [self.row(now, actor, subject_id, **details)])
 
 
 class StateMachine(Generic[S, E]):
@@ -140,7 +140,7 @@ class StateMachine(Generic[S, E]):
         )
 
 
-def step_of_assignment(
+def assignment_event_row(
     step: Change[AssignmentState],
     row: Row[Any],
     now: datetime,
@@ -153,7 +153,7 @@ def step_of_assignment(
     return step.row(now, actor, row.id, tenant=row.tenant, reason=reason, data=data)
 
 
-def step_of_vm(
+def vm_event_row(
     step: Change[VmObserved],
     row: Row[Any],
     now: datetime,

@@ -11,11 +11,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Table, select
 
 from registry.audit.subjects import subjects_of_events
-from registry.db.audit_context import AUDITED, note_subject
-from registry.db.bulk import Ready, among, chunks, prepare_insert
+from registry.db.audit_context import AUDITED, set_audit_subject
+from registry.db.bulk import Ready, chunks, is_any_of, prepare_insert
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.names import check_int
 from registry.db.pages import check_limit
 from registry.db.schema import events, hosts, requests, vms
@@ -64,12 +64,12 @@ def event_row(
     }
 
 
-def record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+def record_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Append event rows made by `event_row`."""
-    prepare_record(connection, rows)()
+    prepare_events(connection, rows)()
 
 
-def note(  # noqa: PLR0917 - those of `event_row`, and where
+def record_event(  # noqa: PLR0917 - those of `event_row`, and where
     connection: Connection,
     now: datetime,
     actor: str,
@@ -79,13 +79,13 @@ def note(  # noqa: PLR0917 - those of `event_row`, and where
     **details: Any,
 ) -> None:
     """Append one event; ``details`` are further arguments of `event_row`."""
-    record(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
+    record_events(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
-def prepare_record(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
-    """Compile `record`; the caller only executes it."""
+def prepare_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
+    """Compile `record_events`; the caller only executes it."""
     if rows and AUDITED in connection.get_execution_options():
-        note_subject(connection, rows[0]["subject_id"])
+        set_audit_subject(connection, rows[0]["subject_id"])
     return prepare_insert(connection, events, rows)
 
 
@@ -95,16 +95,16 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(
         self, *, actor: str, kind: str, subject_type: str, subject_id: str, reason: str
     ) -> None:
         """Append an event that changes no other row of the database."""
         with self._database.write() as connection:
             now = db_now(connection)
-            note(connection, now, actor, kind, subject_type, subject_id, reason=reason)
+            record_event(connection, now, actor, kind, subject_type, subject_id, reason=reason)
 
-    def subjects_named(self, given: str, tenant: str | None = None) -> tuple[str, ...]:
+    def find_subjects(self, given: str, tenant: str | None = None) -> tuple[str, ...]:
         """Return the ids of a subject by its id or name; see `subjects_of_events`."""
         with self._database.read() as connection:
             return subjects_of_events(connection, given, tenant)
@@ -122,8 +122,8 @@ class Events:
     ) -> tuple[Event, ...]:
         """Return events above ``after``, ascending by id; with ``newest`` the last of them.
 
-        Events of running transactions are held back, never skipped: a reader that
-        continues after the last id it saw misses nothing.
+        Events above the id of a running transaction are returned only once it ends. So a reader
+        that continues after the last id it saw misses nothing.
         """
         query = select(events).where(events.c.id > check_int("after", after, 0, 2**63 - 1))
         if subject_id is not None:
@@ -137,7 +137,7 @@ class Events:
             query = query.where(events.c.at >= since)
         order = events.c.id.desc() if newest else events.c.id
         query = query.order_by(order).limit(check_limit(limit))
-        settled = settled_id(self._database)
+        settled = newest_stable_id(self._database)
         if settled is not None:
             query = query.where(events.c.id <= settled)
         with self._database.read() as connection:
@@ -149,13 +149,13 @@ class Events:
         return tuple(reversed(found)) if newest else tuple(found)
 
 
-def settled_id(database: Database) -> int | None:
+def newest_stable_id(database: Database) -> int | None:
     """Return an id up to which no new event can appear; None on SQLite, which leaves no gaps.
 
-    PostgreSQL gives ids before it commits. In this order: all ids up to
-    the last one given belong to transactions that are over or hold a lock
-    whose key is below them (a trigger takes it). Whatever is over by now,
-    a snapshot taken after this sees.
+    PostgreSQL gives ids before it commits. The order of the reads matters. First the last id given
+    is read: each id up to it belongs to a finished transaction or to one that holds a lock whose
+    key is lower, which a trigger takes. A snapshot taken after that sees all finished
+    transactions.
     """
     with database.read() as connection:
         if has_one_writer(connection):
@@ -169,19 +169,19 @@ def settled_id(database: Database) -> int | None:
 
 def _subject_names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str | None]:
     """Return the names of the events' subjects; an assignment has the name of its VM."""
-    keys = [_named_subject(row) for row in rows]
+    keys = [_subject_key(row) for row in rows]
     names: dict[tuple[str, str], str] = {}
     for subject_type, table in _NAMED.items():
         ids = sorted({UUID(key[1]) for key in keys if key is not None and key[0] == subject_type})
         for some in chunks(ids):
-            query = select(table.c.id, table.c.name).where(among(connection, table.c.id, some))
+            query = select(table.c.id, table.c.name).where(is_any_of(connection, table.c.id, some))
             for row in connection.execute(query):
                 if row.name is not None:
                     names[subject_type, str(row.id)] = row.name
     return [names.get(key) if key is not None else None for key in keys]
 
 
-def _named_subject(row: Row[Any]) -> tuple[str, str] | None:
+def _subject_key(row: Row[Any]) -> tuple[str, str] | None:
     subject_type, key = row.subject_type, row.subject_id
     if subject_type == "assignment":
         subject_type, key = "vm", str(row.data.get("vm"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import check_unused, delete_old
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import check_unused, delete_expired_keys
 from registry.records.journal import IdempotencyKey
 
 #: How often a process deletes expired keys.
@@ -25,17 +25,17 @@ class Idempotency:
         with self._database.read_statement() as connection:
             check_unused(connection, key)
 
-    def forget_old(self) -> None:
+    def delete_expired(self) -> None:
         """Delete expired keys unless this process did so recently."""
-        if self.may_forget():
+        if self.is_deletion_due():
             self._forgot_at = time.monotonic()
-            self._delete_old()
+            self._delete_expired()
 
-    def may_forget(self) -> bool:
+    def is_deletion_due(self) -> bool:
         """Return whether a deletion is due by this process's clock."""
         return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
 
-    @retry_on_clash
-    def _delete_old(self) -> None:
+    @retry_on_rollback
+    def _delete_expired(self) -> None:
         with self._database.write() as connection:
-            delete_old(connection)
+            delete_expired_keys(connection)

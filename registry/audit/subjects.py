@@ -17,7 +17,7 @@ _NAMED: Final = (
     ("vm", vms, vms.c.desired != VmDesired.DELETED.value),
     ("host", hosts, hosts.c.admin != HostAdmin.RETIRED.value),
 )
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 
 
 def subjects_of_events(connection: Connection, given: str, tenant: str | None) -> tuple[str, ...]:
@@ -98,13 +98,13 @@ def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | 
                 query = query.where(tenants.c.name == tenant)
         elif tenant is not None:
             continue
-        query = query.order_by(is_there.desc(), table.c.id.desc()).limit(_MOST_NAMED + 1)
+        query = query.order_by(is_there.desc(), table.c.id.desc()).limit(_MAX_NAMED + 1)
         for row in connection.execute(query):
             whose = f" of tenant {row.tenant}" if kind != "host" else ""
             (there if row.is_there else gone).append((row.id, f"{kind} {row.id}{whose}"))
     if len(there) > 1:
-        some = ", ".join(label for _, label in there[:_MOST_NAMED])
-        more = " and more" if len(there) > _MOST_NAMED else ""
+        some = ", ".join(label for _, label in there[:_MAX_NAMED])
+        more = " and more" if len(there) > _MAX_NAMED else ""
         raise InvalidError("subject", name, f"the id of one of those called so: {some}{more}")
     found = there or sorted(gone)[-1:]
     return str(found[0][0]) if found else None

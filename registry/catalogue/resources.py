@@ -10,14 +10,14 @@ from uuid import UUID
 from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.catalogue.limits import LIMITS
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
-from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import MAX_AMOUNT, check_int, lookup_name, new_name
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
+from registry.db.locks import lock_hosts, take_advisory_lock
+from registry.db.names import MAX_AMOUNT, check_int, check_new_name, lookup_name
 from registry.db.schema import hosts, inventories, resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.catalogue import ResourceDef
@@ -78,13 +78,13 @@ class Resources:
             rows = connection.execute(select(resources).order_by(resources.c.position))
             return tuple(ResourceDef(**row._mapping) for row in rows)
 
-    @retry_on_clash
+    @retry_on_rollback
     def set_overhead(self, name: str, amount: int, *, actor: str) -> ResourceDef:
         """Set what each VM holds of a resource beyond its type; placed VMs keep what they hold."""
         check_int("overhead_per_vm", amount, 0, MAX_AMOUNT)
         which = resources.c.name == lookup_name("resource", name)
         with self._database.write() as connection:
-            take_turns(connection, INVENTORIES)
+            take_advisory_lock(connection, INVENTORIES)
             row = connection.execute(select(resources).where(which)).one_or_none()
             if row is None:
                 raise NotFoundError("resource", name)
@@ -97,15 +97,15 @@ class Resources:
             connection.execute(update(hosts).values(version=hosts.c.version + 1))
             now = db_now(connection)
             data = {"overhead_per_vm": amount, "before": before.overhead_per_vm}
-            record(
+            record_events(
                 connection, [event_row(now, actor, "resource_changed", "resource", name, data=data)]
             )
             return replace(before, overhead_per_vm=amount)
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(self, name: str, unit: str, *, actor: str) -> ResourceDef:
         """Add a resource at the end of the axis, with an empty inventory on every host."""
-        new_name("name", name)
+        check_new_name("name", name)
         if name == VMS:
             raise InvalidError("name", name, "another name: quotas count VMs by this one")
         if name in LIMITS:
@@ -113,7 +113,7 @@ class Resources:
         if not (unit.isprintable() and 1 <= len(unit) <= 32):
             raise InvalidError("unit", unit, "1 to 32 printable characters")
         with self._database.write() as connection:
-            take_turns(connection, INVENTORIES)
+            take_advisory_lock(connection, INVENTORIES)
             count, last = connection.execute(
                 select(func.count(), func.max(resources.c.position)).select_from(resources)
             ).one()
@@ -133,7 +133,7 @@ class Resources:
             )
             now = db_now(connection)
             data = {"unit": unit}
-            record(
+            record_events(
                 connection, [event_row(now, actor, "resource_added", "resource", name, data=data)]
             )
-            return keep_result(connection, ResourceDef(name=name, unit=unit, position=position))
+            return store_result(connection, ResourceDef(name=name, unit=unit, position=position))

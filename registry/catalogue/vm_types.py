@@ -9,14 +9,14 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.catalogue.limits import check_limits
 from registry.catalogue.resources import resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.names import check_amounts, lookup_name, new_name
+from registry.db.names import check_amounts, check_new_name, lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import resources, vm_type_resources, vm_types
 from registry.errors import DuplicateError, InvalidError, NotFoundError
@@ -39,7 +39,7 @@ class VmTypes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(
         self,
         name: str,
@@ -52,7 +52,7 @@ class VmTypes:
 
         A resource without an amount counts as 0; a limit that is not set does not apply.
         """
-        new_name("name", name)
+        check_new_name("name", name)
         bounds = check_limits(limits or {})
         with self._database.write() as connection:
             amounts = check_amounts("resources", resources, resource_names(connection))
@@ -77,8 +77,8 @@ class VmTypes:
             ]
             connection.execute(insert(vm_type_resources), rows)
             data = amounts | bounds
-            note(connection, now, actor, "vm_type_added", "vm_type", name, data=data)
-            return keep_result(connection, get_vm_type(connection, name))
+            record_event(connection, now, actor, "vm_type_added", "vm_type", name, data=data)
+            return store_result(connection, get_vm_type(connection, name))
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[VmType]:
         """Return a page of VM types, by name."""
@@ -87,14 +87,14 @@ class VmTypes:
             (after,) = decode_cursor(cursor, str)
             query = query.where(vm_types.c.name > after)
         with self._database.read() as connection:
-            found = _with_resources(connection, connection.execute(query).all())
+            found = _to_vm_types(connection, connection.execute(query).all())
         return page_of(found, limit, lambda vm_type: (vm_type.name,))
 
     def all(self) -> tuple[VmType, ...]:
         """Return every type, by name."""
         with self._database.read() as connection:
             rows = connection.execute(select(vm_types).order_by(vm_types.c.name)).all()
-            return _with_resources(connection, rows)
+            return _to_vm_types(connection, rows)
 
     def get(self, name: str) -> VmType:
         """Return a VM type, or raise `NotFoundError`."""
@@ -120,10 +120,10 @@ def get_vm_type(connection: Connection, name: str) -> VmType:
     ).one_or_none()
     if row is None:
         raise NotFoundError("VM type", name)
-    return _with_resources(connection, [row])[0]
+    return _to_vm_types(connection, [row])[0]
 
 
-def _with_resources(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[VmType, ...]:
+def _to_vm_types(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[VmType, ...]:
     amounts: dict[Any, dict[str, int]] = {row.id: {} for row in rows}
     query = (
         select(vm_type_resources)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, exists, insert, select
 
-from registry.consoles.session_rows import change_state, end_session, lock_session
-from registry.db.access import HOST_COLUMNS, to_access
+from registry.consoles.session_rows import change_session_state, end_session, lock_session
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.row_leases import CONSOLES, is_claimed
 from registry.db.schema import (
     assignments,
@@ -55,7 +55,7 @@ class ConsoleHolds:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002
         """Claim a session; None if it is over, its VM is on no host, or it is claimed."""
         with self._database.write() as connection:
@@ -75,7 +75,7 @@ class ConsoleHolds:
                 end_session(connection, row, "the VM is on no host any more", actor=owner, now=now)
                 return None
             if row.state == ConsoleState.ATTACHED.value:
-                change_state(
+                change_session_state(
                     connection, row, ConsoleEvent.LOST, "its worker is gone", actor=owner, now=now
                 )
             epoch = row.epoch + 1
@@ -85,7 +85,7 @@ class ConsoleHolds:
                 vm_id=row.vm_id,
                 # An earlier holder of this session may not know yet that it lost it.
                 force=row.forced or epoch > 1,
-                host=to_access(place),
+                host=to_host_access(place),
             )
 
     def tenant(self, id: UUID) -> str | None:  # noqa: A002
@@ -101,8 +101,8 @@ class ConsoleHolds:
         with self._database.read() as connection:
             return connection.scalars(query).one_or_none()
 
-    @retry_on_clash
-    def put_off(self, id: UUID, reason: str) -> None:  # noqa: A002
+    @retry_on_rollback
+    def record_wait_reason(self, id: UUID, reason: str) -> None:  # noqa: A002
         """Record why a session still waits for a worker."""
         with self._database.write() as connection:
             row = lock_session(
@@ -113,12 +113,12 @@ class ConsoleHolds:
             if row is not None and row.reason != reason:
                 CONSOLES.write(connection, id, reason=reason)
 
-    @retry_on_clash
+    @retry_on_rollback
     def mark_attached(self, claim: ConsoleClaim) -> None:
         """Record that the worker holds the console."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
-            change_state(
+            change_session_state(
                 connection,
                 row,
                 ConsoleEvent.ATTACHED,
@@ -139,7 +139,7 @@ class ConsoleHolds:
         _check_claim(claim, row)
         return row is not None and bool(row.typed)
 
-    @retry_on_clash
+    @retry_on_rollback
     def take(self, claim: ConsoleClaim) -> bytes:
         """Return the waiting input and delete it."""
         with self._database.write() as connection:
@@ -151,7 +151,7 @@ class ConsoleHolds:
             connection.execute(delete(console_inputs).where(mine))
         return b"".join(pieces)
 
-    @retry_on_clash
+    @retry_on_rollback
     def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
         """Store output of the guest; drop the oldest unread output beyond the limit."""
         with self._database.write() as connection:
@@ -170,20 +170,20 @@ class ConsoleHolds:
             )
             CONSOLES.write(connection, row.id, output_end=output_end)
 
-    @retry_on_clash
-    def keep(self, claim: ConsoleClaim, lease_s: float) -> None:
+    @retry_on_rollback
+    def extend_claim(self, claim: ConsoleClaim, lease_s: float) -> None:
         """Extend the claim; raise `ClaimLostError` if it is lost or the session is over."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             CONSOLES.extend(connection, claim.session_id, lease_s)
 
-    @retry_on_clash
-    def give_back(self, claim: ConsoleClaim, reason: str | None) -> None:
+    @retry_on_rollback
+    def release_claim(self, claim: ConsoleClaim, reason: str | None) -> None:
         """Give a session back: another worker may attach it again."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
-            change_state(
+            change_session_state(
                 connection,
                 row,
                 ConsoleEvent.LOST,
@@ -193,7 +193,7 @@ class ConsoleHolds:
                 **CONSOLES.none,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def mark_ended(self, claim: ConsoleClaim, reason: str) -> None:
         """End the session and record why."""
         with self._database.write() as connection:

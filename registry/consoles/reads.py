@@ -13,10 +13,10 @@ from uuid import UUID
 
 from sqlalchemy import and_, delete, insert, select, update
 
-from registry.consoles.session_rows import name_of_placed
-from registry.db.access import HOST_COLUMNS, to_access
+from registry.consoles.session_rows import placed_vm_name
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.ids import uuid7
 from registry.db.names import check_int
 from registry.db.rows import record_of
@@ -53,15 +53,15 @@ class ConsoleReads:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
-        """Ask for the last bytes of a VM's console; raise `ConflictError` if it has no host."""
+        """Store a request for the end of a VM's console log; `ConflictError` if it has no host."""
         check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
         check_int("after", after, 0, 2**63 - 1)
         key = uuid7()
         with self._database.write() as connection:
             now = db_now(connection)
-            name_of_placed(connection, vm_id)
+            placed_vm_name(connection, vm_id)
             connection.execute(
                 delete(console_reads).where(console_reads.c.requested_at < now - _KEPT_FOR)
             )
@@ -85,9 +85,9 @@ class ConsoleReads:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return record_of(ConsoleQuestion, row, host=to_access(row))
+        return record_of(ConsoleQuestion, row, host=to_host_access(row))
 
-    @retry_on_clash
+    @retry_on_rollback
     def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
         """Store the answer unless there is one already."""
         with self._database.write() as connection:
@@ -113,7 +113,7 @@ class ConsoleReads:
             return None
         return ConsoleAnswer(content=row.content or b"", end=row.end_at or 0, error=row.error)
 
-    @retry_on_clash
+    @retry_on_rollback
     def forget(self, id: UUID) -> None:  # noqa: A002
         """Delete a question with its answer."""
         with self._database.write() as connection:

@@ -1,10 +1,10 @@
 """Rows of console sessions: their states, and how they end.
 
-A session's row is the workers' message, claimed by lease. Its epoch rises with every claim: a
-worker that was too slow finds another one, and neither types nor reports output any more. What is
-typed lies here until a worker takes it, which deletes it: a worker that dies then loses it, for
-nothing must be typed twice. What the guest writes lies here until it is read; of unread output the
-oldest is dropped (the log on the host has it).
+A session's row is the workers' message, claimed by lease. Its epoch rises with every claim, so a
+worker that lost its claim neither types nor reports output. Input is stored until a worker takes
+it, which deletes it: input is lost with a worker that dies, as it must not be typed twice. Output
+is stored until it is read; the oldest unread output is dropped, and remains in the log on the
+host.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConsoleSession:
     next_input: int  #: number of the next piece to be typed
 
 
-def name_of_placed(connection: Connection, vm_id: UUID) -> str:
+def placed_vm_name(connection: Connection, vm_id: UUID) -> str:
     """Return the name of a VM that is on a host, or raise `ConflictError`."""
     row = connection.execute(
         select(vms.c.name, assignments.c.id)
@@ -63,7 +63,7 @@ def name_of_placed(connection: Connection, vm_id: UUID) -> str:
     return name
 
 
-def forget_silent(connection: Connection, *, now: datetime) -> None:
+def end_silent_sessions(connection: Connection, *, now: datetime) -> None:
     """End sessions of silent callers, and delete those that ended a while ago."""
     silent = connection.scalars(
         select(console_sessions.c.id)
@@ -104,11 +104,13 @@ def end_session(
     connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime
 ) -> None:
     """End a session and delete its input that no worker took."""
-    change_state(connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none)
+    change_session_state(
+        connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none
+    )
     connection.execute(delete(console_inputs).where(console_inputs.c.session_id == row.id))
 
 
-def change_state(
+def change_session_state(
     connection: Connection,
     row: Row[Any],
     event: ConsoleEvent,
@@ -122,7 +124,7 @@ def change_state(
     step = CONSOLE.step(row.state, event)
     CONSOLES.write(connection, row.id, state=step.after.value, reason=reason, **values)
     tenant, data = tenant_of(connection, row.vm_id), {"session": str(row.id)}
-    step.note(connection, now, actor, row.vm_id, tenant=tenant, reason=reason, data=data)
+    step.record_event(connection, now, actor, row.vm_id, tenant=tenant, reason=reason, data=data)
 
 
 def tenant_of(connection: Connection, vm_id: UUID) -> str:

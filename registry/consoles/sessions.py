@@ -9,20 +9,20 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.consoles.session_rows import (
     SILENT_S,
     ConsoleSession,
     end_session,
-    forget_silent,
+    end_silent_sessions,
     lock_session,
-    name_of_placed,
+    placed_vm_name,
     tenant_of,
     to_session,
 )
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
 from registry.db.row_leases import CONSOLES, is_claimed
@@ -56,7 +56,7 @@ class ConsoleSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def open(
         self, vm_id: UUID, *, actor: str, force: bool, at_most: int | None = None
     ) -> ConsoleSession:
@@ -72,8 +72,8 @@ class ConsoleSessions:
         with self._database.write() as connection:
             lock_vms(connection, vms.c.id == vm_id)
             now = db_now(connection)
-            forget_silent(connection, now=now)
-            name = name_of_placed(connection, vm_id)
+            end_silent_sessions(connection, now=now)
+            name = placed_vm_name(connection, vm_id)
             held = lock_session(
                 connection,
                 console_sessions.c.vm_id == vm_id,
@@ -86,7 +86,7 @@ class ConsoleSessions:
                     " user is gone, and can be taken by force"
                 )
             if held is None and at_most is not None:
-                _check_share(connection, vm_id, at_most)
+                _check_session_limit(connection, vm_id, at_most)
             if held is not None:
                 end_session(
                     connection, held, "another session took the console", actor=actor, now=now
@@ -104,7 +104,7 @@ class ConsoleSessions:
                     epoch=0,
                 )
             )
-            note(
+            record_event(
                 connection,
                 now,
                 actor,
@@ -115,9 +115,9 @@ class ConsoleSessions:
                 data={"session": str(key), "forced": force},
             )
             session = to_session(lock_session(connection, console_sessions.c.id == key))
-            return keep_result(connection, session)
+            return store_result(connection, session)
 
-    @retry_on_clash
+    @retry_on_rollback
     def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
         """Store a piece of input; a piece with a number that was used is a repetition."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
@@ -148,8 +148,8 @@ class ConsoleSessions:
             )
             return to_session(lock_session(connection, console_sessions.c.id == id))
 
-    @retry_on_clash
-    def note_caller(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
+    @retry_on_rollback
+    def record_reader(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
         """Record that the caller reads, and how far; return whether no worker holds the console."""
         with self._database.write() as connection:
             row = _row(connection, vm_id, id)
@@ -193,7 +193,7 @@ class ConsoleSessions:
         skip = max(0, after - begin)
         return ConsoleOutput(session=to_session(row), start=begin + skip, content=content[skip:])
 
-    @retry_on_clash
+    @retry_on_rollback
     def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Close a session; nothing happens if it is over."""
         with self._database.write() as connection:
@@ -202,7 +202,7 @@ class ConsoleSessions:
                 end_session(connection, row, "it was closed", actor=actor, now=db_now(connection))
 
 
-def _check_share(connection: Connection, vm_id: UUID, at_most: int) -> None:
+def _check_session_limit(connection: Connection, vm_id: UUID, at_most: int) -> None:
     owner = select(vms.c.tenant_id).where(vms.c.id == vm_id).scalar_subquery()
     used = connection.scalars(
         select(vms.c.name)

@@ -3,7 +3,7 @@
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
 from registry.db.masking import mask_line, mask_secrets
-from registry.db.names import MAX_TTL_S, check_labels, check_one_valued
+from registry.db.names import MAX_TTL_S, check_labels, check_single_values
 from registry.db.pages import Page
 from registry.db.private_files import private_folder
 from registry.records.fields import FieldRole, field_roles, settable_fields
@@ -13,7 +13,7 @@ __all__ = [
     "FieldRole",
     "Page",
     "check_labels",
-    "check_one_valued",
+    "check_single_values",
     "checkpoint",
     "field_roles",
     "mask_line",

@@ -56,13 +56,13 @@ class AuditedCall:
             "status": self.status,
         }
 
-    def outcome_with(self, status: int | None) -> CallOutcome:
+    def to_outcome(self, status: int | None) -> CallOutcome:
         """Return the call's outcome with a status."""
         return status, self.route, self.subject
 
-    def is_noted(self, status: int | None) -> bool:
+    def has_outcome(self, status: int | None) -> bool:
         """Whether the audit row has this outcome already."""
-        return self.row is not None and self.outcome_written == self.outcome_with(status)
+        return self.row is not None and self.outcome_written == self.to_outcome(status)
 
 
 _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
@@ -70,13 +70,13 @@ _INSERT: Final = insert(audit).values(at=UtcNow()).returning(audit.c.id)
 AUDITED: Final = "audited"
 
 
-def call_of(connection: Connection) -> AuditedCall | None:
+def audited_call_of(connection: Connection) -> AuditedCall | None:
     """Return the call that a transaction is for, if it is audited."""
     call: AuditedCall | None = connection.get_execution_options().get(AUDITED)
     return call
 
 
-def begin_audited(connection: Connection, call: AuditedCall) -> None:
+def begin_audited_call(connection: Connection, call: AuditedCall) -> None:
     """Make a transaction audited for a call.
 
     Values of the call from a transaction that was rolled back are cleared.
@@ -86,22 +86,22 @@ def begin_audited(connection: Connection, call: AuditedCall) -> None:
     connection.execution_options(**{AUDITED: call})
 
 
-def write_intent(connection: Connection, call: AuditedCall) -> None:
+def insert_audit_row(connection: Connection, call: AuditedCall) -> None:
     """Insert the call's audit row in this transaction, unless one is committed already."""
     if call.token is None or call.row is not None:
         return
-    call.outcome_written = call.outcome_with(call.status)
+    call.outcome_written = call.to_outcome(call.status)
     call.written = connection.execute(_INSERT, call.values()).scalar_one()
 
 
-def intent_committed(call: AuditedCall) -> None:
+def mark_audit_row_committed(call: AuditedCall) -> None:
     """Record that the call's audit row is committed."""
     if call.row is None:
         call.row = call.written
 
 
 @dataclass(frozen=True, slots=True)
-class AuditIntent:
+class UncommittedAuditRow:
     """The uncommitted audit row of a call in a batch."""
 
     call: AuditedCall
@@ -110,9 +110,9 @@ class AuditIntent:
     row: int | None  #: None if an earlier transaction of the call wrote it
 
 
-def write_intents(
+def insert_audit_rows(
     connection: Connection, calls: Sequence[tuple[AuditedCall, str, int | None]], now: datetime
-) -> Sequence[AuditIntent]:
+) -> Sequence[UncommittedAuditRow]:
     """Insert the audit rows of several calls, each with its subject and stored status."""
     rows = [
         call.values() | {"at": now, "subject": subject, "status": status}
@@ -122,22 +122,22 @@ def write_intents(
     written = insert_returning(connection, audit, rows, ["id", "subject"])
     of_subjects = {row.subject: row.id for row in written}
     return [
-        AuditIntent(call, subject, status, of_subjects.get(subject))
+        UncommittedAuditRow(call, subject, status, of_subjects.get(subject))
         for call, subject, status in calls
     ]
 
 
-def note_committed(intents: Sequence[AuditIntent]) -> None:
+def mark_audit_rows_committed(intents: Sequence[UncommittedAuditRow]) -> None:
     """Record that the audit rows of these calls are committed."""
     for each in intents:
         each.call.subject = each.subject
         if each.row is not None:
             each.call.row, each.call.status = each.row, each.status
-            each.call.outcome_written = each.call.outcome_with(each.status)
+            each.call.outcome_written = each.call.to_outcome(each.status)
 
 
-def note_subject(connection: Connection, subject_id: str) -> None:
+def set_audit_subject(connection: Connection, subject_id: str) -> None:
     """Set the subject of the transaction's call unless its path had one."""
-    call = call_of(connection)
+    call = audited_call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id

@@ -5,7 +5,7 @@ which triggers of statements run once, and which neither SQLAlchemy nor the serv
 has to read value by value. SQLite, which is in our process, gets them row by row.
 
 A large commit costs this process as much work (rows, arrays, JSON) as the server. So statements
-can be compiled first and executed in the background with `run_behind`.
+can be compiled first and executed in the background with `background_executor`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def chunks(values: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]
         yield values[start : start + size]
 
 
-def among(
+def is_any_of(
     connection: Connection, column: Column[Any], values: Collection[Any]
 ) -> ColumnElement[bool]:
-    """Return the condition that a column is one of these values, at most `PARAMETERS`.
+    """Return the condition that a column has one of these values, at most `PARAMETERS`.
 
-    On PostgreSQL they are one parameter: the statement is the same for any number of
-    them, so neither SQLAlchemy nor the server puts it together anew.
+    On PostgreSQL the values are one array parameter: the statement is the same for any number of
+    values, so it is compiled and planned once.
     """
     if connection.dialect.name == "sqlite":
         return column.in_(values)
@@ -71,23 +71,26 @@ def insert_if_absent(connection: Connection, table: Table, **values: Any) -> boo
 
     An insert that fails would end the transaction on PostgreSQL.
     """
-    counted = insert_absent(connection, table).execution_options(preserve_rowcount=True)
+    counted = insert_or_skip(connection, table).execution_options(preserve_rowcount=True)
     return bool(connection.execute(counted, values).rowcount)
 
 
-def insert_absent(connection: Connection, table: Table, *unique: str) -> Any:
-    """Return a statement that inserts rows unless a key, or that of some columns, is there."""
-    return insert_absent_for(connection.dialect.name, table, *unique)
+def insert_or_skip(connection: Connection, table: Table, *unique: str) -> Any:
+    """Return a statement that inserts rows and skips those whose key exists.
+
+    With columns, their unique values count instead of the key.
+    """
+    return insert_or_skip_for(connection.dialect.name, table, *unique)
 
 
 @cache
-def insert_absent_for(dialect: str, table: Table, *unique: str) -> Any:
-    """Return the statement of `insert_absent` for a dialect's name; it is cached."""
+def insert_or_skip_for(dialect: str, table: Table, *unique: str) -> Any:
+    """Return the statement of `insert_or_skip` for a dialect's name; it is cached."""
     make = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return make(table).on_conflict_do_nothing(index_elements=unique or None)
 
 
-def one_or_many(rows: Sequence[Mapping[str, Any]]) -> Any:
+def execute_parameters(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return a single row itself, or else the list of rows, as parameters of a statement."""
     return rows[0] if len(rows) == 1 else list(rows)
 
@@ -104,7 +107,7 @@ def prepare_insert(
     if not rows:
         return _do_nothing
     if connection.dialect.name == "sqlite" or len(rows) == 1:
-        return lambda: _run(connection, insert(table), one_or_many(rows))
+        return lambda: _run(connection, insert(table), execute_parameters(rows))
     columns = list(rows[0])
     source, parameters = _unnest_source(connection, table, rows, columns)
     names = ", ".join(columns)
@@ -129,9 +132,9 @@ def insert_returning(
     if not rows:
         return ()
     if connection.dialect.name == "sqlite":
-        statement = insert_absent_for("sqlite", table, *unique) if unless_there else insert(table)
+        statement = insert_or_skip_for("sqlite", table, *unique) if unless_there else insert(table)
         columns = [table.c[name] for name in returning]
-        return connection.execute(statement.returning(*columns), one_or_many(rows)).all()
+        return connection.execute(statement.returning(*columns), execute_parameters(rows)).all()
     columns_given = list(rows[0])
     source, parameters = _unnest_source(connection, table, rows, columns_given)
     names = ", ".join(columns_given)
@@ -186,13 +189,13 @@ def prepare_update(
 
 
 @contextmanager
-def run_behind(connection: Connection) -> Iterator[Later]:
+def background_executor(connection: Connection) -> Iterator[Later]:
     """Yield a function that submits statements; all of them are executed at the block's end.
 
-    One thread executes the statements of a transaction, in their order and one at a
-    time, while another compiles the next; no other thread may use the connection in the block.
-    The first error is raised there, and later statements are skipped. SQLite works in
-    this process, so there each statement is executed at once.
+    One thread executes the statements of a transaction in their order, while the caller compiles
+    the next ones. No other thread may use the connection in the block. The first error is raised
+    at the block's end, and later statements are skipped. SQLite works in this process, so there
+    each statement is executed at once.
     """
     if connection.dialect.name == "sqlite":
         yield lambda ready: ready()
@@ -222,7 +225,7 @@ def update_each(
             alike[tuple(values.items())].append(key)
     for values_of_all, keys in alike.items():
         for some in chunks(keys):
-            which = among(connection, table.c.id, some)
+            which = is_any_of(connection, table.c.id, some)
             connection.execute(update(table).where(which).values(dict(values_of_all)))
 
 
@@ -272,14 +275,14 @@ def array_text(values: Sequence[Any]) -> str:
 
     This takes a fifth of the time that psycopg takes for a list, whose values it inspects.
     """
-    return "{" + ",".join([_WRITTEN.get(type(value), _other_item)(value) for value in values]) + "}"
+    return "{" + ",".join([_WRITTEN.get(type(value), _item_text)(value) for value in values]) + "}"
 
 
 def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _other_item(value: Any) -> str:
+def _item_text(value: Any) -> str:
     if isinstance(value, str):  # a member of an enumeration
         return _quote(str(value))
     # The types by which psycopg knows JSON and bytes; to import it here would cost

@@ -52,15 +52,15 @@ def db_now(connection: Connection) -> datetime:
     return found.astimezone(UTC)
 
 
-def earlier(now: datetime, by: datetime | None) -> datetime:
+def earlier_time(now: datetime, by: datetime | None) -> datetime:
     """Return the earlier of ``now`` and ``by``; None counts as later."""
     return now if by is None else min(now, by)
 
 
-def in_force(written: datetime | None, now: datetime) -> datetime | None:
-    """Return a monitor's stored time if it can order polls, else None.
+def valid_poll_time(written: datetime | None, now: datetime) -> datetime | None:
+    """Return a monitor's stored time, or None if it lies ahead of ``now``.
 
-    A time ahead of ``now`` was written before the clock stepped back, and orders nothing.
+    Such a time was written before the clock stepped back, and cannot order polls.
     """
     return written if written is not None and written <= now + _MONITOR_AHEAD else None
 
@@ -73,11 +73,11 @@ class UtcNow(FunctionElement[datetime]):
 
 
 @compiles(UtcNow, "postgresql")
-def _on_postgresql(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+def _compile_for_postgresql(_element: UtcNow, _compiler: Any, **_: Any) -> str:
     return "clock_timestamp()"
 
 
 @compiles(UtcNow, "sqlite")
-def _on_sqlite(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+def _compile_for_sqlite(_element: UtcNow, _compiler: Any, **_: Any) -> str:
     # As wide as what `UtcDateTime` writes, so that it sorts among it.
     return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"

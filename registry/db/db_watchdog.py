@@ -70,7 +70,7 @@ class DbWatchdog:
         if self._now() >= suspicious:
             self._start_probe()
 
-    def note_timeout(self) -> None:
+    def record_timeout(self) -> None:
         """Record that a connection attempt timed out."""
         with self._lock:
             if not self._hangs:

@@ -16,7 +16,12 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from registry.db.audit_context import AuditedCall, begin_audited, intent_committed, write_intent
+from registry.db.audit_context import (
+    AuditedCall,
+    begin_audited_call,
+    insert_audit_row,
+    mark_audit_row_committed,
+)
 from registry.db.db_watchdog import PATIENCE_S, DbWatchdog
 from registry.errors import (
     CapacityExceededError,
@@ -66,15 +71,15 @@ _FULL_S: Final = 60.0  #: seconds for which a disk that refused a write counts a
 TRIES: Final = 6
 
 
-class ClashError(RegistryUnavailableError):
-    """The database rolled a transaction back for others; `retry_on_clash` tries again."""
+class TransactionRolledBackError(RegistryUnavailableError):
+    """The database rolled a transaction back for others; `retry_on_rollback` tries again."""
 
 
-class HeldUpError(RegistryUnavailableError):
-    """Another transaction holds a lock for longer than this one waits."""
+class LockTimeoutError(RegistryUnavailableError):
+    """Another transaction holds a lock for longer than the lock timeout."""
 
 
-def database_at(database_url: str) -> URL:
+def parse_database_url(database_url: str) -> URL:
     """Return the URL with the driver that we use, or raise `InvalidError`."""
     try:
         url = make_url(database_url)
@@ -96,22 +101,24 @@ def make_engine(
 ) -> Engine:
     """Return an engine whose transactions see one snapshot (read) or what they lock (write).
 
-    SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale
-    cannot be upgraded and fails at once, whatever the timeout. WAL lets
-    readers go on during a write; it needs one machine and a local file system.
+    SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale cannot be upgraded
+    and fails at once, whatever the timeout. WAL lets readers go on during a write; it needs one
+    machine and a local file system.
 
-    PostgreSQL: a writer sees at each statement what is committed, and waits
-    for the rows that it locks (`registry.db.locks`); a reader sees one snapshot.
-    Statements and waiting end after a while, unless it is ``patient``; those that wait
-    for a server that hangs, by its ``pulse``, at once.
+    PostgreSQL: a writer sees at each statement what is committed, and waits for the rows that it
+    locks (`registry.db.locks`); a reader sees one snapshot. Statements and lock waits have
+    timeouts, unless the engine is ``patient``. With a ``pulse``, calls to a server that hangs fail
+    at once.
     """
-    url = database_at(database_url)
+    url = parse_database_url(database_url)
     if url.get_backend_name() == "postgresql":
-        return _postgresql(url, read_only=read_only, patient=patient, pulse=pulse)
-    return _sqlite(url, read_only=read_only)
+        return _postgresql_engine(url, read_only=read_only, patient=patient, pulse=pulse)
+    return _sqlite_engine(url, read_only=read_only)
 
 
-def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog | None) -> Engine:
+def _postgresql_engine(
+    url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog | None
+) -> Engine:
     from registry.db.watched_connection import watch  # noqa: PLC0415 - SQLite needs no driver of it
 
     seconds = {
@@ -141,13 +148,13 @@ def _postgresql(url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog |
     )
     # A thousand rows to a statement, not one: the ledger's triggers run once for each.
     engine.dialect.use_insertmanyvalues_wo_returning = True
-    _ping_only_when_stale(engine)
-    watch(engine, pulse, most_s=float("inf") if patient else ANSWER_TIMEOUT_S)
+    _ping_stale_connections(engine)
+    watch(engine, pulse, max_wait_s=float("inf") if patient else ANSWER_TIMEOUT_S)
     return engine
 
 
-def _pulse_of(database_url: str) -> DbWatchdog | None:
-    url = database_at(database_url)
+def _watchdog_of(database_url: str) -> DbWatchdog | None:
+    url = parse_database_url(database_url)
     if url.get_backend_name() != "postgresql":
         return None
     from registry.db.watched_connection import watchdog_of  # noqa: PLC0415 - as above
@@ -155,11 +162,11 @@ def _pulse_of(database_url: str) -> DbWatchdog | None:
     return watchdog_of(url)
 
 
-def _ping_only_when_stale(engine: Engine) -> None:
+def _ping_stale_connections(engine: Engine) -> None:
     """Ping a pooled connection only if its socket has data or was closed.
 
-    A server that ends sends a message or closes its end. Both are
-    found in the socket without a round trip. A query would not detect a cut connection sooner.
+    A server that ends sends a message or closes its end, which the socket shows without a round
+    trip. A query would not detect a cut connection sooner.
     """
     do_ping = engine.dialect.do_ping
 
@@ -171,13 +178,13 @@ def _ping_only_when_stale(engine: Engine) -> None:
     engine.dialect.do_ping = ping  # type: ignore[method-assign]  # there is no setting for it
 
 
-def _outside_transactions(engine: Engine) -> Engine:
+def _autocommit_engine(engine: Engine) -> Engine:
     if engine.dialect.name == "sqlite":  # where a transaction that reads costs nothing
         return engine
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def _sqlite(url: URL, *, read_only: bool) -> Engine:
+def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
@@ -224,10 +231,10 @@ class Database:
     """The two engines of a database. Each method of a store is one transaction on one of them."""
 
     def __init__(self, database_url: str) -> None:
-        self._pulse = _pulse_of(database_url)
+        self._pulse = _watchdog_of(database_url)
         self._write = make_engine(database_url, pulse=self._pulse)
         self._read = make_engine(database_url, read_only=True, pulse=self._pulse)
-        self._read_autocommit = _outside_transactions(self._read)
+        self._read_autocommit = _autocommit_engine(self._read)
         self._call: AuditedCall | None = None
         self._condition: Condition | None = None
         self._once: IdempotentCall | None = None
@@ -245,7 +252,7 @@ class Database:
         """The URL by which another process opens the database; it may contain a password."""
         return self._write.url.render_as_string(hide_password=False)
 
-    def on_behalf_of(
+    def for_call(
         self,
         call: AuditedCall | None,
         condition: Condition | None = None,
@@ -256,9 +263,9 @@ class Database:
         found._call, found._condition, found._once = call, condition, once
         return found
 
-    def inside(self, connection: Connection) -> Database:
+    def with_connection(self, connection: Connection) -> Database:
         """Return the database for reads within a transaction under way."""
-        found = self.on_behalf_of(None)
+        found = self.for_call(None)
         found._inside = connection
         return found
 
@@ -271,31 +278,35 @@ class Database:
         """
         call, condition = self._call, self._condition
         once = self._once if self._once is not None and not self._once.over else None
-        with self._refusal.record_refusal(), self._available(), self._write.begin() as connection:
+        with (
+            self._refusal.record_refusal(),
+            self._translate_errors(),
+            self._write.begin() as connection,
+        ):
             if call is not None:
-                begin_audited(connection, call)
+                begin_audited_call(connection, call)
             if once is not None:
                 once.begin(connection)
             if condition is not None and not condition.held:
-                condition.judge(connection)
+                condition.check_locked(connection)
             yield connection
             if once is not None:
-                once.check_kept()
+                once.check_stored()
             if call is not None:
-                write_intent(connection, call)
+                insert_audit_row(connection, call)
         if once is not None:
             once.over = True
         if condition is not None:
             condition.held = True
         if call is not None:
-            intent_committed(call)
+            mark_audit_row_committed(call)
 
     @contextmanager
-    def rehearse(self) -> Iterator[Connection]:
+    def write_and_roll_back(self) -> Iterator[Connection]:
         """Open a write transaction that is rolled back at its end."""
-        with self._available(), self._write.connect() as connection:
+        with self._translate_errors(), self._write.connect() as connection:
             if self._call is not None:
-                begin_audited(connection, self._call)
+                begin_audited_call(connection, self._call)
             yield connection
             connection.rollback()
 
@@ -305,17 +316,17 @@ class Database:
         if self._inside is not None:
             yield self._inside
             return
-        with self._available(), self._read.begin() as connection:
+        with self._translate_errors(), self._read.begin() as connection:
             yield connection
 
     @contextmanager
     def read_statement(self) -> Iterator[Connection]:
         """Yield an autocommit connection for a single SELECT, which saves two round trips."""
-        with self._available(), self._read_autocommit.connect() as connection:
+        with self._translate_errors(), self._read_autocommit.connect() as connection:
             yield connection
 
     @contextmanager
-    def _available(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         if self._pulse is not None:
             self._pulse.check()
         with translate_unavailable():
@@ -329,11 +340,11 @@ class Database:
         self._read.dispose()
 
 
-def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
-    """Repeat a method when the database rolled its transaction back for others.
+def retry_on_rollback(method: Callable[P, T]) -> Callable[P, T]:
+    """Repeat a method if the database rolled its transaction back because of a conflict.
 
-    The method must be one transaction without other effects, since a transaction that was
-    rolled back has no effect.
+    The method must be one transaction without other effects, as a transaction that was rolled back
+    has no effect.
     """
 
     @functools.wraps(method)
@@ -341,7 +352,7 @@ def retry_on_clash(method: Callable[P, T]) -> Callable[P, T]:
         for tried in range(1, TRIES):
             try:
                 return method(*args, **kwargs)
-            except ClashError:
+            except TransactionRolledBackError:
                 # A random pause, so that the clash does not repeat.
                 time.sleep(random.uniform(0, 0.01 * 2**tried))  # noqa: S311
         return method(*args, **kwargs)
@@ -365,10 +376,10 @@ def translate_unavailable() -> Iterator[None]:
             raise  # a mistake of ours
         message = str(error.orig).strip()
         if state == _HELD_UP:
-            raise HeldUpError(message) from error
+            raise LockTimeoutError(message) from error
         if state == _DISK_FULL or _is_full(error.orig):
             raise DatabaseFullError(message) from error
-        kind = ClashError if state in _CLASHES else RegistryUnavailableError
+        kind = TransactionRolledBackError if state in _CLASHES else RegistryUnavailableError
         raise kind(message) from error
     except PoolTimeoutError as error:
         raise RegistryUnavailableError(str(error)) from error

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, select, tuple_, update
 from sqlalchemy.exc import DBAPIError
 
-from registry.db.audit_context import call_of
-from registry.db.bulk import insert_absent_for, insert_returning, update_rows
+from registry.db.audit_context import audited_call_of
+from registry.db.bulk import insert_or_skip_for, insert_returning, update_rows
 from registry.db.clock import UtcNow, db_now
 from registry.db.schema import idempotency_keys as keys
 from registry.errors import (
@@ -59,31 +59,31 @@ class IdempotentCall:
         claim_key(connection, self.key)
         connection.execution_options(**{_ONCE: self})
 
-    def keep(self, connection: Connection, record: Any) -> None:
+    def store(self, connection: Connection, record: Any) -> None:
         """Store a record with the key, and the answer's status with the audit row."""
-        keep_records(connection, [(self.key, record)])
+        store_records(connection, [(self.key, record)])
         self.kept = True
-        call = call_of(connection)
+        call = audited_call_of(connection)
         if call is not None:
             call.status = self.key.status
 
-    def check_kept(self) -> None:
+    def check_stored(self) -> None:
         """Raise if no record is stored, as a repeated call could not be answered."""
         if not self.kept:
             raise RuntimeError(
-                f"{self.key.key}: nothing was kept; the store has to use `keep_result`"
+                f"{self.key.key}: nothing was kept; the store has to use `store_result`"
             )
 
 
-def keep_result(connection: Connection, record: T) -> T:
-    """Return a transaction's result, and store it with the key of its call, if it has one."""
+def store_result(connection: Connection, record: T) -> T:
+    """Return a transaction's result, and store it with the idempotency key of its call, if any."""
     once: IdempotentCall | None = connection.get_execution_options().get(_ONCE)
     if once is not None:
-        once.keep(connection, record)
+        once.store(connection, record)
     return record
 
 
-def kept_record(adapter: TypeAdapter[T], body: str) -> T | None:
+def parse_stored_record(adapter: TypeAdapter[T], body: str) -> T | None:
     """Parse a key's stored record; return None for an answer of an earlier release.
 
     Raises
@@ -134,7 +134,7 @@ def check_unused(connection: Connection, key: IdempotencyKey) -> None:
         _check_unused(key, row)
 
 
-def delete_old(connection: Connection) -> None:
+def delete_expired_keys(connection: Connection) -> None:
     """Delete expired keys."""
     connection.execute(delete(keys).where(keys.c.first_used_at < db_now(connection) - KEPT))
 
@@ -163,7 +163,7 @@ def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
-    """Claim the new ones among several keys and return them, each once."""
+    """Claim the unused ones among several keys and return them, each once."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
         if is_key(key.key):
@@ -189,7 +189,7 @@ def release_keys(connection: Connection, unused: Collection[IdempotencyKey]) -> 
         connection.execute(delete(keys).where(which))
 
 
-def keep_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey, Any]]) -> None:
+def store_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey, Any]]) -> None:
     """Store the records of several keys of this transaction."""
     rows = [
         {
@@ -220,7 +220,7 @@ _AGAIN: Final = select(keys, UtcNow().label("now")).where(
 
 @cache
 def _claim_statement(dialect: str) -> Any:
-    claim = insert_absent_for(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
+    claim = insert_or_skip_for(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
     return claim.returning(keys.c.started_at)
 
 

@@ -17,7 +17,7 @@ _last_ms = 0
 _counter = 0
 
 
-def first_at(moment: datetime) -> uuid.UUID:
+def lowest_uuid7(moment: datetime) -> uuid.UUID:
     """Return the lowest UUIDv7 of a moment."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 

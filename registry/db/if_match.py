@@ -30,18 +30,18 @@ _KEYS: Final[Mapping[str, Column[Any]]] = {
 
 @dataclass(slots=True)
 class Condition:
-    """The precondition of a caller's next transaction; later ones build on that one."""
+    """The precondition of a caller's next transaction; it is not checked again after its commit."""
 
     kind: str
     key: Any
     check: Callable[[Connection], None]  #: raises if the resource has changed
     held: bool = False  #: its transaction is committed
 
-    def judge(self, connection: Connection) -> None:
+    def check_locked(self, connection: Connection) -> None:
         """Lock the row of the resource and check it in this transaction."""
         if not has_one_writer(connection):
             if self.kind == "request":
-                _keep_request(connection, self.key)
+                _lock_request(connection, self.key)
             else:
                 column = _KEYS[self.kind]
                 row = select(column).where(column == self.key)
@@ -49,12 +49,13 @@ class Condition:
         self.check(connection)
 
 
-def _keep_request(connection: Connection, key: Any) -> None:
+def _lock_request(connection: Connection, key: Any) -> None:
     """Lock a request and its VMs against changes.
 
-    Its own row comes last in the order of `registry.db.locks`, after what its change has yet
-    to lock. A change of the request's own fields holds one of these locks; a round that writes
-    why the request waits does not, and takes nothing back.
+    A request's row comes last in the order of `registry.db.locks`, so it cannot be locked before
+    the rows that its change still has to lock. The locks taken here are those of which each change
+    of the request holds one. A round that writes why a request waits holds none, and changes no
+    field of a client.
     """
     owner = connection.scalar(select(requests.c.tenant_id).where(requests.c.id == key))
     if owner is not None:

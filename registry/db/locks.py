@@ -15,7 +15,7 @@ ones as they were.
 
 The ledger's triggers lock inventories, and `progress.recompute_states` locks requests. Rows of one
 table are locked in the order of their keys. A writer that breaks the order (a person at a SQL
-prompt) causes a deadlock. The database resolves it, and `engine.retry_on_clash` tries again.
+prompt) causes a deadlock. The database resolves it, and `engine.retry_on_rollback` tries again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.dialect import has_one_writer
 from registry.db.schema import assignments, hosts, tenants, unreleased, vm_groups, vms
 
@@ -41,7 +41,7 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
         _lock(
             connection,
             select(tenants.c.id)
-            .where(among(connection, tenants.c.id, some))
+            .where(is_any_of(connection, tenants.c.id, some))
             .order_by(tenants.c.id),
         )
 
@@ -51,7 +51,7 @@ def lock_hosts(connection: Connection, *keys: UUID) -> None:
     for some in chunks(sorted(keys)):
         _lock(
             connection,
-            select(hosts.c.id).where(among(connection, hosts.c.id, some)).order_by(hosts.c.id),
+            select(hosts.c.id).where(is_any_of(connection, hosts.c.id, some)).order_by(hosts.c.id),
         )
 
 
@@ -60,7 +60,7 @@ def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
     for some in chunks(sorted(keys)):
         query = (
             select(vm_groups.c.id)
-            .where(among(connection, vm_groups.c.id, some))
+            .where(is_any_of(connection, vm_groups.c.id, some))
             .order_by(vm_groups.c.id)
         )
         _lock(connection, query)
@@ -75,12 +75,12 @@ def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
     """Lock the VMs with unreleased assignments on hosts."""
     for some in chunks(sorted(host_ids)):
         there = select(assignments.c.vm_id).where(
-            among(connection, assignments.c.host_id, some), unreleased
+            is_any_of(connection, assignments.c.host_id, some), unreleased
         )
         lock_vms(connection, vms.c.id.in_(there))
 
 
-def take_turns(connection: Connection, what: str) -> None:
+def take_advisory_lock(connection: Connection, what: str) -> None:
     """Take an advisory lock until this transaction ends, for work that no row represents."""
     if not has_one_writer(connection):
         connection.execute(select(func.pg_advisory_xact_lock(zlib.crc32(what.encode()))))

@@ -48,7 +48,7 @@ def check_name(field: str, name: str) -> str:
     return name
 
 
-def new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
+def check_new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
     """Return a new thing's name, or raise `InvalidError` if it is invalid or reserved.
 
     Existing things keep such a name; `fuga doctor` lists them.
@@ -70,8 +70,8 @@ def is_name(name: str) -> bool:
 def lookup_name(kind: str, name: str) -> str:
     """Return a name to search for, or raise `NotFoundError` if it is no valid name.
 
-    Invalid names reach no statement, as text from a JSON body may contain characters that no
-    database can encode.
+    Text from a JSON body may contain characters that no database can encode, so invalid names
+    reach no statement.
     """
     if not _NAME.fullmatch(name):
         raise NotFoundError(kind, name)
@@ -92,11 +92,11 @@ def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
 def check_host_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
     """Return a host's labels, sorted and without duplicates."""
     found = check_labels(field, labels)
-    check_one_valued(field, found)
+    check_single_values(field, found)
     return found
 
 
-def check_one_valued(field: str, labels: Iterable[str]) -> None:
+def check_single_values(field: str, labels: Iterable[str]) -> None:
     """Refuse labels of one host that give a key two values where the engine reads one."""
     found = sorted({label for label in labels if label.partition("=")[0] in ONE_VALUED})
     for label, after in itertools.pairwise(found):

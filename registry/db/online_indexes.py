@@ -1,8 +1,8 @@
 """Indexes of large tables, built concurrently before the revision that needs them.
 
-A revision runs in a transaction, and an index that is built in one keeps every writer of its
-table waiting: minutes, after some years. PostgreSQL builds it concurrently outside of a
-transaction; the revision then finds it there.
+A revision runs in a transaction, and an index that is built in a transaction blocks all writers of
+its table, for minutes on a large site. PostgreSQL builds it concurrently outside of a transaction;
+the revision then finds it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IS_VALID: Final = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_r
 _LOOK_AGAIN_S: Final = 0.2
 
 
-def build_beforehand(engine: Engine) -> None:
+def build_missing_indexes(engine: Engine) -> None:
     """Build the missing indexes on a database that has the tables of the first revision."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         # No lock in the database: a concurrent build waits for every running statement.

@@ -35,7 +35,7 @@ def check_limit(limit: int) -> int:
     return limit
 
 
-def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool]]:
+def name_contains(column: Column[str], part: str | None) -> list[ColumnElement[bool]]:
     """Return the condition that a name contains ``part``, in any case; [] for None.
 
     No index supports it: the query reads names until a page is full.
@@ -43,7 +43,7 @@ def named_like(column: Column[str], part: str | None) -> list[ColumnElement[bool
     return [] if part is None else [column.contains(part.lower(), autoescape=True)]
 
 
-def ids_named(connection: Connection, kind: str, table: Table, name: str) -> Sequence[UUID]:
+def ids_by_name(connection: Connection, kind: str, table: Table, name: str) -> Sequence[UUID]:
     """Return the ids of the rows with a name, for the filter of a list.
 
     Raises
@@ -75,13 +75,13 @@ def decode_cursor(cursor: str, *types: type) -> tuple[str | int, ...]:
         not isinstance(key, list)
         or len(key) != len(types)
         or any(type(value) is not kind for value, kind in zip(key, types, strict=True))
-        or not all(map(_may_be_compared, key))
+        or not all(map(_is_storable_value, key))
     ):
         raise InvalidError("cursor", cursor, "a cursor of an earlier page of this list")
     return tuple(key)
 
 
-def _may_be_compared(value: str | int) -> bool:
+def _is_storable_value(value: str | int) -> bool:
     """Return whether every database accepts the value: no surrogates, no NUL, at most 64 bits."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63

@@ -55,10 +55,10 @@ def private_database(file: Path) -> None:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         for each in (file, *(file.with_name(file.name + ending) for ending in _SUFFIXES)):
-            _tighten(each)
+            _restrict_mode(each)
 
 
-def _tighten(file: Path) -> None:
+def _restrict_mode(file: Path) -> None:
     try:
         found = file.stat()
     except FileNotFoundError:

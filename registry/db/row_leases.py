@@ -49,18 +49,18 @@ class RowLease:
             {name: None for name in _COLUMNS if name in table.c}
         )
 
-    def free(self, now: datetime) -> ColumnElement[bool]:
+    def is_unclaimed(self, now: datetime) -> ColumnElement[bool]:
         """Return the condition that a row is unclaimed."""
         return or_(self.table.c.lease_until.is_(None), self.table.c.lease_until <= now)
 
-    def idle(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
+    def is_due(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
         """Return the condition that a row is unclaimed and was not sent since ``stale``.
 
-        A row with a sending time ahead of now was sent before the clock stepped back, and is sent
-        again.
+        A sending time ahead of ``now`` was written before the clock stepped back, so the row is
+        sent again.
         """
         sent_at = self.table.c.sent_at
-        return and_(self.free(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
+        return and_(self.is_unclaimed(now), or_(sent_at.is_(None), sent_at <= stale, sent_at > now))
 
     def count_claimed(
         self, connection: Connection, which: ColumnElement[bool], now: datetime
@@ -109,7 +109,7 @@ class RowLease:
         self.write(connection, key, **self.claim_values(owner, lease_s, token, now=now), **values)
         return token
 
-    def ours(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:
+    def check_claim(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:
         """Return a locked row; raise `ClaimLostError` if it is gone or claimed by another."""
         subject = f"{self.subject} {key}"
         if row is None:
@@ -124,13 +124,13 @@ class RowLease:
         until = db_now(connection) + timedelta(seconds=lease_s)
         self.write(connection, key, lease_until=until, **values)
 
-    def give_back(self, connection: Connection, key: UUID, **values: Any) -> None:
+    def release_claim(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Release the claim on a row."""
         self.write(connection, key, **self.none, **values)
 
-    def put_off(self, connection: Connection, key: UUID, **values: Any) -> None:
+    def retry_later(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Release the claim on an unfinished row, which is sent again after a while."""
-        self.give_back(connection, key, sent_at=db_now(connection), **values)
+        self.release_claim(connection, key, sent_at=db_now(connection), **values)
 
     def write(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Update columns of a row."""

@@ -1,4 +1,4 @@
-"""The tables, for SQLite and PostgreSQL alike; what only triggers can keep is in the ledger."""
+"""The tables, for SQLite and PostgreSQL alike; `registry.ledger.triggers` has the triggers."""
 
 from __future__ import annotations
 
@@ -77,23 +77,23 @@ Name = String(63).with_variant(String(63, collation="C"), "postgresql")
 State = String(20)
 
 
-def _one_of(column: str, states: Iterable[StrEnum]) -> CheckConstraint:
+def _state_check(column: str, states: Iterable[StrEnum]) -> CheckConstraint:
     listed = ", ".join(f"'{state.value}'" for state in states)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
 
 
-def _only(condition: str) -> dict[str, Any]:
+def _partial_index(condition: str) -> dict[str, Any]:
     where = text(condition)
     return {"sqlite_where": where, "postgresql_where": where}
 
 
-def _unless(states: Iterable[StrEnum], column: str) -> dict[str, Any]:
+def _index_unless(states: Iterable[StrEnum], column: str) -> dict[str, Any]:
     listed = ", ".join(f"'{state.value}'" for state in states)
-    return _only(f"{column} NOT IN ({listed})")
+    return _partial_index(f"{column} NOT IN ({listed})")
 
 
-def _by_triggers(columns: list[str], of: list[str]) -> ForeignKeyConstraint:
-    """Refer to what the ledger's triggers prove to be there; a foreign key on SQLite only."""
+def _trigger_checked_key(columns: list[str], of: list[str]) -> ForeignKeyConstraint:
+    """Return a foreign key for SQLite only; on PostgreSQL the ledger's triggers check the same."""
     constraint = ForeignKeyConstraint(columns, of, info={"only_on": "sqlite"})
     return constraint.ddl_if(dialect="sqlite")
 
@@ -157,23 +157,26 @@ hosts = Table(
     Column("machine_name", String(255)),
     Column("machine_domain", String(255)),
     Column("found_machine_name", String(255)),
-    _one_of("admin", HostAdmin),
-    _one_of("health", HostHealth),
+    _state_check("admin", HostAdmin),
+    _state_check("health", HostHealth),
     CheckConstraint("max_builds >= 1", name="max_builds_positive"),
     # A retired host's name and URI may come back as a new host.
-    Index("uq_hosts_name", "name", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
-    Index("uq_hosts_uri", "uri", unique=True, **_unless([HostAdmin.RETIRED], "admin")),
+    Index("uq_hosts_name", "name", unique=True, **_index_unless([HostAdmin.RETIRED], "admin")),
+    Index("uq_hosts_uri", "uri", unique=True, **_index_unless([HostAdmin.RETIRED], "admin")),
     Index("ix_hosts_missed", "id", sqlite_where=_MISSED, postgresql_where=_MISSED),
     Index(
         "ix_hosts_machine_label",
         "machine_uuid",
         "machine_label",
-        **_only("machine_uuid IS NOT NULL"),
+        **_partial_index("machine_uuid IS NOT NULL"),
     ),
     Index(
-        "ix_hosts_machine_name", "machine_uuid", "machine_name", **_only("machine_uuid IS NOT NULL")
+        "ix_hosts_machine_name",
+        "machine_uuid",
+        "machine_name",
+        **_partial_index("machine_uuid IS NOT NULL"),
     ),
-    Index("ix_hosts_shared_pool", "shared_pool", **_only("shared_pool IS NOT NULL")),
+    Index("ix_hosts_shared_pool", "shared_pool", **_partial_index("shared_pool IS NOT NULL")),
 )
 
 _OFFERED = "(coalesce(override, detected, 0) - reserved - foreign_amount)"
@@ -240,7 +243,7 @@ host_fences = Table(
     Column("lease_token", Uuid),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
-    _one_of("state", FenceState),
+    _state_check("state", FenceState),
 )
 
 strangers = Table(
@@ -360,17 +363,25 @@ requests = Table(
     Column("hostname", String(253)),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
-    _one_of("state", RequestState),
+    _state_check("state", RequestState),
     CheckConstraint("count >= 0 AND min_count >= 1", name="counts_not_negative"),
     Index(
-        "uq_requests_tenant_id_name", "tenant_id", "name", unique=True, **_unless(FINISHED, "state")
+        "uq_requests_tenant_id_name",
+        "tenant_id",
+        "name",
+        unique=True,
+        **_index_unless(FINISHED, "state"),
     ),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
     Index(None, "state"),
     Index(None, "state", "id"),
     Index(None, "expires_at"),
-    Index("ix_requests_reservation_id", "reservation_id", **_only("reservation_id IS NOT NULL")),
+    Index(
+        "ix_requests_reservation_id",
+        "reservation_id",
+        **_partial_index("reservation_id IS NOT NULL"),
+    ),
 )
 
 # Apart from `requests`: user-data is large and secret, and no list reads it.
@@ -406,8 +417,8 @@ request_groups = Table(
     Index(None, "group_id"),
 )
 
-_UNPLACED: dict[str, Any] = _only("observed = 'absent' AND desired <> 'deleted'")
-_THERE: dict[str, Any] = _only("deleted_at IS NULL")
+_UNPLACED: dict[str, Any] = _partial_index("observed = 'absent' AND desired <> 'deleted'")
+_THERE: dict[str, Any] = _partial_index("deleted_at IS NULL")
 
 vms = Table(
     "vms",
@@ -429,8 +440,8 @@ vms = Table(
     Column("labels", Json, nullable=False, server_default="{}"),
     # As its request has it, so that an index finds the spot VMs that exist.
     Column("spot", Boolean(create_constraint=False), nullable=False, server_default=false()),
-    _one_of("desired", VmDesired),
-    _one_of("observed", VmObserved),
+    _state_check("desired", VmDesired),
+    _state_check("observed", VmObserved),
     Index(None, "request_id", "id"),
     Index(None, "tenant_id", "id"),
     Index(None, "name"),
@@ -438,15 +449,15 @@ vms = Table(
     # it in these, at the same cost after years.
     Index("ix_vms_request_id_unplaced", "request_id", "id", **_UNPLACED),
     Index("ix_vms_id_live", "id", **_THERE),
-    Index("ix_vms_deleted_at", "deleted_at", **_only("deleted_at IS NOT NULL")),
-    Index("ix_vms_id_spot", "id", **_only("spot AND deleted_at IS NULL")),
+    Index("ix_vms_deleted_at", "deleted_at", **_partial_index("deleted_at IS NOT NULL")),
+    Index("ix_vms_id_spot", "id", **_partial_index("spot AND deleted_at IS NULL")),
     Index("ix_vms_tenant_id_live", "tenant_id", "id", **_THERE),
     Index(
         "uq_vms_tenant_id_name",
         "tenant_id",
         "name",
         unique=True,
-        **_unless([VmDesired.DELETED], "desired"),
+        **_index_unless([VmDesired.DELETED], "desired"),
     ),
     # Room for what a round and a start write to a row, so that its indexes stay as they are.
     postgresql_with={"fillfactor": 50},
@@ -500,7 +511,7 @@ reservations = Table(
     Column("requested_by", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("decided_at", UtcDateTime),
-    _one_of("state", ReservationState),
+    _state_check("state", ReservationState),
     CheckConstraint("count >= 1 AND used >= 0 AND short >= 0", name="counts_not_negative"),
     CheckConstraint("keep_from <= starts_at AND starts_at < ends_at", name="times_in_order"),
     Index(
@@ -508,10 +519,14 @@ reservations = Table(
         "tenant_id",
         "name",
         unique=True,
-        **_only("state IN ('pending', 'accepted', 'in_force')"),
+        **_partial_index("state IN ('pending', 'accepted', 'in_force')"),
     ),
     Index(None, "tenant_id", "id"),
-    Index("ix_reservations_open", "state", **_only("state IN ('pending', 'accepted', 'in_force')")),
+    Index(
+        "ix_reservations_open",
+        "state",
+        **_partial_index("state IN ('pending', 'accepted', 'in_force')"),
+    ),
 )
 
 # Where rounds keep it: for so many VMs on a host. Without foreign keys, as `spot_room_holds`.
@@ -542,7 +557,7 @@ power_actions = Table(
     Column("lease_token", Uuid),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
-    _one_of("state", PowerState),
+    _state_check("state", PowerState),
     CheckConstraint("timeout_s >= 0", name="timeout_not_negative"),
 )
 
@@ -660,9 +675,12 @@ console_sessions = Table(
     Column("epoch", Integer, nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
-    _one_of("state", ConsoleState),
+    _state_check("state", ConsoleState),
     Index(
-        "uq_console_sessions_vm_id", "vm_id", unique=True, **_unless([ConsoleState.ENDED], "state")
+        "uq_console_sessions_vm_id",
+        "vm_id",
+        unique=True,
+        **_index_unless([ConsoleState.ENDED], "state"),
     ),
     Index(None, "heartbeat_at"),
 )
@@ -789,7 +807,7 @@ images = Table(
     # While set, it is brought to no host.
     Column("held_at", UtcDateTime),
     Column("held_reason", Text),
-    _one_of("state", ImageState),
+    _state_check("state", ImageState),
     CheckConstraint("format IN ('qcow2', 'raw')", name="format_known"),
     CheckConstraint("seed_kind IN ('none', 'nocloud')", name="seed_kind_known"),
     CheckConstraint("length(sha256) = 64", name="sha256_whole"),
@@ -832,19 +850,19 @@ image_copies = Table(
     Column("created_at", UtcDateTime, nullable=False),
     # When its host stopped answering with this on its way to it.
     Column("host_lost_at", UtcDateTime),
-    _one_of("state", CopyState),
+    _state_check("state", CopyState),
     CheckConstraint("disk_gib >= 1 AND uploaded_bytes >= 0", name="amounts_not_negative"),
     UniqueConstraint("host_id", "image_id"),
     Index(None, "image_id"),
     Index(None, "state"),
 )
 
-_LIVE: dict[str, Any] = _only("state <> 'released'")
+_LIVE: dict[str, Any] = _partial_index("state <> 'released'")
 _NO_PLACE = "('released', 'arriving', 'leaving')"
-_PLACE: dict[str, Any] = _only(f"state NOT IN {_NO_PLACE}")
-_ARRIVING: dict[str, Any] = _only("state = 'arriving'")
-_LEAVING: dict[str, Any] = _only("state = 'leaving'")
-_CLAIMED: dict[str, Any] = _only("lease_until IS NOT NULL")
+_PLACE: dict[str, Any] = _partial_index(f"state NOT IN {_NO_PLACE}")
+_ARRIVING: dict[str, Any] = _partial_index("state = 'arriving'")
+_LEAVING: dict[str, Any] = _partial_index("state = 'leaving'")
+_CLAIMED: dict[str, Any] = _partial_index("lease_until IS NOT NULL")
 
 assignments = Table(
     "assignments",
@@ -869,7 +887,7 @@ assignments = Table(
     Column("build_began_at", UtcDateTime),
     Column("activated_at", UtcDateTime),
     Column("released_at", UtcDateTime),
-    _one_of("state", AssignmentState),
+    _state_check("state", AssignmentState),
     UniqueConstraint("vm_id", "generation"),
     UniqueConstraint("id", "host_id"),
     # A VM is at one place; while it moves it arrives at another, or leaves one behind.
@@ -881,7 +899,7 @@ assignments = Table(
     # Few of them have a claim at a time.
     Index("ix_assignments_lease_until", "lease_until", **_CLAIMED),
     # Few disks carry another's name.
-    Index("ix_assignments_disk_of", "disk_of", **_only("disk_of IS NOT NULL")),
+    Index("ix_assignments_disk_of", "disk_of", **_partial_index("disk_of IS NOT NULL")),
     Index(None, "round"),
 )
 
@@ -901,24 +919,24 @@ preserved_disks = Table(
 unreleased = assignments.c.state != literal_column("'released'")
 
 
-def place_of(table: Any) -> ColumnElement[bool]:
-    """Return the condition: an assignment, or an alias of the table's, is the place of its VM."""
+def is_vm_place(table: Any) -> ColumnElement[bool]:
+    """Return the condition that an assignment is the place of its VM; ``table`` may be an alias."""
     column: ColumnElement[Any] = table.c.state
     return column.op("NOT IN", is_comparison=True)(literal_column(_NO_PLACE))
 
 
-is_place = place_of(assignments)
+is_place = is_vm_place(assignments)
 #: A VM that moves counts at both ends for what VMs must not share.
 stands = and_(unreleased, assignments.c.state != literal_column("'leaving'"))
 
 
-def arriving_at(table: Any) -> ColumnElement[bool]:
-    """Return the condition: a VM arrives by an assignment, or by an alias of the table's."""
+def is_vm_arrival(table: Any) -> ColumnElement[bool]:
+    """Return the condition that a VM arrives by an assignment; ``table`` may be an alias."""
     column: ColumnElement[Any] = table.c.state
     return column == literal_column("'arriving'")
 
 
-is_arriving = arriving_at(assignments)
+is_arriving = is_vm_arrival(assignments)
 
 # VMs that move, or moved: while one is not over the row is the workers' message.
 moves = Table(
@@ -950,10 +968,10 @@ moves = Table(
     Column("lease_token", Uuid),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
-    _one_of("state", MoveState),
+    _state_check("state", MoveState),
     CheckConstraint("kind IN ('live', 'cold')", name="kind_known"),
     CheckConstraint("from_host_id <> to_host_id", name="another_host"),
-    Index("ix_moves_state_open", "state", **_only("state IN ('pending', 'moving')")),
+    Index("ix_moves_state_open", "state", **_partial_index("state IN ('pending', 'moving')")),
     Index(None, "vm_id", "id"),
     Index(None, "from_host_id", "id"),
     Index(None, "to_host_id", "id"),
@@ -982,9 +1000,9 @@ plans = Table(
     Column("packed_plan", LargeBinary),
     Column("last_error", Text),
     Column("gain", Float(53)),  # of the potential, by balancing or packing
-    _one_of("state", PlanState),
+    _state_check("state", PlanState),
     CheckConstraint("kind IN ('evacuate', 'balance', 'pack', 'room', 'repair')", name="kind_known"),
-    Index("ix_plans_state_open", "state", **_only("state IN ('pending', 'approved')")),
+    Index("ix_plans_state_open", "state", **_partial_index("state IN ('pending', 'approved')")),
     Index(None, "requested_by", "id"),
 )
 
@@ -1025,7 +1043,7 @@ rolls = Table(
     Column("driver", Text, nullable=False),
     Column("driver_token", Uuid, nullable=False),
     Column("driver_lease_until", UtcDateTime, nullable=False),
-    _one_of("state", RollState),
+    _state_check("state", RollState),
     CheckConstraint("at_once >= 1", name="at_once_positive"),
 )
 
@@ -1044,7 +1062,7 @@ roll_hosts = Table(
     Column("plan_id", Uuid),  # no foreign key: plans are purged sooner
     Column("plans", Integer, nullable=False, server_default="0"),  # since it was begun or resumed
     Column("error", Text),  # it ended in that phase
-    _one_of("phase", RollPhase),
+    _state_check("phase", RollPhase),
     Index(None, "host_id"),
 )
 
@@ -1066,12 +1084,12 @@ what_ifs = Table(
     # The API process that runs it, and until when it need not say so again.
     Column("executor_id", Uuid, nullable=False),
     Column("lease_until", UtcDateTime, nullable=False),
-    _one_of("state", WhatIfState),
+    _state_check("state", WhatIfState),
 )
 
 
 def is_moving(vm_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition: a worker is at the move of a VM, or died over it."""
+    """Return the condition that a move of a VM was claimed by a worker and is not over."""
     under_way: ColumnElement[str] = literal_column("'moving'")
     return select(moves.c.id).where(moves.c.vm_id == vm_id, moves.c.state == under_way).exists()
 
@@ -1085,8 +1103,8 @@ assignment_resources = Table(
     Column("amount", BigInteger, nullable=False),
     CheckConstraint("amount >= 1", name="amount_positive"),
     # The host of the amounts is the host of the assignment.
-    _by_triggers(["assignment_id", "host_id"], ["assignments.id", "assignments.host_id"]),
-    _by_triggers(["host_id", "resource"], ["inventories.host_id", "inventories.resource"]),
+    _trigger_checked_key(["assignment_id", "host_id"], ["assignments.id", "assignments.host_id"]),
+    _trigger_checked_key(["host_id", "resource"], ["inventories.host_id", "inventories.resource"]),
     Index(None, "host_id", "resource"),
 )
 
@@ -1138,7 +1156,7 @@ tokens = Table(
         "(role = 'operator' AND tenant_id IS NULL) OR (role = 'tenant' AND tenant_id IS NOT NULL)",
         name="role_known",
     ),
-    Index("uq_tokens_name", "name", unique=True, **_only("revoked_at IS NULL")),
+    Index("uq_tokens_name", "name", unique=True, **_partial_index("revoked_at IS NULL")),
     Index(None, "parent_id"),
 )
 
@@ -1235,7 +1253,7 @@ slot_loop = Table(
     Column("slot_length_s", Float),  # of that slot
     # Slots since the last round that left none; requests that waited in that round waited in these.
     Column("without_round", Integer, nullable=False, server_default="0"),
-    _one_of("state", SlotLoopState),
+    _state_check("state", SlotLoopState),
     CheckConstraint("id = 1", name="one_row"),
 )
 

@@ -24,7 +24,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     """
 
     pulse: DbWatchdog | None = None
-    most_s: float = float("inf")
+    max_wait_s: float = float("inf")
 
     def wait(
         self, gen: PQGen[RV], interval: float = _INTERVAL_S, timeout: float | None = None
@@ -39,13 +39,13 @@ class WatchedConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield wanted
                 if not ready:
-                    self._close_if_in_vain(since)
+                    self._close_if_hanging(since)
                 wanted = gen.send(ready)
         except StopIteration as end:
             found: RV = end.value
             return found
 
-    def _close_if_in_vain(self, since: float) -> None:
+    def _close_if_hanging(self, since: float) -> None:
         """Close the connection if the wait is in vain; whether a commit took effect is unknown."""
         try:
             if self.pulse is not None:
@@ -53,9 +53,11 @@ class WatchedConnection(psycopg.Connection[Any]):
         except ServerHangsError as error:
             self.pgconn.finish()
             raise psycopg.OperationalError(str(error)) from None
-        if time.monotonic() - since > self.most_s:
+        if time.monotonic() - since > self.max_wait_s:
             self.pgconn.finish()
-            raise psycopg.OperationalError(f"the database did not answer within {self.most_s:g} s")
+            raise psycopg.OperationalError(
+                f"the database did not answer within {self.max_wait_s:g} s"
+            )
 
 
 def watchdog_of(url: URL) -> DbWatchdog:
@@ -74,7 +76,7 @@ def watchdog_of(url: URL) -> DbWatchdog:
     return DbWatchdog(answers)
 
 
-def watch(engine: Engine, pulse: DbWatchdog | None, *, most_s: float) -> None:
+def watch(engine: Engine, pulse: DbWatchdog | None, *, max_wait_s: float) -> None:
     """Make an engine open watched connections."""
 
     @event.listens_for(engine, "do_connect")
@@ -87,7 +89,7 @@ def watch(engine: Engine, pulse: DbWatchdog | None, *, most_s: float) -> None:
             raise psycopg.OperationalError(str(error)) from None
         except psycopg.errors.ConnectionTimeout:
             if pulse is not None:
-                pulse.note_timeout()
+                pulse.record_timeout()
             raise
-        connection.pulse, connection.most_s = pulse, most_s
+        connection.pulse, connection.max_wait_s = pulse, max_wait_s
         return connection

@@ -41,7 +41,7 @@ def change_admin(
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
         now, data = db_now(connection), {"name": row.name}
-        step.note(connection, now, actor, key, reason=reason, data=data)
+        step.record_event(connection, now, actor, key, reason=reason, data=data)
     return step.before
 
 

@@ -8,14 +8,14 @@ from typing import Final
 
 from sqlalchemy import Connection, update
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.schema import hosts
 from registry.records.hosts import Host, HostReport
 
 UNCONFINED: Final = "none"
 
 
-def keep_confinement(
+def store_confinement(
     connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
 ) -> None:
     """Store the reported confinement, and an event when a host stops confining its guests."""
@@ -27,10 +27,10 @@ def keep_confinement(
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
     if model == UNCONFINED and host.security_model != UNCONFINED:
         data = {"name": host.name, "before": host.security_model}
-        note(connection, now, actor, "host_unconfined", "host", host.id, data=data)
+        record_event(connection, now, actor, "host_unconfined", "host", host.id, data=data)
 
 
-def warnings_of_confinement(model: str | None, shares_kept: bool | None) -> Iterator[str]:
+def confinement_warnings(model: str | None, shares_kept: bool | None) -> Iterator[str]:
     """Yield warnings about a host's confinement."""
     if model == UNCONFINED:
         yield (

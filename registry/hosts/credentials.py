@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from registry.errors import HostCredentialError
-from registry.hosts.uris import Opening, opening_of
+from registry.hosts.uris import HostAccessMethod, access_method_of
 
 
 def end_of_validity(authority: Path, certificate: Path, key: Path) -> datetime:
@@ -65,14 +65,14 @@ class _File:
 
 
 #: Names that libvirt knows, and for SSH that of `ssh-keygen -f id`.
-FILES: Final[Mapping[Opening, tuple[_File, ...]]] = MappingProxyType(
+FILES: Final[Mapping[HostAccessMethod, tuple[_File, ...]]] = MappingProxyType(
     {
-        Opening.TLS: (
+        HostAccessMethod.TLS: (
             _File("cacert.pem"),
             _File("clientcert.pem"),
             _File("clientkey.pem", private=True),
         ),
-        Opening.SSH: (_File("id", private=True),),
+        HostAccessMethod.SSH: (_File("id", private=True),),
     }
 )
 _OTHERS_WRITE: Final = 0o022
@@ -110,29 +110,29 @@ class HostCredentials:
         HostCredentialError
             If the credential does not exist or fails its checks.
         """
-        opening = opening_of(uri)
-        if opening is None or (name is None and opening is Opening.TLS):
+        access_method = access_method_of(uri)
+        if access_method is None or (name is None and access_method is HostAccessMethod.TLS):
             return None
         if name is None:
             raise HostCredentialError(
                 "-", "SSH needs one: `fuga host set HOST --credential NAME` names it"
             )
-        return self.check(name, opening)
+        return self.check(name, access_method)
 
-    def check(self, name: str, opening: Opening) -> CredentialFiles:
+    def check(self, name: str, access_method: HostAccessMethod) -> CredentialFiles:
         """Return the credential if its files exist and only their owner can read or change them."""
         folder = self.folder / name
         for each in (self.folder, folder):
             _check_folder(name, each)
-        stamps = [_check_file(name, folder, file) for file in FILES[opening]]
+        stamps = [_check_file(name, folder, file) for file in FILES[access_method]]
         return CredentialFiles(name=name, folder=folder, stamp=" ".join(stamps))
 
-    def openings(self, name: str) -> tuple[Opening, ...]:
+    def access_methods(self, name: str) -> tuple[HostAccessMethod, ...]:
         """Return the kinds of access for which a credential has files."""
         folder = self.folder / name
         return tuple(
-            opening
-            for opening, files in FILES.items()
+            access_method
+            for access_method, files in FILES.items()
             if any((folder / file.name).exists() for file in files)
         )
 
@@ -146,7 +146,7 @@ class HostCredentials:
         """
         folder = self.folder / name
         try:
-            return end_of_validity(*(folder / file.name for file in FILES[Opening.TLS]))
+            return end_of_validity(*(folder / file.name for file in FILES[HostAccessMethod.TLS]))
         except ssl.SSLCertVerificationError as error:
             raise HostCredentialError(
                 name, f"clientcert.pem is not good for cacert.pem: {error.verify_message}"

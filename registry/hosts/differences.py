@@ -1,7 +1,7 @@
 """Differences between hosts' latest reports and the ledger, and their repair by operators.
 
-They are computed from the reports and the ledger by the functions that handle reports, so
-the list shows what was done about each difference, or would be.
+The functions that handle reports also compute these differences. So the list shows what was done
+about each difference, or would be done.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from registry.audit.events import note
-from registry.db.bulk import among, chunks
+from registry.audit.events import record_event
+from registry.db.bulk import chunks, is_any_of
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, lock_vms_on
 from registry.db.schema import (
@@ -37,22 +37,22 @@ from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import (
     are_different,
-    first_hosts_of_doubles,
+    first_hosts_of_duplicates,
     host_with_machine,
     machines_of,
 )
-from registry.hosts.reports import is_rebuilt, reports_pool_strays, settled_before
-from registry.hosts.rows import host_id_of, host_of, with_inventories
+from registry.hosts.reports import compares_pool_volumes, is_rebuilt, is_state_current
+from registry.hosts.rows import host_id_of, host_of, hosts_of_rows
 from registry.hosts.stored_reports import latest_report, reports_of
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
     assignment_of_volume,
-    find_unaccounted,
+    domains_on_other_hosts,
+    find_unaccounted_items,
     known_assignments,
-    seen_elsewhere,
     unknown_marks,
 )
-from registry.ledger.release import clear_missing
+from registry.ledger.release import end_missing_vms
 from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
 from registry.lifecycle import (
     AssignmentState,
@@ -93,13 +93,13 @@ class Differences:
                 query = select(hosts).where(hosts.c.id == host_id_of(connection, host))
             rows = connection.execute(query).all()
             found: list[HostDifference] = []
-            for some in chunks(with_inventories(connection, rows), _AT_ONCE):
+            for some in chunks(hosts_of_rows(connection, rows), _AT_ONCE):
                 seen = _read_compared_hosts(connection, some)
                 for each in some:
                     found += _differences(connection, each, seen)
             return tuple(found)
 
-    @retry_on_clash
+    @retry_on_rollback
     def repair(
         self, host: str, difference: Difference, subject: str, *, actor: str
     ) -> HostDifference:
@@ -126,20 +126,20 @@ class Differences:
                 )
             now = db_now(connection)
             data = {"name": host, "difference": difference.value, "subject": subject}
-            note(connection, now, actor, "repair_asked", "host", key, data=data)
+            record_event(connection, now, actor, "repair_asked", "host", key, data=data)
             if difference == Difference.VM_MISSING:
                 [row] = [
                     row
                     for row in live_assignments(connection, key)[key].values()
                     if row.id == found.assignment_id
                 ]
-                if there := seen_elsewhere(connection, [row]).get(row.vm_id):
+                if there := domains_on_other_hosts(connection, [row]).get(row.vm_id):
                     raise ConflictError(
                         f"VM {row.vm_name} is not cleared from host {host}: host {there} shows its"
                         " domain, which may be the only one there is. Move it back, or remove it"
                         " there if its disk is not needed"
                     )
-                clear_missing(connection, [row], now=now, actor=actor)
+                end_missing_vms(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
                 _check_machine_is_free(connection, at)
                 taken = {
@@ -178,16 +178,18 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
         power_actions.c.state == PowerState.STARTING.value
     )
     copies: defaultdict[UUID, set[str]] = defaultdict(set)
-    firsts = first_hosts_of_doubles(connection)
+    firsts = first_hosts_of_duplicates(connection)
     machines = {firsts.get(key, key) for key in keys}
     names = sorted({*machines, *(key for key, first in firsts.items() if first in machines)})
     query = select(image_copies.c.host_id, image_copies.c.volume)
     for part in chunks(names):
-        for row in connection.execute(query.where(among(connection, image_copies.c.host_id, part))):
+        for row in connection.execute(
+            query.where(is_any_of(connection, image_copies.c.host_id, part))
+        ):
             copies[firsts.get(row.host_id, row.host_id)].add(row.volume)
     errors: defaultdict[UUID, dict[str, str]] = defaultdict(dict)
     stay = select(leftovers).where(leftovers.c.last_error.is_not(None))
-    for row in connection.execute(stay.where(among(connection, leftovers.c.host_id, keys))):
+    for row in connection.execute(stay.where(is_any_of(connection, leftovers.c.host_id, keys))):
         errors[row.host_id][row.name] = row.last_error
     return _ComparedHosts(
         reports=reports_of(connection, keys),
@@ -226,17 +228,19 @@ def _differences(
             yield _new_difference(host, Difference.CAPACITY_SHRANK, each.resource, what)
     live = seen.live[host.id]
     yield from _vm_differences(connection, host, report, live, seen.starting)
-    speaks = reports_pool_strays(seen.pools, host)
+    speaks = compares_pool_volumes(seen.pools, host)
     marks = unknown_marks(report, live, speaks=speaks)
     known = known_assignments(connection, marks) if marks else {}
-    found = find_unaccounted(
+    found = find_unaccounted_items(
         report, live, known, host_id=host.id, shared_pool=host.shared_pool, speaks=speaks
     )
     if seen.firsts:
-        found = _without_other_names(host, report, found, known, seen.firsts)
-    for each in _domain_differences(host, report, found):
-        error = seen.errors.get(host.id, {}).get(each.subject)
-        yield each if error is None else replace(each, what=f"{each.what}; it stays: {error}")
+        found = _drop_items_of_other_names(host, report, found, known, seen.firsts)
+    for difference in _domain_differences(host, report, found):
+        error = seen.errors.get(host.id, {}).get(difference.subject)
+        if error is not None:
+            difference = replace(difference, what=f"{difference.what}; it stays: {error}")  # noqa: PLW2901
+        yield difference
     is_first = host.same_machine_as is None
     if is_first and host.shared_pool is None:  # else a domain of another host may name them
         yield from _file_differences(
@@ -255,7 +259,7 @@ def _vm_differences(
     to_filter = _vms_to_filter(connection, report, live)
     for row in live.values():
         here = row.state == AssignmentState.ACTIVE.value and not (row.moves or row.is_moving)
-        if not (here and settled_before(row, report)):
+        if not (here and is_state_current(row, report)):
             continue
         vm = LedgerVm(
             desired=VmDesired(row.desired),
@@ -322,7 +326,7 @@ def _domain_differences(
         yield _new_difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
 
 
-def _without_other_names(
+def _drop_items_of_other_names(
     host: Host,
     report: HostReport,
     unaccounted: UnaccountedItems,
@@ -331,8 +335,8 @@ def _without_other_names(
 ) -> UnaccountedItems:
     """Drop items that belong to another name of the machine, and report the others once.
 
-    VMs of one name are on the right machine, and so are their disks. The machine's first host
-    shows its foreign domains.
+    A machine may be registered under several names. VMs of any of these names are on the right
+    machine, and so are their disks. Foreign domains are shown at the machine's first host.
     """
     machine = firsts.get(host.id, host.id)
     elsewhere = {Difference.WRONG_HOST, Difference.DISK_ELSEWHERE}

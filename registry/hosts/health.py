@@ -26,5 +26,5 @@ def change_health(
     if step.moved:
         health = step.after.value
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(health=health))
-        step.note(connection, now, actor, host.id, reason=reason, data={"name": host.name})
+        step.record_event(connection, now, actor, host.id, reason=reason, data={"name": host.name})
     return step.after

@@ -11,15 +11,22 @@ from sqlalchemy import insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from plain_text import split_host_name
-from registry.audit.events import event_row, note, record
+from registry.audit.events import event_row, record_event, record_events
 from registry.catalogue.resources import INVENTORIES, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import check_amounts, check_int, check_labels, new_name
-from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, named_like, page_of
+from registry.db.locks import lock_hosts, take_advisory_lock
+from registry.db.names import check_amounts, check_int, check_labels, check_new_name
+from registry.db.pages import (
+    DEFAULT_LIMIT,
+    Page,
+    check_limit,
+    decode_cursor,
+    name_contains,
+    page_of,
+)
 from registry.db.schema import hosts, inventories
 from registry.errors import (
     AnotherMachineError,
@@ -35,7 +42,7 @@ from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
-from registry.hosts.rows import host_id_of, host_of, hosts_of, with_inventories
+from registry.hosts.rows import host_id_of, host_of, hosts_of, hosts_of_rows
 from registry.hosts.stored_reports import hosts_with_addresses, latest_report, latest_reports
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 from registry.hosts.validation import (
@@ -58,15 +65,15 @@ class Hosts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(self, new: NewHost, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY) -> Host:
         """Register a host; it is enrolling until the monitor reaches it."""
-        new_name("name", new.name)
+        check_new_name("name", new.name)
         check_uri(new.uri, uri_policy)
         values = checked_fields(new)
         key = uuid7()
         with self._database.write() as connection:
-            take_turns(connection, INVENTORIES)
+            take_advisory_lock(connection, INVENTORIES)
             names = resource_names(connection)
             rows = inventory_rows(key, new, names)
             taken = connection.execute(
@@ -85,7 +92,7 @@ class Hosts:
                 raise DuplicateError("host", "name or uri", new.name) from error
             connection.execute(insert(inventories), rows)
             refresh_ratios(connection, [key])
-            note(
+            record_event(
                 connection,
                 now,
                 actor,
@@ -95,7 +102,7 @@ class Hosts:
                 change=(None, HostAdmin.ACTIVE),
                 data={"name": new.name, "uri": new.uri},
             )
-            return keep_result(connection, host_of(connection, key))
+            return store_result(connection, host_of(connection, key))
 
     def list(
         self,
@@ -112,7 +119,7 @@ class Hosts:
         ``address`` and ``mac`` are those of the host's last report.
         """
         query = select(hosts).order_by(hosts.c.name, hosts.c.id).limit(check_limit(limit) + 1)
-        query = query.where(*named_like(hosts.c.name, search))
+        query = query.where(*name_contains(hosts.c.name, search))
         if address is not None or mac is not None:
             query = query.where(hosts.c.id.in_(hosts_with_addresses(address, mac)))
         if not include_retired:
@@ -125,14 +132,14 @@ class Hosts:
                 raise InvalidError("cursor", cursor, "a cursor of an earlier page") from None
             query = query.where(tuple_(hosts.c.name, hosts.c.id) > (name, last))
         with self._database.read() as connection:
-            found = with_inventories(connection, connection.execute(query).all())
+            found = hosts_of_rows(connection, connection.execute(query).all())
         return page_of(found, limit, lambda host: (host.name, host.id.hex))
 
     def all(self) -> tuple[Host, ...]:
         """Return every host that is not retired, by name."""
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
-            return with_inventories(connection, connection.execute(query).all())
+            return hosts_of_rows(connection, connection.execute(query).all())
 
     def map(self) -> HostMap:
         """Return all hosts that are not retired, in columns, for a map of the site."""
@@ -144,8 +151,8 @@ class Hosts:
         with self._database.read() as connection:
             return host_of(connection, host_id_of(connection, name))
 
-    @retry_on_clash
-    def apply(
+    @retry_on_rollback
+    def change_admin(
         self, name: str, event: HostAdminEvent, *, actor: str, reason: str | None = None
     ) -> Host:
         """Change the administrative state of a host.
@@ -162,7 +169,7 @@ class Hosts:
             change_admin(connection, key, event, actor=actor, reason=reason)
             return host_of(connection, key)
 
-    @retry_on_clash
+    @retry_on_rollback
     def update(
         self,
         name: str,
@@ -179,9 +186,9 @@ class Hosts:
     ) -> Host:
         """Change the given settings of a host.
 
-        An override of None goes back to what was detected, a ratio of None to
-        what the host's labels say, a credential of None to that of the machine; an
-        empty fence target is none.
+        None removes a value: an override gives way to the detected amount, a ratio to that of the
+        host's labels, a credential to that of the machine. An empty fence target removes the
+        target.
         """
         with self._database.write() as connection:
             key = host_id_of(connection, name)
@@ -232,11 +239,11 @@ class Hosts:
                 data = {"name": name, **values, "inventories": changes}
                 history = [event_row(now, actor, "host_updated", "host", key, data=data)]
                 history += _shrink_events(now, actor, before, after)
-                record(connection, history)
+                record_events(connection, history)
             return after
 
-    @retry_on_clash
-    def move(
+    @retry_on_rollback
+    def change_uri(
         self, name: str, uri: str, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY
     ) -> Host:
         """Record that a host, with all that is on it, has another URI."""
@@ -256,7 +263,7 @@ class Hosts:
             if after != before:
                 data = {"name": name, "uri": uri, "before": before.uri}
                 now = db_now(connection)
-                note(connection, now, actor, "host_updated", "host", key, data=data)
+                record_event(connection, now, actor, "host_updated", "host", key, data=data)
             return after
 
     def label_ratios(self) -> Mapping[str, Mapping[str, int]]:
@@ -264,7 +271,7 @@ class Hosts:
         with self._database.read() as connection:
             return ratios_by_label(connection)
 
-    @retry_on_clash
+    @retry_on_rollback
     def set_label_ratios(
         self, label: str, ratios: Mapping[str, int], *, actor: str
     ) -> Mapping[str, int]:
@@ -274,22 +281,22 @@ class Hosts:
         """
         check_labels("label", [label])
         with self._database.write() as connection:
-            take_turns(connection, INVENTORIES)
+            take_advisory_lock(connection, INVENTORIES)
             checked = checked_amounts("ratios", ratios, resource_names(connection), 1)
             keys = connection.scalars(select(hosts.c.id)).all()
             lock_hosts(connection, *keys)
             every = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value)
             query = every.order_by(hosts.c.name)
-            before = with_inventories(connection, connection.execute(query).all())
+            before = hosts_of_rows(connection, connection.execute(query).all())
             write_label_ratios(connection, label, checked)
             refresh_ratios(connection, [host.id for host in before])
-            after = with_inventories(connection, connection.execute(query).all())
+            after = hosts_of_rows(connection, connection.execute(query).all())
             now = db_now(connection)
             data = {"label": label, "ratios": checked}
             history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
             for old, new in zip(before, after, strict=True):
                 history += _shrink_events(now, actor, old, new)
-            record(connection, history)
+            record_events(connection, history)
             return checked
 
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
@@ -307,7 +314,7 @@ class Hosts:
             return found
         raise found
 
-    @retry_on_clash
+    @retry_on_rollback
     def record_reports(
         self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
@@ -332,7 +339,7 @@ class Hosts:
             history = [
                 row for key in before for row in _shrink_events(now, actor, before[key], after[key])
             ]
-            record(connection, history)
+            record_events(connection, history)
         found: dict[UUID, Host | AnotherMachineError | NotFoundError] = {}
         for key, report in reports.items():
             if key not in after:
@@ -374,7 +381,7 @@ class Hosts:
             return found
         raise found
 
-    @retry_on_clash
+    @retry_on_rollback
     def record_misses(
         self, misses: Mapping[UUID, Miss], policy: MissPolicy, *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | NotFoundError]:

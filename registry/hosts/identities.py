@@ -37,7 +37,7 @@ class HostIdentities:
             value: str = connection.scalars(query).one()
         return bytes.fromhex(value)
 
-    def tally(self) -> tuple[int, int, datetime | None]:
+    def change_mark(self) -> tuple[int, int, datetime | None]:
         """Return a value that changes when a host is added or retired, by a cheap query."""
         retired = hosts.c.admin == HostAdmin.RETIRED.value
         query = select(

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import lock_vms_on
 from registry.db.schema import assignments, host_fences, leftovers, strangers, vms
-from registry.images.copies import copy_rows
+from registry.images.copies import lock_copies
 from registry.ledger.release import HELD
 
 _MORE: Final = (
@@ -43,20 +43,20 @@ def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUI
     left: defaultdict[UUID, list[Row[Any]]] = defaultdict(list)
     keys = sorted(host_ids)
     for some in chunks(keys):
-        fenced = select(host_fences).where(among(connection, host_fences.c.host_id, some))
+        fenced = select(host_fences).where(is_any_of(connection, host_fences.c.host_id, some))
         fenced = fenced.order_by(host_fences.c.host_id).with_for_update()
         fences |= {fence.host_id: fence for fence in connection.execute(fenced)}
     lock_vms_on(connection, *keys)
     live = live_assignments(connection, *keys)
     for some in chunks(keys):
-        for row in copy_rows(connection, some):
+        for row in lock_copies(connection, some):
             copies[row.host_id].append(row)
         of_strangers = select(strangers.c.host_id, strangers.c.domain_uuid)
         for stranger in connection.execute(
-            of_strangers.where(among(connection, strangers.c.host_id, some))
+            of_strangers.where(is_any_of(connection, strangers.c.host_id, some))
         ):
             known[stranger.host_id].add(stranger.domain_uuid)
-        of_leftovers = select(leftovers).where(among(connection, leftovers.c.host_id, some))
+        of_leftovers = select(leftovers).where(is_any_of(connection, leftovers.c.host_id, some))
         for leftover in connection.execute(of_leftovers):
             left[leftover.host_id].append(leftover)
     return {
@@ -75,7 +75,7 @@ def live_assignments(connection: Connection, *host_ids: UUID) -> dict[UUID, dict
     """Return hosts' unreleased assignments with the desired and observed states of their VMs."""
     found: dict[UUID, dict[UUID, Row[Any]]] = {key: {} for key in host_ids}
     for some in chunks(sorted(host_ids)):
-        query = HELD.add_columns(*_MORE).where(among(connection, assignments.c.host_id, some))
+        query = HELD.add_columns(*_MORE).where(is_any_of(connection, assignments.c.host_id, some))
         for row in connection.execute(query):
             found[row.host_id][row.id] = row
     return found

@@ -15,13 +15,13 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_, update
 
 from plain_text import are_host_names_apart, split_host_name
-from registry.audit.events import note
-from registry.db.bulk import among, chunks
-from registry.db.locks import take_turns
+from registry.audit.events import record_event
+from registry.db.bulk import chunks, is_any_of
+from registry.db.locks import take_advisory_lock
 from registry.db.schema import hosts
 from registry.hosts.machine_names import MACHINE_LABEL, machine_label_of
 from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
-from registry.ledger.release import withdraw_reserved
+from registry.ledger.release import release_unclaimed
 from registry.lifecycle import AssignmentState, HostAdmin
 from registry.records.hosts import Host, HostReport
 
@@ -45,8 +45,8 @@ class Machine:
 def are_distinguishable(one: Machine, other: Machine) -> bool:
     """Return whether labels distinguish two machines with one UUID.
 
-    Some vendors give one UUID to many boards. Labels alone prove nothing: machines that share
-    their host name as well are one, whatever their labels are. Two domains make it two names.
+    Some vendors give one UUID to many boards. Labels alone prove nothing: machines with one host
+    name are one machine, whatever their labels are. Names with different domains are different.
     """
     if one.label == other.label:
         return False
@@ -70,7 +70,7 @@ def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     return {row.id: _machine(row) for row in rows}
 
 
-def first_hosts_of_doubles(connection: Connection) -> dict[UUID, UUID]:
+def first_hosts_of_duplicates(connection: Connection) -> dict[UUID, UUID]:
     """Return the first host of each host that has the same machine as another."""
     query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
     return {row.id: row.same_machine_as for row in connection.execute(query)}
@@ -96,17 +96,17 @@ def host_with_machine(
     return found[0] if len(found) == 1 else None
 
 
-def doubles_of(
+def duplicates_of(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
     """Return the other host for each host whose machine is registered already.
 
-    The hosts are locked. Hosts whose machines are new take turns, so that of two that come to
-    one machine at the same moment one is the second.
+    The hosts are locked. Hosts with new machines also take an advisory lock, so that of two hosts
+    that report one machine at the same moment the second is a duplicate.
     """
     comparable = [(host, report) for host, report in looks if _is_comparable(host, report)]
-    if any(_is_new(host, report) or _is_double(host) for host, report in comparable):
-        take_turns(connection, _TURN)
+    if any(_is_new(host, report) or _is_duplicate(host) for host, report in comparable):
+        take_advisory_lock(connection, _TURN)
     known = _candidate_machines(connection, comparable)
     for host, _ in comparable:
         label = machine_label_of(host.labels)
@@ -124,7 +124,7 @@ def doubles_of(
     return found
 
 
-def keep_doubles(
+def store_duplicates(
     connection: Connection,
     looks: Sequence[tuple[Host, HostReport]],
     doubles: Mapping[UUID, Machine],
@@ -132,7 +132,7 @@ def keep_doubles(
     now: datetime,
     actor: str,
 ) -> None:
-    """Record which of these locked hosts are doubles of others, and which no longer are."""
+    """Store which of these locked hosts are duplicates of others, and which no longer are."""
     why: dict[UUID, str] = {}
     for host, report in looks:
         first = doubles.get(host.id)
@@ -143,16 +143,18 @@ def keep_doubles(
         data = {"name": host.name, "machine": report.machine_uuid}
         if first is None:
             data["before"] = host.same_machine_as
-            note(connection, now, actor, "own_machine", "host", host.id, data=data)
+            record_event(connection, now, actor, "own_machine", "host", host.id, data=data)
             continue
         data["first"] = first.host
-        why[host.id] = double_message(host.name, first.host)
+        why[host.id] = duplicate_message(host.name, first.host)
         reason = why[host.id]
-        note(connection, now, actor, "same_machine", "host", host.id, data=data, reason=reason)
-    withdraw_reserved(connection, why, now=now, actor=actor)
+        record_event(
+            connection, now, actor, "same_machine", "host", host.id, data=data, reason=reason
+        )
+    release_unclaimed(connection, why, now=now, actor=actor)
 
 
-def double_message(host: str, first: str) -> str:
+def duplicate_message(host: str, first: str) -> str:
     """Return text that a host has the same machine as another, with advice for the operator."""
     return (
         f"host {host} is the machine that is registered as host {first}: it gets no VMs and its"
@@ -172,10 +174,10 @@ def is_same_machine(
 ) -> bool:
     """Return whether a report with another UUID is from the host, by VMs or disks of the host.
 
-    Some machines have no UUID of their own, and libvirt makes up another at each start.
-    So another UUID alone proves nothing. But without anything of ours on the machine, the host may
-    have been built anew, or its VMs may run on, elsewhere, on a machine that is not polled. Volumes
-    of a pool that other machines may see, too, prove nothing either.
+    Some machines have no UUID of their own, and libvirt generates another at each start. So
+    another UUID alone proves nothing. If nothing of ours is on the machine, the host may have been
+    built anew, or its VMs may run on a machine that is not polled. Volumes of a pool that other
+    machines may see prove nothing either.
     """
     found = report.machine_uuid
     if found is None:
@@ -205,15 +207,15 @@ def is_same_machine(
         if host.machine_uuid == found:
             data |= {"name_before": host.machine_name, "machine_name": name}
         kind = "machine_changed" if ours else "another_machine"
-        note(connection, now, actor, kind, "host", host.id, data=data)
+        record_event(connection, now, actor, kind, "host", host.id, data=data)
     return ours
 
 
 def _is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
     """Return whether a machine with the host's UUID has another name, and may be another machine.
 
-    Of a UUID that several machines report, or are said to, the names decide. A machine of which
-    nobody says so was given another name.
+    Names decide if the host has a machine label, or another host has the UUID. Otherwise another
+    name means that the machine was renamed.
     """
     if not are_host_names_apart(name, (host.machine_name, host.machine_domain)):
         return False
@@ -256,18 +258,18 @@ _QUERY: Final[Select[Any]] = select(
 
 
 def _is_comparable(host: Host, report: HostReport) -> bool:
-    return report.machine_uuid is not None or _is_double(host)
+    return report.machine_uuid is not None or _is_duplicate(host)
 
 
 def _is_new(host: Host, report: HostReport) -> bool:
-    """Return whether another machine answers for a host than before, by its number or its name."""
+    """Return whether another machine answers for a host than before, by its UUID or its name."""
     known = (host.machine_name, host.machine_domain)
     return host.machine_uuid != (report.machine_uuid or host.machine_uuid) or are_host_names_apart(
         known, split_host_name(report.hostname)
     )
 
 
-def _is_double(host: Host) -> bool:
+def _is_duplicate(host: Host) -> bool:
     return host.same_machine_as is not None
 
 
@@ -277,7 +279,7 @@ def _candidate_machines(
     """Return the machines of the polled hosts, and of hosts that may have the same machines."""
     found: dict[UUID, Machine] = {}
     for some in chunks([host.id for host, _ in looks]):
-        own = among(connection, hosts.c.id, some)
+        own = is_any_of(connection, hosts.c.id, some)
         found |= {row.id: _machine(row) for row in connection.execute(_QUERY.where(own))}
     firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
     wanted = [hosts.c.id.in_(sorted(firsts))] if firsts else []

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select, update
 
-from registry.db.clock import in_force
+from registry.db.clock import valid_poll_time
 from registry.db.schema import hosts
 from registry.hosts.health import change_health
-from registry.images.holds import note_hosts_lost
-from registry.ledger.release import withdraw_reserved
+from registry.images.holds import record_lost_hosts
+from registry.ledger.release import release_unclaimed
 from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
 from registry.records.hosts import Host, Miss, MissPolicy
 
@@ -28,10 +28,10 @@ def record_misses(
     """Record failed polls of hosts, which are locked.
 
     After a number of misses in a row a host is unreachable, then down. Several monitors may poll
-    the same host. Of polls that began within ``policy.apart_s`` of each other, one counts, by any
-    monitor; a poll that began before the host last answered another monitor does not.
+    the same host: of polls that began within ``policy.apart_s`` of each other one counts. A poll
+    that began before the host last answered another monitor does not count.
 
-    What follows is done for all hosts together, so that rows are locked in their order.
+    Later changes are made for all hosts together, so that rows are locked in their order.
     """
     lost: dict[UUID, datetime | None] = {}
     down: dict[UUID, str] = {}
@@ -43,8 +43,8 @@ def record_misses(
             lost[host.id] = host.last_polled_at
         if health == HostHealth.DOWN:
             down[host.id] = f"host {host.name} is down"
-    note_hosts_lost(connection, lost, now=now, actor=actor)
-    withdraw_reserved(connection, down, now=now, actor=actor)
+    record_lost_hosts(connection, lost, now=now, actor=actor)
+    release_unclaimed(connection, down, now=now, actor=actor)
 
 
 def _count_miss(
@@ -81,11 +81,11 @@ def _count_miss(
 def _is_counted(
     connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
 ) -> bool:
-    last = in_force(host.last_polled_at, now)
+    last = valid_poll_time(host.last_polled_at, now)
     if last is not None and began_at < last:
         return False
     query = select(hosts.c.last_missed_at).where(hosts.c.id == host.id)
-    counted_at = in_force(connection.scalars(query).one(), now)
+    counted_at = valid_poll_time(connection.scalars(query).one(), now)
     if counted_at is None:
         return True
     return bool(began_at >= counted_at + timedelta(seconds=apart_s))

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.schema import monitors
 from registry.records.hosts import MonitorRecord
 
@@ -28,8 +28,10 @@ class Monitors:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
-    def beat(self, key: UUID, name: str, *, lease_s: float, watched: int, late: int) -> None:
+    @retry_on_rollback
+    def record_heartbeat(
+        self, key: UUID, name: str, *, lease_s: float, watched: int, late: int
+    ) -> None:
         """Record a monitor's heartbeat, and take or extend its lease."""
         with self._database.write() as connection:
             now = db_now(connection)
@@ -45,8 +47,8 @@ class Monitors:
             over = monitors.c.lease_until < now - _REMEMBERED
             connection.execute(delete(monitors).where(over, monitors.c.id != key))
 
-    @retry_on_clash
-    def leave(self, key: UUID) -> None:
+    @retry_on_rollback
+    def unregister(self, key: UUID) -> None:
         """Delete a monitor that ends, so that others need not wait for its lease to expire."""
         with self._database.write() as connection:
             connection.execute(delete(monitors).where(monitors.c.id == key))

@@ -10,36 +10,36 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, update
 
-from registry.audit.changes import HOST_HEALTH, VM_OBSERVED, step_of_vm
-from registry.audit.events import event_row, record
+from registry.audit.changes import HOST_HEALTH, VM_OBSERVED, vm_event_row
+from registry.audit.events import event_row, record_events
 from registry.db.bulk import update_rows
-from registry.db.clock import in_force
+from registry.db.clock import valid_poll_time
 from registry.db.schema import hosts, inventories, vms
-from registry.hosts.confinement import keep_confinement
+from registry.hosts.confinement import store_confinement
 from registry.hosts.health import change_health
 from registry.hosts.ledger_view import HostLedger, read_ledgers
 from registry.hosts.machines import (
     Machine,
-    double_message,
-    doubles_of,
+    duplicate_message,
+    duplicates_of,
     is_same_machine,
-    keep_doubles,
+    store_duplicates,
 )
 from registry.hosts.silent_pools import pool_trouble, record_silent_pools
 from registry.hosts.stored_reports import keep_reports
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
-    find_unaccounted,
+    domains_on_other_hosts,
+    find_unaccounted_items,
     known_assignments,
-    note_leftovers,
-    note_strangers,
-    seen_elsewhere,
+    record_foreign_domains,
     unknown_marks,
+    update_leftovers,
 )
-from registry.images.copies import disk_of_copies, note_missing
+from registry.images.copies import disk_of_copies, replace_missing_copies
 from registry.ledger.fences import change_fence, is_being_fenced
 from registry.ledger.power import restore_desired_power
-from registry.ledger.release import clear_missing
+from registry.ledger.release import end_missing_vms
 from registry.ledger.shared_disks import PoolSharing, sharing_of_pools
 from registry.lifecycle import (
     AssignmentState,
@@ -81,11 +81,10 @@ def record_reports(
 ) -> set[UUID]:
     """Store one poll of each of these hosts, which are locked. An outdated poll changes nothing.
 
-    The rows of each host are written first: their locks are those of the host and of the VMs on
-    it. Rows that others may lock (images, requests) come last, for all hosts together.
+    The rows of each host are written first, under the locks of the host and of its VMs. Rows that
+    others may lock (images, requests) come last, for all hosts together.
 
-    Returns the hosts at which another machine answered: nothing else is
-    written of these.
+    Returns the hosts at which another machine answered; nothing else is written for them.
     """
     ledgers = read_ledgers(connection, [host.id for host, _ in looks])
     counted, others = [], set()
@@ -95,11 +94,11 @@ def record_reports(
             continue
         if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
             counted.append(_AcceptedPoll(host, report, ledger))
-            keep_confinement(connection, host, report, now=now, actor=actor)
+            store_confinement(connection, host, report, now=now, actor=actor)
         else:
             others.add(host.id)
     believed = [(each.host, each.report) for each in counted]
-    doubles = doubles_of(connection, believed)
+    doubles = duplicates_of(connection, believed)
     counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
     _store_reports(connection, counted)
     pools = sharing_of_pools(
@@ -107,16 +106,16 @@ def record_reports(
     )
     marks = set[UUID]()
     for look in counted:
-        speaks = reports_pool_strays(pools, look.host)
+        speaks = compares_pool_volumes(pools, look.host)
         marks |= unknown_marks(look.report, look.ledger.live, speaks=speaks)
     known = known_assignments(connection, marks)
     missing: list[Row[Any]] = []
     for look in counted:
         missing += _compare_with_ledger(connection, look, known, pools, now=now, actor=actor)
-    elsewhere = seen_elsewhere(connection, missing)
+    elsewhere = domains_on_other_hosts(connection, missing)
     missing = [row for row in missing if row.vm_id not in elsewhere]
-    clear_missing(connection, missing, now=now, actor=actor)
-    keep_doubles(connection, believed, doubles, now=now, actor=actor)
+    end_missing_vms(connection, missing, now=now, actor=actor)
+    store_duplicates(connection, believed, doubles, now=now, actor=actor)
     record_silent_pools(connection, believed, now=now, actor=actor)
     return others
 
@@ -126,7 +125,7 @@ def _is_counted(
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
         return False
-    last = in_force(host.last_polled_at, now)
+    last = valid_poll_time(host.last_polled_at, now)
     if last is not None and report.polled_at < last:
         return False
     if is_being_fenced(fence, now):
@@ -157,7 +156,7 @@ def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> No
 
 def _last_error_of(look: _AcceptedPoll) -> str | None:
     if look.double_of is not None:
-        return double_message(look.host.name, look.double_of.host)
+        return duplicate_message(look.host.name, look.double_of.host)
     return pool_trouble(look.host, look.report)
 
 
@@ -175,13 +174,13 @@ def _compare_with_ledger(
     Returns the assignments of missing VMs whose places are to be cleared.
     """
     host, report, ledger = look.host, look.report, look.ledger
-    unaccounted = find_unaccounted(
+    unaccounted = find_unaccounted_items(
         report,
         ledger.live,
         known,
         host_id=host.id,
         shared_pool=host.shared_pool,
-        speaks=reports_pool_strays(pools, host),
+        speaks=compares_pool_volumes(pools, host),
     )
     if look.double_of is None or host.health != HostHealth.ENROLLING:
         _return_to_service(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
@@ -189,18 +188,18 @@ def _compare_with_ledger(
     foreign = _foreign_amounts(unaccounted.strangers)
     left = ledger.leftovers
     if report.pool_silent_since is None:
-        note_missing(connection, host, report, ledger.copies, now=now, actor=actor)
+        replace_missing_copies(connection, host, report, ledger.copies, now=now, actor=actor)
         foreign["disk_gib"] += disk_of_copies(ledger.copies)
     else:  # volumes are not known: the stored ones stay
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
-    detected = _share_of_detected(host, report, pools)
+    detected = _detected_amounts(host, report, pools)
     if look.double_of is not None:
         foreign = _whole_capacity(host, detected)
         unaccounted = replace(unaccounted, strangers=())  # the other host reports them
     _write_inventories(connection, host, detected, foreign)
-    note_strangers(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
-    note_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
+    record_foreign_domains(connection, host, unaccounted, ledger.strangers, now=now, actor=actor)
+    update_leftovers(connection, host, report, unaccounted, left, now=now, actor=actor)
     return to_clear
 
 
@@ -244,16 +243,18 @@ def _return_to_service(
     if host.returning_since is None:
         connection.execute(update(hosts).where(hosts.c.id == host.id).values(returning_since=now))
         step = HOST_HEALTH.step(host.health, HostHealthEvent.RETURNED)
-        step.note(connection, now, actor, host.id, data={"name": host.name, "leftovers": left})
+        step.record_event(
+            connection, now, actor, host.id, data={"name": host.name, "leftovers": left}
+        )
 
 
-def reports_pool_strays(pools: Mapping[str, PoolSharing], host: Host) -> bool:
-    """Return whether a host reports stray files of its pool, its own or a shared one."""
+def compares_pool_volumes(pools: Mapping[str, PoolSharing], host: Host) -> bool:
+    """Return whether this host reports the stray files of its pool, which others may share."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     return found is None or found.speaker == host.id
 
 
-def _share_of_detected(
+def _detected_amounts(
     host: Host, report: HostReport, pools: Mapping[str, PoolSharing]
 ) -> Mapping[str, int]:
     """Return a host's detected amounts, with an even share of a shared pool's disk."""
@@ -264,7 +265,7 @@ def _share_of_detected(
 
 
 def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
-    """Return the whole capacity of a double, which counts as foreign so that it offers nothing."""
+    """Return the whole capacity of a duplicate host, which counts as foreign to offer nothing."""
     found = {}
     for each in host.inventories:
         detected = seen.get(each.resource, each.detected or 0)
@@ -297,8 +298,8 @@ def _foreign_amounts(others: Collection[DomainReport]) -> dict[str, int]:
     }
 
 
-def settled_before(row: Row[Any], report: HostReport) -> bool:
-    """Return whether a poll shows an active VM's state: no power action since the poll began."""
+def is_state_current(row: Row[Any], report: HostReport) -> bool:
+    """Return whether no power action changed an active VM since the poll of its host began."""
     if row.switched_at is not None and row.switched_at >= report.started_at:
         return False
     return row.activated_at is not None and bool(row.activated_at < report.started_at)
@@ -346,7 +347,7 @@ def _observe_vms(
             continue
         domain = seen.get(row.id)
         event = VmObservedEvent.MISSING if domain is None else _SEEN[domain.state]
-        settled = settled_before(row, report)
+        settled = is_state_current(row, report)
         switched = row.switched_at is not None and row.switched_at >= report.started_at
         # A worker has switched VMs since; a VM that was not seen to run may
         # have been started after the poll began.
@@ -377,8 +378,8 @@ def _observe_vms(
         kind = None
         if event == VmObservedEvent.MISSING:
             kind, reason = "vm_missing", f"host {host.name} knows no such domain"
-        history.append(step_of_vm(step, row, now, actor, reason=reason, kind=kind))
-    record(connection, history)
+        history.append(vm_event_row(step, row, now, actor, reason=reason, kind=kind))
+    record_events(connection, history)
     for desired, keys in to_switch.items():
         if keys:
             restore_desired_power(connection, keys, desired, now=now)

@@ -8,19 +8,19 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select
 
-from registry.db.bulk import PARAMETERS, among, chunks
-from registry.db.names import check_one_valued, lookup_name
+from registry.db.bulk import PARAMETERS, chunks, is_any_of
+from registry.db.names import check_single_values, lookup_name
 from registry.db.rows import record_of
 from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
-from registry.hosts.confinement import warnings_of_confinement
-from registry.ledger.failure_policy import OnFailure, failure_policy_of
+from registry.hosts.confinement import confinement_warnings
+from registry.ledger.failure_policy import FailurePolicy, failure_policy_of
 from registry.ledger.fences import fences_of
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import Fence, Host, Inventory
 
 
-def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
+def hosts_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
     """Return host records for rows of the table."""
     query = (
         select(inventories, resources.c.position)
@@ -29,7 +29,7 @@ def with_inventories(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
         .order_by(inventories.c.host_id, resources.c.position)
     )
     if len(rows) <= PARAMETERS:
-        its_host = among(connection, inventories.c.host_id, [row.id for row in rows])
+        its_host = is_any_of(connection, inventories.c.host_id, [row.id for row in rows])
         query = query.where(its_host)
     found: dict[UUID, list[Inventory]] = {row.id: [] for row in rows}
     for each in connection.execute(query):
@@ -49,7 +49,7 @@ def host_of(connection: Connection, key: UUID) -> Host:
     row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("host", key)
-    return with_inventories(connection, [row])[0]
+    return hosts_of_rows(connection, [row])[0]
 
 
 def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
@@ -58,7 +58,7 @@ def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
     for some in chunks(sorted(keys)):
         query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
         rows = connection.execute(query).all()
-        found |= {host.id: host for host in with_inventories(connection, rows)}
+        found |= {host.id: host for host in hosts_of_rows(connection, rows)}
     return found
 
 
@@ -98,7 +98,7 @@ def _to_host(
         inventories=found,
         warnings=(
             *_override_warnings(found),
-            *warnings_of_confinement(row.security_model, row.shares_kept),
+            *confinement_warnings(row.security_model, row.shares_kept),
             *_protection_warnings(row),
             *_failure_warnings(row),
             *_label_warnings(row),
@@ -134,13 +134,13 @@ def _protection_warnings(row: Row[Any]) -> Iterator[str]:
 def _label_warnings(row: Row[Any]) -> Iterator[str]:
     """Yield a warning for older labels that give one key two values."""
     try:
-        check_one_valued("labels", row.labels)
+        check_single_values("labels", row.labels)
     except InvalidError as error:
         yield str(error)
 
 
 def _failure_warnings(row: Row[Any]) -> Iterator[str]:
-    if failure_policy_of(row.labels) is OnFailure.REPLACE and row.shared_pool is None:
+    if failure_policy_of(row.labels) is FailurePolicy.REPLACE and row.shared_pool is None:
         yield (
             "its label on_failure=replace moves nothing: its pool is not shared (label"
             " shared_pool=NAME), so its VMs wait for it; on_failure=rebuild builds them anew from"

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, update
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.db.schema import hosts
-from registry.images.holds import note_hosts_lost
-from registry.ledger.release import withdraw_reserved
+from registry.images.holds import record_lost_hosts
+from registry.ledger.release import release_unclaimed
 from registry.records.hosts import Host, HostReport
 
 #: Silence after which a pool counts as silent, as listing some pools takes a while.
@@ -28,9 +28,9 @@ _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 def record_silent_pools(
     connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
-    """Record which of these hosts, which are locked, have pools that fell silent or answer again.
+    """Record which of these locked hosts have pools that fell silent or answer again.
 
-    What follows is done for all hosts together, so that rows are locked in their order.
+    Later changes are made for all hosts together, so that rows are locked in their order.
     """
     lost: dict[UUID, datetime] = {}
     why: dict[UUID, str] = {}
@@ -50,9 +50,9 @@ def record_silent_pools(
             data["silent_since"] = host.pool_silent_since.isoformat()
         connection.execute(changed)
         history.append(event_row(now, actor, kind, "host", host.id, data=data))
-    record(connection, history)
-    note_hosts_lost(connection, lost, now=now, actor=actor)
-    withdraw_reserved(connection, why, now=now, actor=actor)
+    record_events(connection, history)
+    record_lost_hosts(connection, lost, now=now, actor=actor)
+    release_unclaimed(connection, why, now=now, actor=actor)
 
 
 def silent_since(host: Host, report: HostReport) -> datetime | None:

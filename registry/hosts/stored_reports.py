@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Select, Text, cast, select
 
-from registry.db.bulk import among, insert_rows, update_rows
+from registry.db.bulk import insert_rows, is_any_of, update_rows
 from registry.db.schema import host_reports, hosts
 from registry.errors import InvalidError
 from registry.lifecycle import HostAdmin
@@ -53,7 +53,7 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
 
 def reports_of(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
     """Return the latest reports of some hosts; a host that never answered has none."""
-    query = select(host_reports).where(among(connection, host_reports.c.host_id, host_ids))
+    query = select(host_reports).where(is_any_of(connection, host_reports.c.host_id, host_ids))
     return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, exists, insert, or_, select
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks
 from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, leftovers, strangers, unreleased, vms
@@ -60,7 +60,7 @@ def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = T
     return {mark for mark in marks if mark is not None and mark not in live}
 
 
-def find_unaccounted(
+def find_unaccounted_items(
     report: HostReport,
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
@@ -73,12 +73,12 @@ def find_unaccounted(
 
     ``known`` has the other marks' assignments, from `known_assignments`.
 
-    Only what carries the mark of an assignment that this register center has released is a
-    leftover, to be removed. A mark that it does not know (another fuga's, or of a time after the
-    backup that was restored), or of an assignment of another host whose VM lives (an operator moved
-    it), is a stranger: fuga destroys nothing that is uncertain. An assignment released after the
-    poll began is neither, as its remains may be gone by now. One host ``speaks`` for a
-    ``shared_pool``, so that volumes of no VM there are reported once.
+    A leftover, which is removed, has the mark of an assignment that this register center released.
+    Everything uncertain is foreign and is never destroyed: an unknown mark (of another fuga, or of
+    a time after the backup that was restored), and the mark of an assignment on another host whose
+    VM lives (an operator moved it). An assignment released after the poll began is neither, as its
+    remains may be gone by now. One host ``speaks`` for a ``shared_pool``, so that volumes there
+    are reported once.
     """
     seen = report.volumes if speaks else ()
     volumes = {name: key for name in seen if (key := assignment_of_volume(name))}
@@ -153,7 +153,7 @@ def known_assignments(
     return found
 
 
-def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUID, str]:
+def domains_on_other_hosts(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUID, str]:
     """Return other hosts that report domains of these assignments' VMs, by VM."""
     keys = {row.vm_id: row.host_id for row in rows}
     found: dict[UUID, str] = {}
@@ -172,7 +172,7 @@ def seen_elsewhere(connection: Connection, rows: Iterable[Row[Any]]) -> dict[UUI
     return found
 
 
-def running_elsewhere(connection: Connection, host_id: UUID) -> str:
+def running_on_other_hosts(connection: Connection, host_id: UUID) -> str:
     """Return text with VMs of a host that another host reports as running or paused, or "".
 
     The machine may run under another name, or a copy was started there by hand. A second name of
@@ -214,7 +214,7 @@ def running_elsewhere(connection: Connection, host_id: UUID) -> str:
     return "; ".join(names)
 
 
-def note_strangers(
+def record_foreign_domains(
     connection: Connection,
     host: Host,
     unaccounted: UnaccountedItems,
@@ -223,7 +223,7 @@ def note_strangers(
     now: datetime,
     actor: str,
 ) -> None:
-    """Add an event for each new stranger; the amounts it holds are `foreign`."""
+    """Add an event for each new foreign domain; inventories hold its amounts as `foreign`."""
     present = {domain.uuid: domain for domain in unaccounted.strangers}
     gone = [uuid for uuid in known if uuid not in present]
     if gone:
@@ -267,10 +267,10 @@ def note_strangers(
         )
         for domain in new
     ]
-    record(connection, history)
+    record_events(connection, history)
 
 
-def note_leftovers(
+def update_leftovers(
     connection: Connection,
     host: Host,
     report: HostReport,
@@ -280,7 +280,7 @@ def note_leftovers(
     now: datetime,
     actor: str,
 ) -> None:
-    """Bring the rows of `leftovers` (``before``) up to date with what this poll found.
+    """Update the rows of `leftovers` (``before``) to what this poll found.
 
     Removals that an operator requested stay until the item is gone.
     """
@@ -337,4 +337,4 @@ def note_leftovers(
         )
         for kind, name in new
     ]
-    record(connection, history)
+    record_events(connection, history)

@@ -21,18 +21,18 @@ _LOCAL_TRANSPORTS: Final = frozenset({"", "unix"})
 MAX_LENGTH: Final = 1024
 
 
-class Opening(StrEnum):
-    """How a host is opened, which decides the credential's files."""
+class HostAccessMethod(StrEnum):
+    """How a host is reached, which decides the credential's files."""
 
     TLS = "tls"
     SSH = "ssh"
 
 
 _OPENINGS: Final = {
-    "tls": Opening.TLS,
-    "ssh": Opening.SSH,
-    "libssh": Opening.SSH,
-    "libssh2": Opening.SSH,
+    "tls": HostAccessMethod.TLS,
+    "ssh": HostAccessMethod.SSH,
+    "libssh": HostAccessMethod.SSH,
+    "libssh2": HostAccessMethod.SSH,
 }
 
 
@@ -55,13 +55,13 @@ DEFAULT_URI_POLICY: Final = UriPolicy(
 )
 
 
-def opening_of(uri: str) -> Opening | None:
-    """Return how the host of a checked URI is opened; None if it needs no credential."""
+def access_method_of(uri: str) -> HostAccessMethod | None:
+    """Return the access method of a checked URI; None if it needs no credential."""
     return _OPENINGS.get(urlsplit(uri).scheme.partition("+")[2])
 
 
-def is_open(uri: str) -> bool:
-    """Return whether a URI uses TCP without TLS, which admits everyone who reaches the port."""
+def is_unprotected(uri: str) -> bool:
+    """Return whether a URI uses TCP without TLS, which accepts connections from everyone."""
     return uri.partition(":")[0].endswith("+tcp")
 
 
@@ -83,7 +83,7 @@ def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
     if scheme not in policy.schemes:
         allowed = ", ".join(sorted(policy.schemes)) or "none"
         why = f"scheme {scheme!r} is not allowed; allowed: {allowed}"
-        if is_open(uri):
+        if is_unprotected(uri):
             why += f". Clients are not authenticated there: {OPEN_DANGER}"
         raise UriRefusedError(uri, why)
     if "#" in uri:

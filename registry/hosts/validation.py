@@ -19,7 +19,7 @@ from registry.db.rows import row_of
 from registry.db.schema import hosts
 from registry.errors import InvalidError
 from registry.hosts.machine_names import machine_label_of
-from registry.hosts.uris import Opening, opening_of
+from registry.hosts.uris import HostAccessMethod, access_method_of
 from registry.ledger.shared_disks import shared_pool_of
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import NewHost
@@ -51,16 +51,16 @@ def checked_connection(
     uri: str, credential: str | None, ssh_host_keys: Sequence[str]
 ) -> dict[str, Any]:
     """Return the columns of a host's URI, credential and SSH host keys."""
-    opening = opening_of(uri)
+    opening = access_method_of(uri)
     if credential is not None:
         check_name("credential", credential)
         if opening is None:
             raise InvalidError("credential", credential, "none: only TLS and SSH have one")
         if "?" in uri:
             raise InvalidError("credential", credential, "none: the URI has parameters of its own")
-    elif opening is Opening.SSH:
+    elif opening is HostAccessMethod.SSH:
         raise InvalidError("credential", None, "a credential's name: it holds the key for SSH")
-    if ssh_host_keys and opening is not Opening.SSH:
+    if ssh_host_keys and opening is not HostAccessMethod.SSH:
         raise InvalidError("ssh_host_keys", len(ssh_host_keys), "none: the URI is not of SSH")
     if len(ssh_host_keys) > MAX_HOST_KEYS:
         raise InvalidError("ssh_host_keys", len(ssh_host_keys), f"at most {MAX_HOST_KEYS} keys")

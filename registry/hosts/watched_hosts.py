@@ -12,8 +12,8 @@ from uuid import UUID
 
 from sqlalchemy import Column, Row, func, select
 
-from registry.audit.events import settled_id
-from registry.db.bulk import among, chunks
+from registry.audit.events import newest_stable_id
+from registry.db.bulk import chunks, is_any_of
 from registry.db.engine import Database
 from registry.db.rows import record_of
 from registry.db.schema import events, hosts
@@ -40,7 +40,7 @@ class WatchedHosts:
 
     def all(self) -> HostsRead:
         """Return every host that is not retired."""
-        cursor = self._newest()  # later changes are read again
+        cursor = self._newest_stable_id()  # later changes are read again
         with self._database.read() as connection:
             rows = connection.execute(select(*_COLUMNS).where(_IN_USE).order_by(hosts.c.name))
             found = tuple(_to_watched(row) for row in rows)
@@ -48,7 +48,7 @@ class WatchedHosts:
 
     def since(self, cursor: int) -> HostsRead:
         """Return the hosts with events since an earlier read."""
-        newest = self._newest()
+        newest = self._newest_stable_id()
         query = (
             select(events.c.subject_id)
             .where(events.c.id > cursor, events.c.id <= newest, events.c.subject_type == "host")
@@ -59,21 +59,21 @@ class WatchedHosts:
         with self._database.read() as connection:
             keys = [UUID(key) for key in connection.scalars(query)]
             for some in chunks(keys):
-                changed = select(*_COLUMNS).where(among(connection, hosts.c.id, some), _IN_USE)
+                changed = select(*_COLUMNS).where(is_any_of(connection, hosts.c.id, some), _IN_USE)
                 seen = [_to_watched(row) for row in connection.execute(changed)]
                 gone |= set(some) - {host.id for host in seen}
                 found += seen
         return HostsRead(cursor=newest, hosts=tuple(found), gone=frozenset(gone))
 
-    def in_trouble(self) -> frozenset[UUID]:
+    def failing_hosts(self) -> frozenset[UUID]:
         """Return the hosts whose latest poll failed."""
         with self._database.read() as connection:
             missed = select(hosts.c.id).where(hosts.c.missed_polls > 0, _IN_USE)
             return frozenset(connection.scalars(missed))
 
-    def _newest(self) -> int:
+    def _newest_stable_id(self) -> int:
         """Return an event id up to which no new event can appear."""
-        settled = settled_id(self._database)
+        settled = newest_stable_id(self._database)
         if settled is not None:
             return settled
         with self._database.read() as connection:

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import COPY
-from registry.db.access import HOST_COLUMNS
+from registry.db.host_access import HOST_COLUMNS
 from registry.db.row_leases import COPIES
 from registry.db.schema import hosts, image_copies
 from registry.images.host_copies import COUNTED
@@ -18,7 +18,7 @@ from registry.lifecycle import CopyEvent, CopyState
 from registry.records.hosts import Host, HostReport
 
 
-def copy_rows(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
+def lock_copies(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
     """Lock and return the copies on hosts."""
     there = COPY_ROWS.where(image_copies.c.host_id.in_(host_ids)).order_by(image_copies.c.id)
     return connection.execute(there).all()
@@ -29,7 +29,7 @@ def disk_of_copies(copies: Iterable[Row[Any]]) -> int:
     return sum(row.disk_gib for row in copies if row.counted)
 
 
-def note_missing(
+def replace_missing_copies(
     connection: Connection,
     host: Host,
     report: HostReport,
@@ -40,8 +40,8 @@ def note_missing(
 ) -> None:
     """Request new copies in place of those whose volumes a poll did not find.
 
-    The name of the missing volume is never used again: should
-    the pool return with it, VMs with this backing file are not disturbed.
+    The name of a missing volume is not used again, so VMs with this backing file are undisturbed
+    if the pool returns with it.
     """
     there = set(report.volumes)
     for row in copies:
@@ -85,7 +85,7 @@ def change_copy(
 ) -> None:
     """Change a copy's state, and release its claim."""
     step = COPY.step(row.state, event)
-    COPIES.give_back(connection, row.id, state=step.after.value, **values)
+    COPIES.release_claim(connection, row.id, state=step.after.value, **values)
     data = {"host": row.host_name}
     by = actor or row.lease_owner
-    step.note(connection, now, by, row.image_id, reason=reason, data=data)
+    step.record_event(connection, now, by, row.image_id, reason=reason, data=data)

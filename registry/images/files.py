@@ -16,7 +16,7 @@ from uuid import UUID
 from registry.db.pages import MAX_LIMIT
 from registry.errors import NotFoundError
 from registry.images.images import Images
-from registry.images.store import PART, ImageStore, image_of
+from registry.images.store import PART, ImageStore, image_id_of
 from registry.lifecycle import ImageState
 from registry.records.images import Image
 
@@ -33,7 +33,7 @@ def check_image_files(
     images: Images, store: ImageStore, *, hashes: bool = False
 ) -> Iterator[FileFinding]:
     """Yield stray, missing and damaged files; with ``hashes`` every file is read completely."""
-    for path, why, _ in _strays(images, store):
+    for path, why, _ in _stray_files(images, store):
         yield FileFinding(message=f"{path}: {why}", stray=path)
     for image in _all_images(images):
         if image.state is ImageState.READY:
@@ -44,7 +44,7 @@ def check_image_files(
 
 def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
     """Delete the files that belong to no image, and return them. Images may be added meanwhile."""
-    return [_remove_file(path, why) for path, why, _ in _strays(images, store)]
+    return [_remove_file(path, why) for path, why, _ in _stray_files(images, store)]
 
 
 def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFinding]:
@@ -52,7 +52,7 @@ def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFindi
 
     Unknown files stay: they may belong to another register center, or to a newer state of this one.
     """
-    return [_remove_file(path, why) for path, why, known in _strays(images, store) if known]
+    return [_remove_file(path, why) for path, why, known in _stray_files(images, store) if known]
 
 
 def _remove_file(path: Path, why: str) -> FileFinding:
@@ -60,7 +60,7 @@ def _remove_file(path: Path, why: str) -> FileFinding:
     return FileFinding(message=f"{path}: {why}", stray=path)
 
 
-def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
+def _stray_files(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
     """Yield stray files, each with the reason and whether the register center knows the image.
 
     Each is locked until the next is requested. A process that adds an image unlocks its file after
@@ -73,7 +73,7 @@ def _strays(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool
 
 
 def _stray_reason(images: Images, path: Path) -> tuple[str, bool] | None:
-    key = image_of(path)
+    key = image_id_of(path)
     assert key is not None  # noqa: S101 - the store lists files of images alone
     if path.suffix == PART:
         return "it was received in part, and its upload has ended", True

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.bulk import chunks
 from registry.db.schema import (
     assignments,
@@ -82,17 +82,17 @@ def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: dat
     return connection.execute(under_way).scalar_one() < HOSTS_AT_STAKE
 
 
-def note_hosts_lost(
+def record_lost_hosts(
     connection: Connection, lost: Mapping[UUID, datetime | None], *, now: datetime, actor: str
 ) -> None:
-    """Record the images on their way to hosts that stopped answering, and hold those to blame.
+    """Record which images were in transfer to hosts that stopped answering, and hold suspect ones.
 
-    The hosts are locked. Copies that came after a host's last answer, given for
-    each, count. Images are locked in the order of their keys.
+    The hosts are locked. ``lost`` has the time at which each last answered; copies that were
+    finished later count too. Images are locked in the order of their keys.
     """
     hosts_with: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for host_id, answered_at in lost.items():
-        for image_id in _images_at_stake(connection, host_id, answered_at):
+        for image_id in _images_in_transfer(connection, host_id, answered_at):
             hosts_with[image_id].append(host_id)
     for image_id in sorted(hosts_with):
         for some in chunks(hosts_with[image_id]):
@@ -101,7 +101,7 @@ def note_hosts_lost(
                 .where(image_copies.c.host_id.in_(some), image_copies.c.image_id == image_id)
                 .values(host_lost_at=now)
             )
-        _hold_if_to_blame(connection, image_id, now=now, actor=actor)
+        _hold_suspect_image(connection, image_id, now=now, actor=actor)
 
 
 def release_image(connection: Connection, image: Image, *, now: datetime, actor: str) -> None:
@@ -115,7 +115,9 @@ def release_image(connection: Connection, image: Image, *, now: datetime, actor:
         .values(host_lost_at=None)
     )
     data = {"image": image.reference}
-    note(connection, now, actor, "image_released", "image", image.id, reason=None, data=data)
+    record_event(
+        connection, now, actor, "image_released", "image", image.id, reason=None, data=data
+    )
 
 
 def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -143,12 +145,12 @@ def _is_recent_loss(now: datetime) -> ColumnElement[bool]:
     return or_(lost_at.is_(None), lost_at >= now - _BATCH_WINDOW)
 
 
-def _images_at_stake(
+def _images_in_transfer(
     connection: Connection, host_id: UUID, answered_at: datetime | None
 ) -> set[UUID]:
     """Return the images uploading to a host, or copied there since it last answered.
 
-    Images whose first VM was being built there are among them.
+    Images whose first VM was being built there are included.
     """
     since = _BEGUN
     if answered_at is not None:
@@ -174,7 +176,9 @@ def _images_at_stake(
     return {*connection.scalars(copies), *first}
 
 
-def _hold_if_to_blame(connection: Connection, image_id: UUID, *, now: datetime, actor: str) -> None:
+def _hold_suspect_image(
+    connection: Connection, image_id: UUID, *, now: datetime, actor: str
+) -> None:
     row = connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one()
@@ -195,7 +199,7 @@ def _hold_if_to_blame(connection: Connection, image_id: UUID, *, now: datetime, 
         update(images).where(images.c.id == image_id).values(held_at=now, held_reason=reason)
     )
     data = {"image": f"{row.name}:{row.revision}"}
-    note(connection, now, actor, "image_held", "image", image_id, reason=reason, data=data)
+    record_event(connection, now, actor, "image_held", "image", image_id, reason=reason, data=data)
 
 
 def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
@@ -212,7 +216,7 @@ def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> d
 
 
 def _count_survivors(connection: Connection, image_id: UUID) -> int:
-    """Count the hosts that have the image and answered since."""
+    """Count the hosts that have the image and answered after they received it."""
     query = (
         select(func.count())
         .select_from(image_copies)

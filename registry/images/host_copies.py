@@ -1,7 +1,7 @@
 """Image copies that rounds and builds need on hosts, counted as disk in use.
 
-A copy is wanted from the commit of the first VM of its image on a host. Builds of VMs
-that wait for a copy are not sent to workers at all, so they hold no thread and no claim.
+The commit of the first VM of an image on a host requests the copy. Builds that wait for a copy are
+not sent to workers, so they use no thread and no claim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, and_, case, select, update
 
 from registry.audit.changes import COPY
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks, insert_if_absent
 from registry.db.ids import uuid7
 from registry.db.rows import record_of
@@ -89,7 +89,7 @@ def request_copies(
                 .where(image_copies.c.host_id == host_id, image_copies.c.image_id == image_id)
                 .values(state=step.after.value, interruptions=0, sent_at=None)
             )
-        count_disk(connection, host_id, gib)
+        reduce_disk(connection, host_id, gib)
         history.append(
             event_row(
                 now,
@@ -102,7 +102,7 @@ def request_copies(
                 data={"host": names[host_id]},
             )
         )
-    record(connection, history)
+    record_events(connection, history)
 
 
 def _names_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
@@ -148,8 +148,8 @@ def image_on_host(connection: Connection, request_id: UUID, host_id: UUID) -> Bu
     return record_of(BuildImage, row, reference=to_image(row).reference)
 
 
-def count_disk(connection: Connection, host_id: UUID, gib: int) -> None:
-    """Reduce the disk that a host offers by ``gib``; `reports` computes the same sum anew."""
+def reduce_disk(connection: Connection, host_id: UUID, gib: int) -> None:
+    """Reduce the disk that a host offers by ``gib``; the next report computes the same sum."""
     amount = inventories.c.foreign_amount + gib
     connection.execute(
         update(inventories)

@@ -9,13 +9,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_, update
 
 from registry.audit.changes import COPY, IMAGE
-from registry.audit.events import note, record
+from registry.audit.events import record_event, record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.locks import take_turns
-from registry.db.names import MAX_AMOUNT, check_int, check_name, new_name
+from registry.db.locks import take_advisory_lock
+from registry.db.names import MAX_AMOUNT, check_int, check_name, check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.rows import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
@@ -37,7 +37,7 @@ class Images:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(
         self,
         new: NewImage,
@@ -53,18 +53,18 @@ class Images:
     ) -> Image:
         """Register an image whose content is in the store under ``id``, complete and checked.
 
-        If no QEMU was available to test whether it can be ``opened``, a worker
-        tests it first, as it tests images that it fetches.
+        If no QEMU was available to test whether it can be ``opened``, a worker tests it first, as
+        it does with images that it fetches.
 
-        If the newest revision of that name is identical, that one is
-        returned and nothing is created, so that a caller may repeat the call.
+        If the newest revision of the name is identical, that revision is returned and nothing is
+        created, so a caller may repeat the call.
         """
         check_int("size_bytes", size_bytes, 1, 2**62)
         check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)
         with self._database.write() as connection:
             newest = _lock_newest_revision(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return keep_result(connection, _note_signer(connection, newest, signed_by))
+                return store_result(connection, _record_signer(connection, newest, signed_by))
             image = _insert(
                 connection,
                 new,
@@ -79,9 +79,9 @@ class Images:
                 source=source,
                 signed_by=signed_by,
             )
-            return keep_result(connection, image)
+            return store_result(connection, image)
 
-    @retry_on_clash
+    @retry_on_rollback
     def fetch(
         self, new: NewImage, *, url: str, sha256: str, actor: str, signature: str | None = None
     ) -> Image:
@@ -93,7 +93,7 @@ class Images:
         with self._database.write() as connection:
             newest = _lock_newest_revision(connection, new)
             if newest is not None and _is_same(newest, new, sha256):
-                return keep_result(connection, newest)
+                return store_result(connection, newest)
             image = _insert(
                 connection,
                 new,
@@ -105,7 +105,7 @@ class Images:
                 source=url,
                 signature=signature,
             )
-            return keep_result(connection, image)
+            return store_result(connection, image)
 
     def by_id(self, image_id: UUID) -> Image:
         """Return an image, also a removed one."""
@@ -158,7 +158,7 @@ class Images:
             )
             return tuple(_to_copy(row, image) for row in connection.execute(query))
 
-    @retry_on_clash
+    @retry_on_rollback
     def remove(self, reference: str, *, actor: str) -> Image:
         """Remove an image and its copies on hosts; a repeated call is no error.
 
@@ -186,10 +186,10 @@ class Images:
             )
             history = [step.row(now, actor, image.id, data={"image": image.reference})]
             history += _release_copies(connection, image, now, actor)
-            record(connection, history)
+            record_events(connection, history)
             return _get(connection, image.id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def release(self, reference: str, *, actor: str) -> Image:
         """Release the hold on an image; without a hold nothing changes."""
         with self._database.write() as connection:
@@ -207,9 +207,8 @@ class Images:
 def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:
     """Return the image of a reference, or raise `NotFoundError`.
 
-    Without a revision it is the newest ready one, or the newest if none is ready.
-    With ``removed``, a removed revision is found when it is named, and
-    when no other of that name is left.
+    Without a revision it is the newest ready one, or the newest if none is ready. With
+    ``removed``, removed revisions are found by their number, or if no other of the name is left.
     """
     match = _REFERENCE.fullmatch(reference) if len(reference) <= 80 else None
     if match is None:
@@ -228,7 +227,7 @@ def find_image(connection: Connection, reference: str, *, removed: bool = False)
     return to_image(row)
 
 
-def image_for(connection: Connection, reference: str, vm_type: VmType) -> Image:
+def lock_request_image(connection: Connection, reference: str, vm_type: VmType) -> Image:
     """Return a request's image and lock it against removal until this transaction ends.
 
     Raises
@@ -283,7 +282,7 @@ def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None
     """Check a new image, lock its name, and return the newest revision with the name."""
     check_name("name", new.name)
     check_int("min_memory_mib", new.min_memory_mib, 0, MAX_AMOUNT)
-    take_turns(connection, "images")
+    take_advisory_lock(connection, "images")
     row = connection.execute(
         select(*_COLUMNS)
         .where(images.c.name == new.name)
@@ -291,7 +290,7 @@ def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None
         .limit(1)
     ).one_or_none()
     if row is None:  # a further revision keeps its name
-        new_name("name", new.name)
+        check_new_name("name", new.name)
         return None
     return to_image(row)
 
@@ -305,7 +304,7 @@ def _is_same(image: Image, new: NewImage, sha256: str) -> bool:
     ) == (sha256, new.format, new.seed_kind, new.min_memory_mib)
 
 
-def _note_signer(connection: Connection, image: Image, signed_by: str | None) -> Image:
+def _record_signer(connection: Connection, image: Image, signed_by: str | None) -> Image:
     """Record who signed an image that was stored without a signer."""
     if signed_by is None or image.signed_by is not None:
         return image
@@ -330,7 +329,7 @@ def _insert(
         )
     )
     image = _get(connection, values["id"])
-    note(
+    record_event(
         connection,
         now,
         actor,

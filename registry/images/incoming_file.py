@@ -113,7 +113,7 @@ class IncomingFile:
             raise ImageStoreError(self._part.parent, error_message(error)) from error
         self.size_bytes += len(piece)
 
-    def keep(self, sha256: str | None) -> StoredFile:
+    def store(self, sha256: str | None) -> StoredFile:
         """Check the whole file and move it to its place in the store.
 
         Raises
@@ -144,7 +144,7 @@ class IncomingFile:
         )
 
     def _check_start_once(self, piece: bytes) -> None:
-        """Check the head once enough of it has arrived; `keep` checks shorter files."""
+        """Check the head once enough of it has arrived; `store` checks shorter files."""
         if self._judged:
             return
         self._head += piece[: HEAD_BYTES - len(self._head)]

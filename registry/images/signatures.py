@@ -39,7 +39,7 @@ class ImageKey:
         return f"{self.kind} key {self.id} ({self.name})"
 
 
-def read_keys(paths: Iterable[Path]) -> tuple[ImageKey, ...]:
+def read_image_keys(paths: Iterable[Path]) -> tuple[ImageKey, ...]:
     """Read the public keys of the setting FUGA_IMAGE_KEYS.
 
     Raises

@@ -52,7 +52,7 @@ class ImageStore:
     def receive(
         self, image_id: UUID, image_format: ImageFormat, signature: bytes | None = None
     ) -> Iterator[IncomingFile]:
-        """Yield a file for an upload, which is deleted unless `IncomingFile.keep` is called.
+        """Yield a file for an upload, which is deleted unless `IncomingFile.store` is called.
 
         The file is locked until the block ends, so the caller registers the image
         inside the block.
@@ -69,7 +69,7 @@ class ImageStore:
         part = path.with_name(f"{path.name}.{uuid4().hex}{PART}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._clear_stale()
+            self._delete_stale_files()
             file = part.open("x+b")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
@@ -145,7 +145,7 @@ class ImageStore:
                 " good: FUGA_IMAGE_KEYS is empty"
             )
 
-    def put_in_place(self, image_id: UUID, of: UUID, image_format: ImageFormat) -> None:
+    def rename_file(self, image_id: UUID, of: UUID, image_format: ImageFormat) -> None:
         """Rename a file to that of another image with identical content."""
         try:
             self.path(image_id, image_format).replace(self.path(of, image_format))
@@ -165,7 +165,7 @@ class ImageStore:
             return []
         except OSError as error:
             raise ImageStoreError(self.folder, error_message(error)) from error
-        return [path for path in found if image_of(path) is not None]
+        return [path for path in found if image_id_of(path) is not None]
 
     @contextmanager
     def held(self, path: Path) -> Iterator[bool]:
@@ -180,7 +180,7 @@ class ImageStore:
                 mine = False
             yield mine
 
-    def _clear_stale(self) -> None:
+    def _delete_stale_files(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
             # By its time alone, a file that receives only zeros seems stale, as they become holes.
             with self.held(part) as no_writer, suppress(OSError):
@@ -188,7 +188,7 @@ class ImageStore:
                     part.unlink()
 
 
-def image_of(path: Path) -> UUID | None:
+def image_id_of(path: Path) -> UUID | None:
     """Return the image id in a file's name, or None."""
     try:
         return UUID(path.name.partition(".")[0])

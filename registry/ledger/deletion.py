@@ -9,13 +9,13 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, and_, select
 
 from registry.audit.changes import VM_DESIRED
-from registry.audit.events import record
+from registry.audit.events import record_events
 from registry.db.locks import lock_vms
 from registry.db.schema import assignments, tenants, unreleased, vms
-from registry.ledger.power import drop_power
+from registry.ledger.power import delete_power_changes
 from registry.ledger.progress import recompute_states
-from registry.ledger.release import AssignmentRelease, lock_assignments, write_endings
-from registry.ledger.shared_disks import forget_kept
+from registry.ledger.release import AssignmentRelease, lock_assignments, write_releases
+from registry.ledger.shared_disks import delete_kept_disks
 from registry.lifecycle import AssignmentEvent, RequestEvent, VmDesired, VmDesiredEvent
 from registry.networks.addresses import free_addresses
 
@@ -31,10 +31,9 @@ def delete_vms(
 ) -> int:
     """Mark VMs as deleted and apply the event to their assignments; return the number of VMs.
 
-    A reserved assignment is released at once: no worker claimed it, so there is
-    no domain. All others keep their capacity until their domain is proven
-    absent. VMs that were deleted before are left alone. ``request_event`` ends
-    their requests, whatever their VMs say.
+    A reserved assignment is released at once: no worker claimed it, so there is no domain. All
+    others keep their capacity until their domain is proven absent. VMs that were deleted before
+    are skipped. ``request_event`` ends their requests, whatever the states of their VMs.
     """
     left = and_(which, vms.c.desired != VmDesired.DELETED.value)
     lock_vms(connection, left)
@@ -62,10 +61,10 @@ def delete_vms(
         changes[row.vm_id]["deleted_at"] = now
     free_addresses(connection, [row.vm_id for row in nowhere])
     endings = [AssignmentRelease(row, AssignmentEvent.DELETE_REQUESTED) for row in held]
-    history += write_endings(connection, endings, now=now, actor=actor, changed=changes)
-    record(connection, history)
-    drop_power(connection, list(changes), now=now, actor=actor)
-    forget_kept(connection, list(changes))
+    history += write_releases(connection, endings, now=now, actor=actor, changed=changes)
+    record_events(connection, history)
+    delete_power_changes(connection, list(changes), now=now, actor=actor)
+    delete_kept_disks(connection, list(changes))
     recompute_states(
         connection,
         {row.request_id for row in rows},

@@ -10,7 +10,7 @@ from typing import Final
 FAILURE_LABEL: Final = "on_failure="
 
 
-class OnFailure(StrEnum):
+class FailurePolicy(StrEnum):
     """The failure policy of a host."""
 
     WAIT = "wait"
@@ -21,8 +21,8 @@ class OnFailure(StrEnum):
 
 
 def failure_policy_of(
-    labels: Iterable[str], *, by_default: OnFailure = OnFailure.WAIT
-) -> OnFailure:
+    labels: Iterable[str], *, by_default: FailurePolicy = FailurePolicy.WAIT
+) -> FailurePolicy:
     """Return the failure policy in a host's labels, or the site's default."""
     said = {
         label.removeprefix(FAILURE_LABEL) for label in labels if label.startswith(FAILURE_LABEL)
@@ -30,25 +30,30 @@ def failure_policy_of(
     if not said:
         return by_default
     # Contradictory or unknown labels mean `wait`, which loses nothing.
-    known = said & set(OnFailure)
-    return OnFailure(known.pop()) if len(said) == len(known) == 1 else OnFailure.WAIT
+    known = said & set(FailurePolicy)
+    return FailurePolicy(known.pop()) if len(said) == len(known) == 1 else FailurePolicy.WAIT
 
 
-def is_replaced(wanted: OnFailure, shared_pool: str | None) -> bool:
+def is_replaced(wanted: FailurePolicy, shared_pool: str | None) -> bool:
     """Return whether VMs are placed elsewhere when their host fails."""
-    return wanted is OnFailure.REBUILD or (wanted is OnFailure.REPLACE and shared_pool is not None)
+    return wanted is FailurePolicy.REBUILD or (
+        wanted is FailurePolicy.REPLACE and shared_pool is not None
+    )
 
 
 def failure_outlook(
-    labels: Iterable[str], shared_pool: str | None, *, by_default: OnFailure = OnFailure.WAIT
+    labels: Iterable[str],
+    shared_pool: str | None,
+    *,
+    by_default: FailurePolicy = FailurePolicy.WAIT,
 ) -> str:
     """Return text about what happens to VMs when a host with these labels fails."""
     wanted = failure_policy_of(labels, by_default=by_default)
-    if wanted is OnFailure.WAIT:
+    if wanted is FailurePolicy.WAIT:
         return "it waits for its host"
     if shared_pool is not None:
         return "once its host is proven to be off it starts elsewhere with its disk"
-    if wanted is OnFailure.REBUILD:
+    if wanted is FailurePolicy.REBUILD:
         return (
             "once its host is proven to be off it is built anew from its image elsewhere: what it"
             " had written is lost"

@@ -67,5 +67,5 @@ def change_fence(
     else:
         FENCES.write(connection, host_id, state=after.value, **values)
     data = {"name": host_name} | ({} if epoch is None else {"epoch": epoch})
-    step.note(connection, now, actor, host_id, reason=reason, data=data)
+    step.record_event(connection, now, actor, host_id, reason=reason, data=data)
     return after

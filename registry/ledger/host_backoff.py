@@ -13,7 +13,7 @@ from registry.db.schema import build_failures
 BUILD_AVOID_S: Final = 300.0
 
 
-def avoid_host(
+def record_host_backoff(
     connection: Connection,
     request_id: UUID,
     host_id: UUID,

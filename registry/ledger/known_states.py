@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, false, or_, select
 
-from registry.db.bulk import among
+from registry.db.bulk import is_any_of
 from registry.db.schema import assignments, hosts, is_place, unreleased, vms
 from registry.lifecycle import OUT_OF_REACH, VmObserved, VmState
 
@@ -19,7 +19,7 @@ RUNS: Final = and_(vms.c.observed == VmObserved.RUNNING.value, ANSWERS)
 IS_UNKNOWN: Final = and_(vms.c.observed.in_(SEEN), hosts.c.health.in_(OUT_OF_REACH))
 
 
-def is_unknown(health: str | None, observed: str) -> bool:
+def is_state_unknown(health: str | None, observed: str) -> bool:
     """Return whether a VM's observed state is outdated, as its host no longer answers."""
     return health in OUT_OF_REACH and observed in SEEN
 
@@ -40,5 +40,5 @@ def is_in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
         vms.c.observed.in_(SEEN),
         is_place,
         unreleased,
-        among(connection, assignments.c.host_id, silent),
+        is_any_of(connection, assignments.c.host_id, silent),
     )

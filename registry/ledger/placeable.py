@@ -42,11 +42,11 @@ _PLACE: Final = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, 
 _WITHOUT_PLACE: Final = and_(ABSENT, _PLACE.correlate(vms).scalar_subquery().is_(None))
 
 
-def waiting_vms() -> ColumnElement[bool]:
+def is_waiting_vm() -> ColumnElement[bool]:
     """Return the condition for a VM that a round may place.
 
-    Wanted running, absent, and no assignment of it holds capacity: a failed
-    build that is not proven absent must not run twice.
+    Such a VM should run, is absent, and no assignment of it holds capacity: a failed build that is
+    not proven absent must not run twice.
     """
     return and_(ABSENT, _RUNNING, ~_PLACE.exists())
 
@@ -70,7 +70,7 @@ def kept_disks_of_requests(
     return found
 
 
-def oldest_waiting(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:
+def oldest_waiting_vms(connection: Connection, wanted: Mapping[UUID, int]) -> list[UUID]:
     """Return the oldest waiting VMs of each request, up to its number in ``wanted``."""
     return [row.id for row in _oldest_vms(connection, wanted, and_(_WITHOUT_PLACE, _RUNNING))]
 
@@ -82,12 +82,12 @@ def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mappin
 
 
 def waiting_requests(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
-    """Return those of these requests that have a VM that a round may place."""
+    """Return which of these requests have a VM that a round may place."""
     return set(count_waiting(connection, dict.fromkeys(request_ids, 1)))
 
 
 def requests_lacking_places(connection: Connection, request_ids: Collection[UUID]) -> set[UUID]:
-    """Return those of these requests that have a wanted VM, running or stopped, without a host."""
+    """Return which of these requests have a wanted VM, running or stopped, without a host."""
     rows = _oldest_vms(connection, dict.fromkeys(request_ids, 1), _WITHOUT_PLACE)
     return {row.request_id for row in rows}
 

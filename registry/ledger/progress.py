@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 
 from registry.audit.changes import REQUEST
-from registry.audit.events import record
-from registry.db.bulk import among, chunks, update_rows
+from registry.audit.events import record_events
+from registry.db.bulk import chunks, is_any_of, update_rows
 from registry.db.schema import assignments, hosts, is_place, request_access, requests, tenants, vms
 from registry.ledger.known_states import IS_UNKNOWN, RUNS
 from registry.ledger.placeable import requests_lacking_places, waiting_requests
@@ -70,7 +70,7 @@ def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
     return query
 
 
-def reported_counts(which: ColumnElement[bool]) -> Select[Any]:
+def vm_counts_query(which: ColumnElement[bool]) -> Select[Any]:
     """Return the query for the VM counts that requests show; ``which`` filters VMs."""
     return (
         select(
@@ -111,8 +111,8 @@ def recompute_states(
 
     ``event`` is applied to them; None means the event that follows from their VMs.
 
-    A request without waiting VMs loses its reason for waiting, and
-    starts to wait anew should one of its VMs be lost.
+    A request without waiting VMs loses its waiting reason. If one of its VMs is lost later, its
+    waiting time starts anew.
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(set(request_ids))):
@@ -125,7 +125,9 @@ def recompute_states(
                 placed=row.placed,
                 waits=row.waiting > 0,
             )
-            for row in connection.execute(vm_tally_query(among(connection, vms.c.request_id, some)))
+            for row in connection.execute(
+                vm_tally_query(is_any_of(connection, vms.c.request_id, some))
+            )
         ]
     _write_states(connection, found, now=now, actor=actor, reason=reason)
 
@@ -133,9 +135,10 @@ def recompute_states(
 def recompute_after_placing(
     connection: Connection, placed: Mapping[UUID, int], *, now: datetime, actor: str, reason: str
 ) -> None:
-    """Bring requests up to date after this many VMs of each got a place; see `recompute_states`.
+    """Update requests of which VMs were placed; see `recompute_states`.
 
-    Some VMs are placed, so it only looks for others that are not, and counts no VMs.
+    ``placed`` has the number of VMs. As some are placed, only the existence of waiting VMs is
+    queried, and none are counted.
     """
     found: list[_RequestTally] = []
     for some in chunks(sorted(placed)):
@@ -180,7 +183,7 @@ def _lock_requests(connection: Connection, some: Collection[UUID]) -> dict[UUID,
         )
         .select_from(requests)
         .join(tenants, tenants.c.id == requests.c.tenant_id)
-        .where(among(connection, requests.c.id, some))
+        .where(is_any_of(connection, requests.c.id, some))
         .order_by(requests.c.id)
         .with_for_update(of=requests, key_share=True)
     )
@@ -215,16 +218,16 @@ def _write_states(
     for some in chunks(settled):
         connection.execute(
             update(requests)
-            .where(among(connection, requests.c.id, some))
+            .where(is_any_of(connection, requests.c.id, some))
             .values(waiting=None, rounds_waited=0)
         )
     if changes:
         update_rows(connection, requests, changes)
-        record(connection, history)
-        forget_user_data(connection, (each["id"] for each in changes if each["state"] in FINISHED))
+        record_events(connection, history)
+        delete_user_data(connection, (each["id"] for each in changes if each["state"] in FINISHED))
 
 
-def forget_user_data(connection: Connection, request_ids: Iterable[UUID]) -> None:
+def delete_user_data(connection: Connection, request_ids: Iterable[UUID]) -> None:
     """Delete the user-data of finished requests; its size and hash stay."""
     for some in chunks(sorted(request_ids)):
         connection.execute(

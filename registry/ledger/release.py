@@ -1,8 +1,8 @@
 """The end of assignments, with the same locks, rows and events for every cause.
 
-A caller that ends some locks their VMs first and then the assignments (`lock_vms_and_assignments`);
-the release of capacity locks inventories, by the ledger's triggers, and what follows for requests
-locks these. That is the order of `registry.db.locks`, so all of one transaction end in one call.
+A caller locks the VMs first and then their assignments (`lock_vms_and_assignments`). The ledger's
+triggers lock inventories when capacity is released, and changes of requests lock the requests.
+This is the order of `registry.db.locks`, so a transaction ends all its assignments in one call.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, literal_column, or_, select
 
-from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, Change, step_of_assignment, step_of_vm
-from registry.audit.events import record
-from registry.db.bulk import among, chunks, update_each
+from registry.audit.changes import (
+    ASSIGNMENT,
+    VM_OBSERVED,
+    Change,
+    assignment_event_row,
+    vm_event_row,
+)
+from registry.audit.events import record_events
+from registry.db.bulk import chunks, is_any_of, update_each
 from registry.db.locks import lock_vms
 from registry.db.row_leases import ASSIGNMENTS
 from registry.db.schema import (
@@ -31,10 +37,10 @@ from registry.db.schema import (
     unreleased,
     vms,
 )
-from registry.ledger.host_backoff import avoid_host
-from registry.ledger.power import drop_power
+from registry.ledger.host_backoff import record_host_backoff
+from registry.ledger.power import delete_power_changes
 from registry.ledger.progress import recompute_states
-from registry.ledger.shared_disks import keep_disks_of
+from registry.ledger.shared_disks import keep_disks
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
 
@@ -108,8 +114,8 @@ class AssignmentRelease:
     def unplaces(self) -> bool:
         """Whether the VM then has no host, and so no domain that may run.
 
-        Its remains on the source of a move do not count. At the destination, where it may have
-        arrived, it still has a place. A deleted VM is gone when nothing is left of it anywhere.
+        Remains on the source of a move do not count. A VM that may have arrived at the destination
+        still has a place. A deleted VM is gone when nothing is left of it on any host.
         """
         if self.deletes:
             return self.frees and not self.row.held_elsewhere
@@ -136,7 +142,7 @@ def lock_vms_and_assignments(
         row
         for some in chunks(sorted(keys))
         for row in lock_assignments(
-            connection, and_(which, among(connection, assignments.c.vm_id, some))
+            connection, and_(which, is_any_of(connection, assignments.c.vm_id, some))
         )
     ]
 
@@ -157,23 +163,23 @@ def end_assignments(
     is_error: bool = False,
     **values: Any,
 ) -> None:
-    """End assignments, and let their requests wait for new places where VMs lost theirs.
+    """End assignments; requests wait again for places of VMs that lost theirs.
 
-    ``reason`` is that of the requests. With ``is_error`` it is shown to the tenants of the VMs.
+    ``reason`` is stored for the requests. With ``is_error`` the VMs' tenants see it too.
     ``values`` are further columns of the assignments.
     """
-    record(
+    record_events(
         connection,
-        write_endings(connection, endings, now=now, actor=actor, is_error=is_error, **values),
+        write_releases(connection, endings, now=now, actor=actor, is_error=is_error, **values),
     )
     gone = [each.row for each in endings if each.unplaces]
-    drop_power(connection, [row.vm_id for row in gone], now=now, actor=actor)
+    delete_power_changes(connection, [row.vm_id for row in gone], now=now, actor=actor)
     recompute_states(
         connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason
     )
 
 
-def write_endings(
+def write_releases(
     connection: Connection,
     endings: Sequence[AssignmentRelease],
     *,
@@ -196,7 +202,7 @@ def write_endings(
         row, step, change, change_vm = each.row, each.step, dict(values), dict[str, Any]()
         if not step.moved:
             continue
-        history.append(step_of_assignment(step, row, now, actor, reason=each.reason))
+        history.append(assignment_event_row(step, row, now, actor, reason=each.reason))
         # Sent at once, without waiting for the resend interval.
         change |= {"state": step.after.value, "sent_at": None}
         if is_error:
@@ -212,7 +218,7 @@ def write_endings(
             seen = VM_OBSERVED.step(row.observed, VmObservedEvent.PROVEN_ABSENT)
             if seen.moved:
                 change_vm["observed"] = seen.after.value
-                history.append(step_of_vm(seen, row, now, actor, reason=each.reason))
+                history.append(vm_event_row(seen, row, now, actor, reason=each.reason))
         ends[row.id] = change
         if change_vm:
             of_vms[row.vm_id] = {**of_vms.get(row.vm_id, {}), **change_vm}
@@ -222,7 +228,7 @@ def write_endings(
     return history
 
 
-def withdraw_reserved(
+def release_unclaimed(
     connection: Connection, why: Mapping[UUID, str], *, now: datetime, actor: str
 ) -> None:
     """Release unclaimed assignments on hosts that cannot build them; their rows are locked."""
@@ -230,7 +236,7 @@ def withdraw_reserved(
         row
         for some in chunks(sorted(why))
         for row in lock_vms_and_assignments(
-            connection, and_(among(connection, assignments.c.host_id, some), _RESERVED)
+            connection, and_(is_any_of(connection, assignments.c.host_id, some), _RESERVED)
         )
     ]
     reasons = sorted({why[row.host_id] for row in rows})
@@ -253,9 +259,9 @@ def end_builds(
 ) -> None:
     """End the builds on a host, which is locked, that wait for an image.
 
-    An assignment that was never claimed has no domain and is released. A claimed one
-    before the image went missing may have one: it is quarantined like any build
-    that failed. What is claimed now ends by itself.
+    An assignment that was never claimed has no domain and is released. One that was claimed before
+    the image went missing may have a domain: it is quarantined like any failed build. A build that
+    is claimed now fails by itself.
     """
     of_image = (
         select(vms.c.id)
@@ -269,11 +275,11 @@ def end_builds(
             assignments.c.host_id == host_id,
             assignments.c.vm_id.in_(of_image),
             or_(_RESERVED, creating),
-            ASSIGNMENTS.free(now),
+            ASSIGNMENTS.is_unclaimed(now),
         ),
     )
     for request_id in sorted({row.request_id for row in rows}):
-        avoid_host(connection, request_id, host_id, now)
+        record_host_backoff(connection, request_id, host_id, now)
     failed, withdrawn = AssignmentEvent.FAILED, AssignmentEvent.WITHDRAWN
     reserved = AssignmentState.RESERVED.value
     end_assignments(
@@ -289,17 +295,17 @@ def end_builds(
     )
 
 
-def clear_missing(
+def end_missing_vms(
     connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Let workers clean up after missing VMs, which are placed again once proven absent."""
+    """Let workers remove what is left of missing VMs; they are placed again once proven absent."""
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
     endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]
     end_assignments(connection, endings, now=now, actor=actor, is_error=True)
 
 
-def release_all(
+def release_host(
     connection: Connection, host_id: UUID, host_name: str, *, now: datetime, actor: str
 ) -> int:
     """Release all assignments of a host that is proven to be off; return the number of VMs.
@@ -308,7 +314,7 @@ def release_all(
     record that the domain started nor let it run. VMs on a shared pool keep their disks.
     """
     rows = lock_vms_and_assignments(connection, assignments.c.host_id == host_id)
-    pool = keep_disks_of(connection, host_id, now=now)
+    pool = keep_disks(connection, host_id, now=now)
     reason = (
         f"host {host_name} is off: what its VMs had on their disks is lost"
         if pool is None

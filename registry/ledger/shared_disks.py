@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.schema import assignments, hosts, preserved_disks, unreleased, vms
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 
@@ -45,30 +45,30 @@ def shared_pool_of(labels: Iterable[str]) -> str | None:
 
 
 def disk_name_of(row: Row[Any]) -> UUID:
-    """Return the assignment in the name of an assignment's disk: an earlier one, or itself."""
+    """Return the assignment in the name of an assignment's disk: itself or an earlier one."""
     found: UUID = row.disk_of or row.id
     return found
 
 
 def disks_in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
-    """Return those of these assignments whose disks later assignments use, or that are kept.
+    """Return which of these assignments have disks that later assignments use, or that are kept.
 
     An assignment's use of its own disk is not listed.
     """
     found: set[UUID] = set()
     for some in chunks(sorted(names)):
         used = select(assignments.c.disk_of).where(
-            among(connection, assignments.c.disk_of, some), unreleased
+            is_any_of(connection, assignments.c.disk_of, some), unreleased
         )
         kept = select(preserved_disks.c.disk_of).where(
-            among(connection, preserved_disks.c.disk_of, some)
+            is_any_of(connection, preserved_disks.c.disk_of, some)
         )
         for query in (used, kept):
             found.update(connection.scalars(query))
     return found
 
 
-def is_needed(connection: Connection, row: Row[Any]) -> bool:
+def is_disk_needed(connection: Connection, row: Row[Any]) -> bool:
     """Return whether the disk of an assignment's row must outlive the assignment."""
     name = disk_name_of(row)
     others = select(assignments.c.id).where(
@@ -83,7 +83,7 @@ def is_needed(connection: Connection, row: Row[Any]) -> bool:
     return any(connection.execute(query).first() is not None for query in (others, kept))
 
 
-def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> str | None:
+def keep_disks(connection: Connection, host_id: UUID, *, now: datetime) -> str | None:
     """Keep the disks of the VMs of a host that is off; return their shared pool.
 
     It returns None and keeps nothing if the host shares no pool. VMs that were being built have no
@@ -106,17 +106,17 @@ def keep_disks_of(connection: Connection, host_id: UUID, *, now: datetime) -> st
     rows = [
         {**row._mapping, "shared_pool": pool, "kept_at": now} for row in connection.execute(wanted)
     ]
-    forget_kept(connection, [row["vm_id"] for row in rows])
+    delete_kept_disks(connection, [row["vm_id"] for row in rows])
     if rows:
         connection.execute(insert(preserved_disks), rows)
     return pool
 
 
-def forget_kept(connection: Connection, vm_ids: Collection[UUID]) -> None:
+def delete_kept_disks(connection: Connection, vm_ids: Collection[UUID]) -> None:
     """Delete the kept disks' rows of VMs that run again or are deleted."""
     for some in chunks(sorted(vm_ids)):
         connection.execute(
-            delete(preserved_disks).where(among(connection, preserved_disks.c.vm_id, some))
+            delete(preserved_disks).where(is_any_of(connection, preserved_disks.c.vm_id, some))
         )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.locks import take_turns
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.locks import take_advisory_lock
 from registry.db.schema import plans, rolls, slot_loop
 from registry.lifecycle import RollState, SlotLoopState
 from registry.moves.plans import create_plan
@@ -31,7 +31,7 @@ class AutoPlans:
         with self._database.read() as connection:
             return db_now(connection), _last_created_at(connection)
 
-    @retry_on_clash
+    @retry_on_rollback
     def request_if_due(
         self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
     ) -> Plan | None:
@@ -47,7 +47,7 @@ class AutoPlans:
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch, until_commit=True)
-            take_turns(connection, STANDING_RULE)
+            take_advisory_lock(connection, STANDING_RULE)
             now, last = db_now(connection), _last_created_at(connection)
             if last is not None and now - last < timedelta(seconds=every_s):
                 return None

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, and_, func, insert, select, update
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.schema import (
@@ -41,13 +41,8 @@ from registry.lifecycle import (
 )
 from registry.networks.addresses import network_of
 from registry.records.moves import MoveObstacle
-from registry.requests.rules import (
-    lock_groups_of,
-    memberships,
-    rules_allow,
-    rules_of,
-    without_violations,
-)
+from registry.requests.rules import lock_groups_of, memberships, rules_allow, rules_of
+from registry.rounds.rule_violations import drop_rule_violations
 
 #: An obstacle to a move, with its description.
 Against: TypeAlias = tuple[MoveObstacle, str]
@@ -100,8 +95,8 @@ def create_move(
 ) -> UUID:
     """Create a move of a VM with room held on the destination; return the move's id.
 
-    VMs ``following`` it there may be of a group that must keep together. With ``from_host`` it
-    moves only from that host, as the reason of the move applies to no other.
+    VMs ``following`` it to the destination may be of a group that must keep together. With
+    ``from_host`` it moves only from that host, as the reason of the move applies to no other.
 
     Raises
     ------
@@ -226,14 +221,16 @@ def rule_obstacles(
 ) -> Iterator[Against]:
     """Yield the obstacles from a VM's request, groups and network on a host.
 
-    The groups are locked. See `without_violations` for ``leaving`` and ``following``.
+    The groups are locked. See `drop_rule_violations` for ``leaving`` and ``following``.
     """
     request = connection.execute(select(requests).where(requests.c.id == vm.request_id)).one()
     to = connection.execute(select(hosts.c.name, hosts.c.labels).where(hosts.c.id == there)).one()
     rules = rules_of(request, memberships(connection, [request.id]).get(request.id, {}))
     if not rules_allow(rules, request.requires, request.hosts, host=to.name, labels=to.labels):
         yield MoveObstacle.NOT_ALLOWED, f"its request may not use host {to.name}"
-    kept, _ = without_violations(connection, [(vm, there)], leaving=[leaving], following=following)
+    kept, _ = drop_rule_violations(
+        connection, [(vm, there)], leaving=[leaving], following=following
+    )
     if not kept:
         yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
     if network_of(connection, vm.id, there) is None:
@@ -353,5 +350,5 @@ def _insert_move(
             data=detail,
         ),
     ]
-    record(connection, history)
+    record_events(connection, history)
     return move_id

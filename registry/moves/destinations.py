@@ -20,11 +20,12 @@ from registry.db.schema import hosts, tenants, vms
 from registry.errors import MoveRefusedError, NotFoundError
 from registry.moves.create import CANNOT_COPY, HERE, amounts_of, obstacles_to_any_move
 from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
-from registry.requests.rules import vm_group_views, zone_of
+from registry.requests.rules import zone_of
 from registry.rounds.cluster import request_of_vm, room_freed_by_plans
+from registry.rounds.group_views import vm_group_views
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.reserved_room import reserved_view
-from registry.rounds.spot import rooms_kept
+from registry.rounds.spot import kept_rooms
 
 
 def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
@@ -58,7 +59,7 @@ def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) ->
         requests=(_request_of_moving_vm(connection, vm, request, axis, found),),
         vm_groups=vm_group_views(connection, [request.id], leaving=vm.host_id),
         freed=room_freed_by_plans(connection, axis),
-        spot=SpotView(vms=(), kept=rooms_kept(connection, now)),
+        spot=SpotView(vms=(), kept=kept_rooms(connection, now)),
     )
 
 

@@ -1,4 +1,4 @@
-"""The effect of a plan, better and worse, in one sentence."""
+"""The effect_text of a plan, better and worse, in one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _number(value: float, places: int) -> str:
     return text if float(text) or not value else f"{value:.1g}"
 
 
-def effect(
+def effect_text(
     kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> str | None:
     """Return the sentence of a plan; None if it is not decided or not made for a gain."""

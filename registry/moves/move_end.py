@@ -12,11 +12,11 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, select
 
 from registry.audit.changes import MOVE
-from registry.audit.events import record
+from registry.audit.events import record_events
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_leases import MOVES
 from registry.db.schema import assignments, hosts, moves, tenants, vms
-from registry.ledger.host_backoff import avoid_host
+from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.release import AssignmentRelease, end_assignments, lock_assignments
 from registry.lifecycle import AssignmentEvent, AssignmentState, MoveEvent, MoveState
 from registry.requests.rules import lock_groups_of
@@ -79,8 +79,8 @@ def end_without_arrival(
 ) -> None:
     """Have the destination of a failed move cleaned up, and its room freed afterwards.
 
-    A move that was never claimed left nothing there. A VM whose source is gone, too,
-    waits for a new place.
+    A move that was never claimed left nothing there. If the source is gone too, the VM waits for a
+    new place.
     """
     rows = lock_assignments(connection, assignments.c.id == move.to_id)
     if not any(row.state == AssignmentState.ARRIVING.value for row in rows):
@@ -106,11 +106,11 @@ def close_move(
     values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
     MOVES.write(connection, move.id, **values)
     if event == MoveEvent.FAILED:
-        avoid_host(connection, move.request_id, move.to_host_id, now)
+        record_host_backoff(connection, move.request_id, move.to_host_id, now)
     detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
     if "downtime_ms" in values:
         detail["downtime_ms"] = values["downtime_ms"]
-    record(
+    record_events(
         connection, [step.row(now, actor, move.id, tenant=move.tenant, reason=reason, data=detail)]
     )
 

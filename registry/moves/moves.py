@@ -9,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, or_, select, update
 
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
-from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_named, page_of
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_by_name, page_of
 from registry.db.row_leases import MOVES, is_claimed
 from registry.db.rows import record_of
 from registry.db.schema import hosts, moves, plan_moves, plans, vms
@@ -35,7 +35,7 @@ class Moves:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def create(
         self,
         vm_id: UUID,
@@ -78,7 +78,7 @@ class Moves:
                     .values(move_id=move_id)
                 )
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
-            return keep_result(connection, _to_move(row))
+            return store_result(connection, _to_move(row))
 
     def cluster_for_move(self, vm_id: UUID, *, only_cold: bool = False) -> ClusterView:
         """Return the cluster with the moving VM as the only request.
@@ -95,7 +95,7 @@ class Moves:
         with self._database.read() as connection:
             return cluster_for_move(connection, vm_id, only_cold=only_cold)
 
-    @retry_on_clash
+    @retry_on_rollback
     def cancel(self, move_id: UUID, *, actor: str) -> Move:
         """Cancel a move, so that the VM stays on the source; a worker ends it at its next step.
 
@@ -129,7 +129,7 @@ class Moves:
             else:
                 MOVES.write(connection, move_id, cancelled_by=actor, sent_at=None)
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
-            return keep_result(connection, _to_move(row))
+            return store_result(connection, _to_move(row))
 
     def get(self, move_id: UUID, *, tenant: str | None = None) -> Move:
         """Return a move; raise `NotFoundError` if it does not exist or is another tenant's."""
@@ -177,7 +177,7 @@ class Moves:
             query = query.where(moves.c.id < cursor_uuid(cursor))
         with self._database.read() as connection:
             if host is not None:
-                ids = ids_named(connection, "host", hosts, host)
+                ids = ids_by_name(connection, "host", hosts, host)
                 query = query.where(or_(moves.c.from_host_id.in_(ids), moves.c.to_host_id.in_(ids)))
             rows = connection.execute(query).all()
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import HOST_ADMIN
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.packed_json import unpack
 from registry.db.schema import events, hosts, moves, plan_moves, plans
 from registry.lifecycle import HostAdmin, MoveState
@@ -31,14 +31,15 @@ def reopened_hosts(connection: Connection, plan: Plan) -> Mapping[str, str]:
             str(row.id): row.name
             for row in connection.execute(
                 select(hosts.c.id, hosts.c.name).where(
-                    among(connection, hosts.c.name, some), hosts.c.admin == HostAdmin.ACTIVE.value
+                    is_any_of(connection, hosts.c.name, some),
+                    hosts.c.admin == HostAdmin.ACTIVE.value,
                 )
             )
         }
         query = (
             select(events.c.subject_id, events.c.actor)
             .where(
-                among(connection, events.c.subject_id, sorted(named)),
+                is_any_of(connection, events.c.subject_id, sorted(named)),
                 events.c.kind == HOST_ADMIN.kind,
                 events.c.to_state == HostAdmin.ACTIVE.value,
                 events.c.at >= plan.requested_at,

@@ -11,10 +11,10 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from registry.audit.changes import PLAN
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.packed_json import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
@@ -29,7 +29,7 @@ from registry.errors import (
 )
 from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotLoopState
 from registry.moves.plan_reasons import gain_values, refuse_moves_from, reopened_hosts
-from registry.moves.room_plans import check_waits, count_waiting_vms
+from registry.moves.room_plans import check_request_waits, count_waiting_vms
 from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
@@ -48,14 +48,14 @@ class Plans:
 
     # ---- operators ---------------------------------------------------------------
 
-    @retry_on_clash
+    @retry_on_rollback
     def create(
         self, kind: PlanKind, arguments: Mapping[str, Any], *, approve: bool, actor: str
     ) -> Plan:
         """Create a plan for the control centre to decide; with ``approve`` it begins at once.
 
-        ``arguments`` are the plan's own: ``hosts``, names of those to evacuate; ``request``,
-        the id of one to let in; parameters of its planner by name.
+        ``arguments`` depend on the kind: ``hosts`` are the names of hosts to evacuate, ``request``
+        is the id of a request to make room for, others are parameters of the planner.
 
         Raises
         ------
@@ -66,9 +66,9 @@ class Plans:
         """
         with self._database.write() as connection:
             key = create_plan(connection, kind, arguments, approve=approve, actor=actor)
-            return keep_result(connection, get_plan(connection, key))
+            return store_result(connection, get_plan(connection, key))
 
-    @retry_on_clash
+    @retry_on_rollback
     def approve(self, id: UUID, *, actor: str) -> Plan:  # noqa: A002 - the contract's name
         """Approve a proposed plan, so that it is carried out.
 
@@ -83,9 +83,9 @@ class Plans:
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             if row.state == PlanState.PROPOSED.value and "request" in row.arguments:
-                check_waits(connection, UUID(row.arguments["request"]))
+                check_request_waits(connection, UUID(row.arguments["request"]))
             now = db_now(connection)
-            _step(
+            _apply_event(
                 connection,
                 row,
                 PlanEvent.APPROVED,
@@ -93,14 +93,14 @@ class Plans:
                 actor=actor,
                 **_approval_values(actor, now),
             )
-            return keep_result(connection, get_plan(connection, id))
+            return store_result(connection, get_plan(connection, id))
 
-    @retry_on_clash
+    @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
         """Cancel a plan. Moves that began continue; no others begin."""
         with self._database.write() as connection:
             cancel_plan(connection, id, actor=actor, reason=reason)
-            return keep_result(connection, get_plan(connection, id))
+            return store_result(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
         """Return a plan, or raise `NotFoundError`."""
@@ -173,7 +173,7 @@ class Plans:
             found = read_plans(connection, GOES_ON)
         return tuple(sorted(found, key=lambda plan: plan.id))
 
-    @retry_on_clash
+    @retry_on_rollback
     def propose(
         self,
         id: UUID,  # noqa: A002
@@ -216,15 +216,15 @@ class Plans:
                     for position, each in enumerate(decided)
                 ]
                 connection.execute(insert(plan_moves), rows)
-            _step(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
+            _apply_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
                 approved = _lock_row(connection, id)
                 by = _approval_values(row.requested_by, now)
-                _step(
+                _apply_event(
                     connection, approved, PlanEvent.APPROVED, now=now, actor=row.requested_by, **by
                 )
             elif declined is None and not decided and not (admitted and admitted["hosts"]):
-                _step(
+                _apply_event(
                     connection,
                     _lock_row(connection, id),
                     PlanEvent.DONE,
@@ -235,7 +235,7 @@ class Plans:
                 )
             if declined is not None:
                 proposed = _lock_row(connection, id)
-                _step(
+                _apply_event(
                     connection,
                     proposed,
                     PlanEvent.CANCELLED,
@@ -247,15 +247,17 @@ class Plans:
                 )
             return get_plan(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
         """Record that a plan could not be decided."""
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
-            _step(connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values)
+            _apply_event(
+                connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values
+            )
 
-    @retry_on_clash
+    @retry_on_rollback
     def refuse(self, id: UUID, position: int, reason: str) -> None:  # noqa: A002
         """Record that a move of a plan was refused at its creation."""
         with self._database.write() as connection:
@@ -267,9 +269,9 @@ class Plans:
             if values := gain_values(connection, id, ended=False):
                 connection.execute(update(plans).where(plans.c.id == id).values(**values))
 
-    @retry_on_clash
-    def keep_vms_of_activated(self, plan: Plan, *, actor: str) -> str | None:
-        """Refuse further moves from reopened hosts; return why no host is left, or None.
+    @retry_on_rollback
+    def refuse_moves_from_activated(self, plan: Plan, *, actor: str) -> str | None:
+        """Refuse further moves from reopened hosts; return why if no host of the plan is left.
 
         A plan that was made for a closed host must not empty it once it is open again.
         """
@@ -283,14 +285,14 @@ class Plans:
             named = set(plan.arguments.get("hosts", ()))
             return "; ".join(reasons.values()) if named and back.keys() >= named else None
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Record that every move of a plan is over."""
         with self._database.write() as connection:
             row, now = _lock_row(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
                 values = {"ended_at": now, **gain_values(connection, id, ended=True)}
-                _step(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
+                _apply_event(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
 
 
 def cancel_plan(
@@ -304,7 +306,9 @@ def cancel_plan(
     row = _lock_row(connection, id)
     now = db_now(connection)
     values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
-    _step(connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **values)
+    _apply_event(
+        connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **values
+    )
     connection.execute(
         update(moves)
         .where(
@@ -327,7 +331,7 @@ def create_plan(
     for name in arguments.get("hosts", ()):
         _check_host(connection, name)
     if "request" in arguments:
-        check_waits(connection, UUID(arguments["request"]))
+        check_request_waits(connection, UUID(arguments["request"]))
     key = uuid7()
     connection.execute(
         insert(plans).values(
@@ -349,7 +353,7 @@ def _with_vm_names(
     """Return the VMs that stay with their names, as a VM may be deleted when the plan is read."""
     names: dict[UUID, str] = {}
     for some in chunks([UUID(each["vm"]) for each in stays]):
-        query = select(vms.c.id, vms.c.name).where(among(connection, vms.c.id, some))
+        query = select(vms.c.id, vms.c.name).where(is_any_of(connection, vms.c.id, some))
         names |= {row.id: row.name for row in connection.execute(query)}
     return [{**each, "name": names.get(UUID(each["vm"]))} for each in stays]
 
@@ -375,7 +379,7 @@ def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _step(
+def _apply_event(
     connection: Connection,
     row: Row[Any],
     event: PlanEvent,
@@ -392,4 +396,4 @@ def _step(
     connection.execute(
         update(plans).where(plans.c.id == row.id).values(state=step.after.value, **values)
     )
-    step.note(connection, now, actor, row.id, reason=reason, data={"kind": row.kind})
+    step.record_event(connection, now, actor, row.id, reason=reason, data={"kind": row.kind})

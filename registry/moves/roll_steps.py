@@ -1,7 +1,7 @@
 """The steps of a roll's hosts, which follow from the driver's reports and from hosts' states.
 
-A turn begins when the one before it is over. Once something failed, or the driver is to stop,
-nothing more begins; hosts on which the command runs, or ran, still come back.
+A turn begins when the one before it is over. After a failure, or a request to stop the driver, no
+turn and no command begins; hosts on which the command ran are still reactivated.
 """
 
 from __future__ import annotations
@@ -124,9 +124,8 @@ def _record_report(
 ) -> None:
     """Record the driver's steps. A step that is reported twice is recorded once.
 
-    A host may have received VMs since the driver learned that it is empty: it was opened in
-    between, and the API may not have answered for hours. Then it is emptied again before the
-    command runs.
+    A host may have received VMs after the driver learned that it is empty, if it was opened while
+    the API did not answer. Such a host is emptied again before the command runs.
     """
     ended = {each.host: each for each in report.ended}
     begins = [each for each in turn if each.phase == RollPhase.EMPTY.value]
@@ -265,7 +264,7 @@ def _last_failures(
 ) -> Mapping[UUID, str]:
     """Return why the last move of each VM from this host failed, since the host's turn began.
 
-    The last plan may lack the reason: once each destination failed, no host is left to plan for.
+    The last plan lacks the reason if every destination failed, as it then had no host to choose.
     """
     query = (
         select(moves.c.vm_id, moves.c.last_error)

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, Row, ScalarSelect, Select, func, insert, select, update
 
 from registry.audit.changes import ROLL
-from registry.db.bulk import among, chunks, insert_rows
+from registry.db.bulk import chunks, insert_rows, is_any_of
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, decode_cursor, page_of
@@ -95,7 +95,7 @@ class Rolls:
             if name in chosen
         )
 
-    @retry_on_clash
+    @retry_on_rollback
     def begin(self, new: NewRoll, *, actor: str) -> RollLease:
         """Begin a roll. Nothing happens to its hosts before its driver's first step.
 
@@ -141,9 +141,9 @@ class Rolls:
                     for position, (turn, key) in enumerate(_turn_numbers(new.turns))
                 ],
             )
-            return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
+            return store_result(connection, RollLease(roll=_get(connection, id), token=token))
 
-    @retry_on_clash
+    @retry_on_rollback
     def resume(
         self,
         id: UUID,  # noqa: A002 - the contract's name
@@ -195,10 +195,10 @@ class Rolls:
                 )
             token = uuid4()
             values = {"command": command, "last_error": None, **_driver_values(driver, token, now)}
-            _step(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
-            return keep_result(connection, RollLease(roll=_get(connection, id), token=token))
+            _apply_event(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
+            return store_result(connection, RollLease(roll=_get(connection, id), token=token))
 
-    @retry_on_clash
+    @retry_on_rollback
     def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
         """Take one step: record the driver's report, and return the next step.
 
@@ -224,7 +224,7 @@ class Rolls:
             turn = tuple(to_roll_host(each) for each in current_turn(connection, id))
             return RollStep(roll=roll, hosts=turn)
 
-    @retry_on_clash
+    @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
         """Cancel a roll and its plans. Its hosts stay as they are; running commands end first.
 
@@ -239,7 +239,7 @@ class Rolls:
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
             if row.state == RollState.STOPPED.value or row.driver_lease_until <= now:
                 _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
-            return keep_result(connection, _get(connection, id))
+            return store_result(connection, _get(connection, id))
 
     def hosts_emptied_later(self, plan_id: UUID) -> Sequence[str]:
         """Return the names of the hosts that the plan's roll will empty later."""
@@ -337,7 +337,7 @@ def _check_not_in_other_roll(connection: Connection, keys: Sequence[UUID]) -> No
             .where(
                 rolls.c.state.in_(_OPEN),
                 roll_hosts.c.phase.not_in(_OVER),
-                among(connection, roll_hosts.c.host_id, some),
+                is_any_of(connection, roll_hosts.c.host_id, some),
             )
             .order_by(hosts.c.name)
         )
@@ -367,7 +367,7 @@ def _end(
 ) -> None:
     ended = None if event is RollEvent.STOPPED else now
     values = {"last_error": error, "ended_at": ended, "driver_lease_until": now}
-    _step(connection, row, event, now=now, actor=actor, reason=error, **values)
+    _apply_event(connection, row, event, now=now, actor=actor, reason=error, **values)
     if event is RollEvent.CANCELLED:
         of_roll = select(roll_hosts.c.plan_id).where(roll_hosts.c.roll_id == row.id)
         query = select(plans.c.id).where(plans.c.id.in_(of_roll), GOES_ON).order_by(plans.c.id)
@@ -375,7 +375,7 @@ def _end(
             cancel_plan(connection, plan, actor=actor, reason=f"roll {row.id} was cancelled")
 
 
-def _step(
+def _apply_event(
     connection: Connection,
     row: Row[Any],
     event: RollEvent,
@@ -389,7 +389,7 @@ def _step(
     connection.execute(
         update(rolls).where(rolls.c.id == row.id).values(state=step.after.value, **values)
     )
-    step.note(connection, now, actor, row.id, reason=reason)
+    step.record_event(connection, now, actor, row.id, reason=reason)
 
 
 def _phase_count(*phases: RollPhase) -> ScalarSelect[int]:

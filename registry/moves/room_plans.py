@@ -10,8 +10,8 @@ from sqlalchemy import Connection, func, select
 
 from registry.db.clock import db_now
 from registry.db.engine import Database
-from registry.db.ids import CLOCKS_APART, first_at
-from registry.db.locks import take_turns
+from registry.db.ids import CLOCKS_APART, lowest_uuid7
+from registry.db.locks import take_advisory_lock
 from registry.db.schema import moves, plan_moves, plans, requests
 from registry.errors import ConflictError, UnknownNameError
 from registry.ledger.placeable import count_waiting
@@ -23,7 +23,7 @@ from registry.records.moves import PlanKind
 #: Waiting reasons of requests that moves might admit.
 _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")
 #: Largest number of VMs of a request.
-_MOST_VMS: Final = 10_000
+_MAX_COUNTED: Final = 10_000
 
 
 class RoomPlans:
@@ -52,7 +52,8 @@ class RoomPlans:
         with self._database.read() as connection:
             since = db_now(connection) - timedelta(seconds=rest_s)
             lately = select(plans.c.arguments).where(
-                plans.c.id > first_at(since - CLOCKS_APART),  # by the key: there are years of them
+                plans.c.id
+                > lowest_uuid7(since - CLOCKS_APART),  # by the key: there are years of them
                 plans.c.kind == PlanKind.ROOM.value,
                 plans.c.requested_at > since,
             )
@@ -88,10 +89,10 @@ class RoomPlans:
 
 def count_waiting_vms(connection: Connection, request: UUID) -> int:
     """Return how many VMs of a request wait for a place."""
-    return count_waiting(connection, {request: _MOST_VMS}).get(request, 0)
+    return count_waiting(connection, {request: _MAX_COUNTED}).get(request, 0)
 
 
-def check_waits(connection: Connection, request: UUID) -> None:
+def check_request_waits(connection: Connection, request: UUID) -> None:
     """Raise unless VMs of a request wait and no other plan makes room for it.
 
     A lock until the transaction ends keeps two callers from passing the check together.
@@ -103,7 +104,7 @@ def check_waits(connection: Connection, request: UUID) -> None:
     ConflictError
         If no VM of the request waits, or a plan makes room for it already.
     """
-    take_turns(connection, f"room for {request}")
+    take_advisory_lock(connection, f"room for {request}")
     if not count_waiting_vms(connection, request):
         if connection.execute(select(requests.c.id).where(requests.c.id == request)).first():
             raise ConflictError(f"no VM of request {request} waits for a place")

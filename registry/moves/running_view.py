@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, and_, case, func, or_, select
 
 from registry.catalogue.resources import resource_names
-from registry.db.ids import CLOCKS_APART, first_at
+from registry.db.ids import CLOCKS_APART, lowest_uuid7
 from registry.db.schema import (
     assignment_resources,
     assignments,
@@ -28,8 +28,8 @@ from registry.moves.create import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
 from registry.records.moves import RunningView, RunningVm
 from registry.records.rounds import ClusterView
-from registry.requests.rules import vm_group_views
 from registry.rounds.cluster import running_requests, view_cluster
+from registry.rounds.group_views import vm_group_views
 
 #: Seconds after a move or a refusal within which a VM is moved only out of need.
 REST_S: Final = 3600.0
@@ -82,7 +82,9 @@ def _running_vms(
     ended = select(moves.c.vm_id).where(moves.c.state.in_(_RESTS), lately)
     since = now - timedelta(seconds=rest_s)
     # By the key, as there are years of plans.
-    late = and_(plans.c.id > first_at(since - _LONGEST - CLOCKS_APART), plans.c.ended_at > since)
+    late = and_(
+        plans.c.id > lowest_uuid7(since - _LONGEST - CLOCKS_APART), plans.c.ended_at > since
+    )
     refused = (
         select(plan_moves.c.vm_id)
         .join(plans, plans.c.id == plan_moves.c.plan_id)
@@ -125,8 +127,8 @@ def _running_vms(
 def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, ...]]:
     """Return the amounts of each place, by assignment.
 
-    The database makes one row of the rows of a place: reading these one by one takes longer
-    than everything else. All at once: there may be a million.
+    There may be a million places. The database aggregates the rows of each into one, which takes
+    far less time than reading the rows.
     """
     resource, amount = assignment_resources.c.resource, assignment_resources.c.amount
     amounts = [func.max(case((resource == name, amount), else_=0)) for name in axis]

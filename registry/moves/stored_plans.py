@@ -12,7 +12,7 @@ from registry.db.rows import record_of
 from registry.db.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.errors import NotFoundError
 from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
-from registry.moves.effects import effect
+from registry.moves.effects import effect_text
 from registry.records.moves import Plan, PlanMove
 
 #: The condition that a plan is open: pending or approved.
@@ -131,5 +131,5 @@ def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
         ended=int(tally.ended) if tally else 0,
         failed=int(tally.failed) if tally else 0,
         moved_gib=float(tally.transfer_mib) / 1024 if tally else 0.0,
-        effect=effect(row.kind, row.before, row.after),
+        effect=effect_text(row.kind, row.before, row.after),
     )

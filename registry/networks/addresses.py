@@ -1,7 +1,7 @@
 """MAC and IP addresses of VMs.
 
-A VM has its MAC from its creation on, also when it is rebuilt. It gets its IP address
-with its first place, in the transaction that places it, and keeps until it is proven gone.
+A VM has its MAC address from its creation on, also when it is rebuilt. It gets its IP address with
+its first place, in the transaction that places it, and keeps the address until it is proven gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
 
-from registry.db.bulk import among, chunks, insert_returning, update_rows
+from registry.db.bulk import chunks, insert_returning, is_any_of, update_rows
 from registry.db.dialect import has_one_writer
 from registry.db.schema import (
     hosts,
@@ -37,7 +37,7 @@ _ISOLATED_BLOCK: Final = 0xF6  #: the second byte of the MACs of isolated guests
 ISOLATED_PREFIX: Final = f"02:{_ISOLATED_BLOCK:02x}:"  #: prefix of the MACs of that block
 
 
-def give_macs(
+def create_interfaces(
     connection: Connection, vm_ids: Sequence[UUID], network_id: UUID | None = None
 ) -> None:
     """Create the interfaces of new VMs, each with a MAC address that no other VM ever had."""
@@ -57,7 +57,7 @@ def give_macs(
             missing = [vm_id for vm_id in missing if vm_id not in given]
 
 
-def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
+def assign_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
     """Assign addresses to VMs on networks with a subnet; return the VMs without a free one."""
     with_subnets = connection.scalars(select(networks.c.id).where(networks.c.cidr.is_not(None)))
     if not with_subnets.all():
@@ -69,7 +69,7 @@ def give_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[
             .join(networks, networks.c.id == interfaces.c.network_id)
             .outerjoin(network_addresses, network_addresses.c.vm_id == interfaces.c.vm_id)
             .where(
-                among(connection, interfaces.c.vm_id, some),
+                is_any_of(connection, interfaces.c.vm_id, some),
                 networks.c.cidr.is_not(None),
                 network_addresses.c.address.is_(None),
             )
@@ -104,7 +104,7 @@ def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
     for some in chunks(list(vm_ids)):
         connection.execute(
             update(network_addresses)
-            .where(among(connection, network_addresses.c.vm_id, some))
+            .where(is_any_of(connection, network_addresses.c.vm_id, some))
             .values(vm_id=None)
         )
 
@@ -122,7 +122,7 @@ def network_limits(
         query = (
             select(request_networks.c.request_id, networks)
             .join(networks, networks.c.id == request_networks.c.network_id)
-            .where(among(connection, request_networks.c.request_id, some))
+            .where(is_any_of(connection, request_networks.c.request_id, some))
         )
         names |= {row.request_id: row for row in connection.execute(query)}
     keys = sorted({row.id for row in names.values()})
@@ -249,7 +249,7 @@ def _count_held_addresses(
         query = (
             select(vms.c.request_id, func.count().label("held"))
             .join(network_addresses, network_addresses.c.vm_id == vms.c.id)
-            .where(among(connection, vms.c.request_id, some), waits)
+            .where(is_any_of(connection, vms.c.request_id, some), waits)
             .group_by(vms.c.request_id)
         )
         held.update({row.request_id: row.held for row in connection.execute(query)})

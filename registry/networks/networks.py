@@ -1,6 +1,6 @@
 """Networks: names that are mapped to each host's source, and the addresses of VMs.
 
-A request without a network gets that of each host's own settings.
+VMs of a request without a network are attached to the network in the host's own settings.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import event_row, note, record
+from registry.audit.events import event_row, record_event, record_events
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.locks import lock_hosts, take_turns
-from registry.db.names import lookup_name, new_name
+from registry.db.locks import lock_hosts, take_advisory_lock
+from registry.db.names import check_new_name, lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import (
     hosts,
@@ -46,7 +46,7 @@ from registry.networks.offers import (
     set_owner,
 )
 from registry.networks.overlaps import lock_subnets, refuse_overlaps, subnet_warnings
-from registry.networks.replaced_sources import forget_unused, keep_replaced_source
+from registry.networks.replaced_sources import delete_unused_sources, store_replaced_source
 from registry.networks.stray_addresses import free_stray_addresses
 from registry.records.networks import Network, NetworkSource
 from registry.subnets import Subnet, check_subnet, parse_subnet, usable_addresses
@@ -67,7 +67,7 @@ class Networks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(
         self,
         name: str,
@@ -92,7 +92,7 @@ class Networks:
         isolated : bool, optional
             Whether its VMs cannot reach each other; the default is true if tenants share it.
         """
-        new_name("name", name)
+        check_new_name("name", name)
         if default is None and not hosts:
             raise InvalidError("default", None, "a source for all hosts, or one for each in hosts")
         for field, source in _sources(default, hosts or {}):
@@ -140,10 +140,10 @@ class Networks:
                 "tenant": tenant,
                 "filtered": filtered,
             }
-            note(connection, now, actor, "network_added", "network", key, data=data)
-            return keep_result(connection, _get(connection, name))
+            record_event(connection, now, actor, "network_added", "network", key, data=data)
+            return store_result(connection, _get(connection, name))
 
-    @retry_on_clash
+    @retry_on_rollback
     def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
         """Free the addresses of VMs that do not need them; return a sentence on each."""
         with self._database.write() as connection:
@@ -169,7 +169,7 @@ class Networks:
         with self._database.read() as connection:
             return _get(connection, name, offered_to_tenant(connection, tenant))
 
-    @retry_on_clash
+    @retry_on_rollback
     def change(
         self,
         name: str,
@@ -182,7 +182,7 @@ class Networks:
     ) -> Network:
         """Change a network's sources on hosts (None: the default), its offers and its filters.
 
-        Running VMs keep their cards, which are made anew at the next start.
+        Running VMs keep their network cards until their next start.
         """
         hosts = hosts or {}
         for host, source in hosts.items():
@@ -192,7 +192,7 @@ class Networks:
             if hosts:
                 lock_subnets(connection)
             key = network_id(connection, name)
-            take_turns(connection, f"network {key}")
+            take_advisory_lock(connection, f"network {key}")
             now = db_now(connection)
             history = []
             if hosts:
@@ -212,16 +212,16 @@ class Networks:
             if said:
                 data = {"name": name, **said}
                 history.append(event_row(now, actor, "network_changed", "network", key, data=data))
-            record(connection, history)
+            record_events(connection, history)
             unknown = isolation_warning(connection, key) if isolated else None
             return replace(after, warnings=(*after.warnings, *([unknown] if unknown else [])))
 
-    @retry_on_clash
+    @retry_on_rollback
     def remove(self, name: str, *, actor: str) -> Network:
         """Remove a network that no open request and no VM uses."""
         with self._database.write() as connection:
             key = network_id(connection, name)
-            take_turns(connection, f"network {key}")
+            take_advisory_lock(connection, f"network {key}")
             gone = _get(connection, name)
             used = _count_users(connection, key)
             if used:
@@ -238,7 +238,7 @@ class Networks:
             connection.execute(delete(networks).where(networks.c.id == key))
             now = db_now(connection)
             data = {"name": name}
-            record(
+            record_events(
                 connection, [event_row(now, actor, "network_removed", "network", key, data=data)]
             )
             return gone
@@ -253,13 +253,13 @@ def network_id(connection: Connection, name: str) -> UUID:
     return found
 
 
-def put_on_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
+def join_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
     """Put a request's VMs on a network, which then cannot be removed.
 
     A network that is not offered to the tenant counts as nonexistent.
     """
     key = network_id(connection, name)
-    take_turns(connection, f"network {key}")
+    take_advisory_lock(connection, f"network {key}")
     # It is locked now: check that it still exists.
     there = networks.c.name == name, is_offered_to(connection, owner)
     found: UUID | None = connection.scalar(select(networks.c.id).where(*there))
@@ -284,7 +284,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
     found = connection.execute(requested.where(request_networks.c.request_id == request_id)).first()
     if found is None:
         return
-    take_turns(connection, f"network {found.id}")
+    take_advisory_lock(connection, f"network {found.id}")
     there = networks.c.id == found.id, is_offered_to(connection, owner)
     if connection.scalar(select(networks.c.id).where(*there)) is None:
         raise ConflictError(
@@ -337,14 +337,14 @@ def _write_mappings(
         if name not in known:
             raise NotFoundError("host", name)
     lock_hosts(connection, *known.values())
-    forget_unused(connection, key)
+    delete_unused_sources(connection, key)
     for name, source in wanted.items():
         there = (network_hosts.c.network_id == key, network_hosts.c.host_id == known[name])
         before = connection.execute(select(network_hosts).where(*there)).one_or_none()
         if before is not None:
             left = NetworkSource(kind=before.kind, name=before.source)
             if left != source:
-                keep_replaced_source(connection, key, known[name], left)
+                store_replaced_source(connection, key, known[name], left)
         connection.execute(delete(network_hosts).where(*there))
         if source is not None:
             connection.execute(

@@ -20,7 +20,7 @@ MAX_OFFERS: Final = 1_000
 def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool]:
     """Return the condition that a network is offered to a tenant.
 
-    An offer to a group is one to all below it.
+    An offer to a group includes all tenants below it.
     """
     path = path_of(connection, tenant_id)
     offered = exists().where(
@@ -30,7 +30,7 @@ def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool
 
 
 def offered_to_tenant(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
-    """Return that condition for a tenant's name; None for operators, who may use all."""
+    """Return the condition of `is_offered_to` for a tenant's name; None for operators."""
     if tenant is None:
         return None
     query = select(tenants.c.id).where(tenants.c.name == tenant, tenants.c.removed_at.is_(None))

@@ -1,8 +1,8 @@
 """Overlapping subnets: refused on one source, and warned of otherwise.
 
-fuga knows sources only by their names on hosts. One name is one source on all hosts; two
-names may still be one wire, such as a libvirt network and its bridge. A source that a mapping
-replaced counts while VMs from before the mapping have a place on that host.
+Sources are known only by their names on hosts. One name is the same source on all hosts; two names
+may still share a wire, such as a libvirt network and its bridge. A replaced source counts while
+VMs that use it have a place on the host.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, select
 
-from registry.db.bulk import among
-from registry.db.locks import take_turns
+from registry.db.bulk import is_any_of
+from registry.db.locks import take_advisory_lock
 from registry.db.schema import hosts, network_addresses, network_hosts, networks
 from registry.errors import ConflictError
 from registry.lifecycle import HostAdmin
@@ -37,7 +37,7 @@ class _AddressRange:
 
 def lock_subnets(connection: Connection) -> None:
     """Lock the subnets, so that no other transaction adds or maps networks."""
-    take_turns(connection, "subnets of networks")
+    take_advisory_lock(connection, "subnets of networks")
 
 
 def refuse_overlaps(
@@ -170,13 +170,13 @@ def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, 
     some = sorted(keys)
     found: defaultdict[UUID, set[NetworkSource]] = defaultdict(set)
     default = select(networks.c.id, networks.c.kind, networks.c.source).where(
-        among(connection, networks.c.id, some), networks.c.source.is_not(None)
+        is_any_of(connection, networks.c.id, some), networks.c.source.is_not(None)
     )
     mapped = (
         select(network_hosts.c.network_id, network_hosts.c.kind, network_hosts.c.source)
         .join(hosts, hosts.c.id == network_hosts.c.host_id)
         .where(
-            among(connection, network_hosts.c.network_id, some),
+            is_any_of(connection, network_hosts.c.network_id, some),
             hosts.c.admin != HostAdmin.RETIRED.value,
         )
         .distinct()
@@ -199,7 +199,7 @@ def _networks_with_dhcp(
     query = (
         select(hosts.c.network)
         .where(
-            among(connection, hosts.c.network, sorted(used)),
+            is_any_of(connection, hosts.c.network, sorted(used)),
             hosts.c.admin != HostAdmin.RETIRED.value,
         )
         .distinct()

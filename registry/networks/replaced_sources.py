@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select
 
-from registry.db.bulk import among
+from registry.db.bulk import is_any_of
 from registry.db.schema import assignments, hosts, interfaces, unreleased
 from registry.db.schema import network_former_sources as left
 from registry.records.networks import NetworkSource
@@ -26,7 +26,7 @@ class ReplacedSource:
     source: NetworkSource
 
 
-def keep_replaced_source(
+def store_replaced_source(
     connection: Connection, network_id: UUID, host_id: UUID, source: NetworkSource
 ) -> None:
     """Store a replaced source while VMs that have a place on the host use it.
@@ -51,7 +51,7 @@ def replaced_sources(connection: Connection, network_ids: Collection[UUID]) -> l
     query = (
         select(left, hosts.c.name.label("host"))
         .join(hosts, hosts.c.id == left.c.host_id)
-        .where(among(connection, left.c.network_id, sorted(network_ids)), _in_use())
+        .where(is_any_of(connection, left.c.network_id, sorted(network_ids)), _is_in_use())
         .order_by(hosts.c.name, left.c.kind, left.c.source)
     )
     return [
@@ -60,12 +60,12 @@ def replaced_sources(connection: Connection, network_ids: Collection[UUID]) -> l
     ]
 
 
-def forget_unused(connection: Connection, network_id: UUID) -> None:
+def delete_unused_sources(connection: Connection, network_id: UUID) -> None:
     """Delete the replaced sources of a network that no VM uses any more."""
-    connection.execute(delete(left).where(left.c.network_id == network_id, ~_in_use()))
+    connection.execute(delete(left).where(left.c.network_id == network_id, ~_is_in_use()))
 
 
-def _in_use() -> ColumnElement[bool]:
+def _is_in_use() -> ColumnElement[bool]:
     """Return the condition that an assignment from before the mapping is not released."""
     query = (
         select(assignments.c.id)

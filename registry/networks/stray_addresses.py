@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, or_, select, update
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.db.clock import db_now
 from registry.db.schema import assignments, interfaces, is_place, network_addresses, networks, vms
 from registry.subnets import address_text
@@ -52,7 +52,7 @@ def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
         event_row(now, actor, "stray_address_freed", "vm", row.vm_id, reason=sentence)
         for row, sentence in zip(rows, rendered, strict=True)
     ]
-    record(connection, history)
+    record_events(connection, history)
     return rendered
 
 

@@ -15,7 +15,7 @@ class ResourceDef:
     name: str
     unit: str
     position: int
-    overhead_per_vm: int = 0  #: what each VM holds of it beyond its type
+    overhead_per_vm: int = 0  #: amount that each VM holds beyond its type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,5 +27,5 @@ class VmType:
     revision: int
     resources: Mapping[str, int]
     created_at: datetime
-    #: disk_iops, disk_mib_s, net_mbps: what a VM may take of its host at most; unnamed: any
+    #: upper limits of a VM's load: disk_iops, disk_mib_s, net_mbps; a missing one does not apply
     limits: Mapping[str, int] = field(default_factory=dict)

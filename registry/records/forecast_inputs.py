@@ -49,12 +49,12 @@ class ForecastInputs:
     cluster: ClusterView
     living: tuple[LivingVms, ...]
     lives: tuple[PastLife, ...]
-    kinds: tuple[RequestView, ...]  #: of requests that came lately, each of one VM
-    came: tuple[RecentRequest, ...]  #: by time
-    came_since: datetime  #: the beginning of that time
+    kinds: tuple[RequestView, ...]  #: kinds of recent requests, each of one VM
+    came: tuple[RecentRequest, ...]  #: recent requests, by time
+    came_since: datetime  #: start of the period of `came`
     ends: Mapping[UUID, datetime]  #: end times of open requests, by request
-    demand: Mapping[UUID, tuple[int, ...]]  #: of one VM, by type
+    demand: Mapping[UUID, tuple[int, ...]]  #: demand of one VM, by type
     #: by names of types, which may have several revisions
     vm_types: Mapping[UUID, str]
-    slot_length_s: float | None  #: None: nothing was decided yet
-    inputs: bytes | None  #: of the latest round, whose policy decides; None: not kept
+    slot_length_s: float | None  #: None if no slot was decided yet
+    inputs: bytes | None  #: inputs of the latest round, which name the policy; None if not kept

@@ -17,14 +17,14 @@ class Inventory:
     """The inventory of one resource on one host."""
 
     resource: Settable[str]
-    detected: Observed[int | None]  #: by the monitor
-    override: Settable[int | None]  #: the operator's word, instead
+    detected: Observed[int | None]  #: amount that the monitor detected
+    override: Settable[int | None]  #: amount that the operator set in place of the detected one
     reserved: Settable[int]
-    #: held by what no assignment stands for: others' domains, copies of images
-    foreign: Observed[int]
-    ratio_thousandths: Observed[int]  #: over-commit in force; 1000 is none
-    own_ratio_thousandths: Settable[int | None]  #: the host's own; None: that of its labels, if any
-    committed: Observed[int]  #: the sum over unreleased assignments, kept by triggers
+    foreign: Observed[int]  #: amount held outside of assignments: foreign domains, copies of images
+    ratio_thousandths: Observed[int]  #: over-commit ratio in force; 1000 means none
+    #: ratio of the host itself; None: that of its labels, if any
+    own_ratio_thousandths: Settable[int | None]
+    committed: Observed[int]  #: sum over unreleased assignments, maintained by triggers
     capacity: Observed[int]  #: max(0, (override or detected − reserved − foreign) × ratio)
 
 
@@ -35,7 +35,7 @@ class Fence:
     state: FenceState
     requested_by: str
     requested_at: datetime
-    attempts: int  #: failed attempts
+    attempts: int  #: number of failed attempts
     last_error: str | None
     retry_at: datetime | None  #: earliest time of the next attempt
     fenced_at: datetime | None
@@ -58,12 +58,14 @@ class Host:
     id: Observed[UUID]
     name: Settable[str]
     uri: Settable[str]
-    credential: Settable[str | None]  #: name of its credential, whose files are not stored here
-    ssh_host_keys: Settable[tuple[str, ...]]  #: public keys, of which it must show one
+    #: name of the host's credential; its files are not stored here
+    credential: Settable[str | None]
+    #: public SSH host keys, of which the host must present one
+    ssh_host_keys: Settable[tuple[str, ...]]
     admin: Settable[HostAdmin]
     health: Observed[HostHealth]
     labels: Settable[tuple[str, ...]]
-    version: Observed[int]  #: raised by each change that can invalidate a placement on it
+    version: Observed[int]  #: rises with each change that can invalidate a placement on the host
     domain_type: Settable[str]
     pool: Settable[str]
     network: Settable[str]
@@ -74,29 +76,30 @@ class Host:
     last_polled_at: Observed[datetime | None]
     last_error: Observed[str | None]
     missed_polls: Observed[int]
-    backoff_until: Observed[datetime | None]  #: it gets no VMs until then, as builds failed on it
+    backoff_until: Observed[datetime | None]  #: end of the time without new VMs after failed builds
     created_at: Observed[datetime]
     warnings: Observed[tuple[str, ...]] = ()  #: warnings about its settings
-    failed_builds: Observed[int] = 0  #: in a row; one that succeeds clears it
+    failed_builds: Observed[int] = 0  #: failed builds in a row; a successful one resets it
     fence_target: Settable[str | None] = None  #: the argument of the fencing command
-    fence: Observed[Fence | None] = None  #: while it is down and its fencing is requested
+    fence: Observed[Fence | None] = None  #: set while the host is down and its fencing is requested
     #: it answers, and is not yet clear of leftovers
     returning_since: Observed[datetime | None] = None
-    machine_uuid: Observed[str | None] = None  #: of the machine, as its libvirt reports it
-    found_machine_uuid: Observed[str | None] = None  #: of another one that answers in its place
-    machine_name: Observed[str | None] = None  #: what the machine calls itself, without a domain
-    machine_domain: Observed[str | None] = None  #: the domain that it had in its name last
-    found_machine_name: Observed[str | None] = None  #: what the one that answers calls itself
-    #: the host that its machine is already; it gets no VMs
+    machine_uuid: Observed[str | None] = None  #: UUID of the machine, as its libvirt reports it
+    #: UUID of another machine that answers in the host's place
+    found_machine_uuid: Observed[str | None] = None
+    machine_name: Observed[str | None] = None  #: host name of the machine, without its domain
+    machine_domain: Observed[str | None] = None  #: last known domain of the machine's host name
+    found_machine_name: Observed[str | None] = None  #: host name of the other machine that answers
+    #: host that is registered for the same machine; this one gets no VMs
     same_machine_as: Observed[str | None] = None
-    #: it gets no VMs while its pool does not answer
+    #: since when the pool does not answer; its volumes are then unknown
     pool_silent_since: Observed[datetime | None] = None
     #: security model of its guests: apparmor, selinux or none
     security_model: Observed[str | None] = None
-    shares_kept: Observed[bool | None] = None  #: whether busy processors are shared out by vCPUs
-    #: what guests send; None: not reported, or nothing to filter
+    shares_kept: Observed[bool | None] = None  #: whether vCPUs share busy processors fairly
+    #: whether the host can filter what guests send; None: not reported
     can_filter: Observed[bool | None] = None
-    shared_pool: Observed[str | None] = None  #: that other hosts see, too, as its label says
+    shared_pool: Observed[str | None] = None  #: pool that other hosts see too, by the host's label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +116,15 @@ class HostMap:
     """All hosts that are not retired, in columns, whose nth entries belong to the nth host."""
 
     at: datetime
-    names: tuple[str, ...]  #: in their order
+    names: tuple[str, ...]  #: host names; the other columns are in their order
     admin: tuple[HostAdmin, ...]
     health: tuple[HostHealth, ...]
     #: why a host that is up gets no VMs: held_back, pool_silent, returning or same_machine
     closed: tuple[str | None, ...]
-    labels: tuple[str, ...]  #: of all hosts, each once
+    labels: tuple[str, ...]  #: labels of all hosts, each once
     labels_of: tuple[tuple[int, ...], ...]  #: positions in `labels`
     resources: tuple[MappedResource, ...]
-    tenants: tuple[str, ...]  #: that hold something, each once
+    tenants: tuple[str, ...]  #: tenants whose VMs hold capacity, each once
     #: pairs of a position in `tenants` and how many of its VMs hold capacity there
     held_by: tuple[tuple[tuple[int, int], ...], ...]
 
@@ -162,7 +165,7 @@ class DomainReport:
     cpu_time_ns: int | None = None
     memory_used_mib: int | None = None
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
-    filtered: bool | None = None  #: its interfaces have a filter of fuga; None: not reported
+    filtered: bool | None = None  #: whether its interfaces have filters of fuga; None: not reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,20 +178,22 @@ class HostReport:
     memory_used_mib: int | None
     disk_used_gib: int | None
     domains: tuple[DomainReport, ...]
-    volumes: tuple[str, ...]  #: names, of the host's pool
+    volumes: tuple[str, ...]  #: names of volumes in the host's pool
     started_at: datetime
     polled_at: datetime
     took_ms: int
     machine_uuid: str | None = None
-    pool_silent_since: datetime | None = None  #: it does not answer: its volumes are not known
+    #: since when the pool does not answer; its volumes are then unknown
+    pool_silent_since: datetime | None = None
     security_model: str | None = None
     shares_kept: bool | None = None
-    can_filter: bool | None = None  #: what guests send; None: not reported
-    largest_console_bytes: int = 0  #: of the logs of consoles that were read
+    #: whether the host can filter what guests send; None: not reported
+    can_filter: bool | None = None
+    largest_console_bytes: int = 0  #: size of the largest console log that was read
     #: MAC address by name of its network interfaces; none where its libvirt lists no devices
     interfaces: Mapping[str, str] = field(default_factory=dict)
-    addresses: tuple[str, ...] = ()  #: IP addresses that the name in its URI has
-    unnamed: tuple[str, ...] = ()  #: of its volumes, those that no domain there names
+    addresses: tuple[str, ...] = ()  #: IP addresses of the name in its URI
+    unnamed: tuple[str, ...] = ()  #: volumes of the pool that no domain of the host uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +207,9 @@ class HostDifference:
     remedy: Remedy
     action: str
     why: str
-    on_confirmation: str | None  #: what is done if an operator says so
+    on_confirmation: str | None  #: what an operator's confirmation does
     assignment_id: UUID | None = None
-    vm_uuid: UUID | None = None  #: of a domain
+    vm_uuid: UUID | None = None  #: UUID of the domain's VM
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class MissPolicy:
 
     unreachable_after: int
     down_after: int
-    apart_s: float = 0.0  #: of failed polls that began closer together, one counts
+    apart_s: float = 0.0  #: failed polls that began closer together than this count once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +238,7 @@ class MonitorRecord:
     started_at: datetime
     heartbeat_at: datetime
     lease_until: datetime
-    is_live: bool  #: its lease has not run out
+    is_live: bool  #: whether its lease is live
     watched: int  #: number of hosts that it polls
     late: int  #: number of these with an overdue poll
 
@@ -255,7 +260,7 @@ class WatchedHost:
 class HostsRead:
     """Hosts that are not retired, all or only changed ones, and those retired since."""
 
-    cursor: int  #: the next read goes on from here
+    cursor: int  #: where the next read continues
     hosts: tuple[WatchedHost, ...]
     gone: frozenset[UUID]
 
@@ -276,4 +281,5 @@ class HostAccess:
     ssh_host_keys: tuple[str, ...] = ()
     #: UUID of the machine, once it answered; `UUID/NAME` where others report the UUID, too
     machine: str | None = None
-    pool_silent: bool = False  #: only what needs no storage can be done there
+    #: whether the pool does not answer; only work without storage is possible
+    pool_silent: bool = False

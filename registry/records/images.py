@@ -37,15 +37,15 @@ class Image:
     format: ImageFormat
     seed_kind: SeedKind  #: how its guests get their name, keys and address
     min_memory_mib: int  #: memory that a VM with it needs; 0 if unknown
-    size_bytes: int | None  #: of the file; None until it is here
-    virtual_size_bytes: int | None  #: of the disk in it
+    size_bytes: int | None  #: size of the file; None until it is in the store
+    virtual_size_bytes: int | None  #: virtual size of the disk
     source: str | None  #: the file's name or the URL that it came from; shown to operators
     received_bytes: int  #: bytes received by an import under way
     last_error: str | None
     created_at: datetime
     removed_at: datetime | None
-    signed_by: str | None = None  #: the operators' key that it was checked with
-    held_at: datetime | None = None  #: since when it is held, and brought to no host
+    signed_by: str | None = None  #: operators' key that verified the signature
+    held_at: datetime | None = None  #: when the image was put on hold, so that it goes to no host
     held_reason: str | None = None
 
     @property
@@ -60,7 +60,7 @@ class ImageCopy:
 
     id: UUID
     host: str
-    image: str  #: its reference
+    image: str  #: reference of the image
     state: CopyState
     disk_gib: int  #: GiB of the host's disk that it takes
     uploaded_bytes: int

@@ -39,17 +39,17 @@ class AuditEntry:
 
     id: int
     at: datetime
-    request_id: str  #: as in the log and in `X-Request-Id`
+    request_id: str  #: value of `X-Request-Id`, also in the log
     token_id: UUID | None
-    token: str | None  #: its name; None: there was no good one
-    tenant: str | None  #: None: an operator, or an unknown caller
-    address: str  #: where it came from
+    token: str | None  #: name of the token; None without a valid one
+    tenant: str | None  #: None for operators and unknown callers
+    address: str  #: address of the caller
     method: str
     path: str
-    route: str | None  #: None: refused before it was looked for
-    subject: str | None  #: id of what it was about
-    status: int | None  #: None: the process that served it died before it could answer
-    suppressed: int  #: other calls of its caller that were refused in that minute
+    route: str | None  #: None if the call was refused before its route was known
+    subject: str | None  #: id of the resource that the call concerns
+    status: int | None  #: None if the process that served the call died before it answered
+    suppressed: int  #: other refused calls of the caller in that minute
     #: how many were refused, this one too, by ``STATUS METHOD ROUTE``; None: this one alone
     refusals: Mapping[str, int] | None
     last_at: datetime | None  #: when the last of them was; None: this one alone
@@ -62,4 +62,4 @@ class IdempotencyKey:
     scope: str
     key: str
     fingerprint: str
-    status: int = 201  #: of the answer to a call that does its work
+    status: int = 201  #: status of the answer to the first call

@@ -10,7 +10,7 @@ from registry.records.rounds import Lease, SlotLoopStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeardProcess:
+class ProcessHeartbeat:
     """A registered process, with its last heartbeat and its trouble."""
 
     kind: str  #: control, monitor or worker
@@ -18,7 +18,7 @@ class HeardProcess:
     started_at: datetime
     heartbeat_at: datetime
     trouble: str | None
-    release: str | None  #: version and commit; None: a process of before these were noted
+    release: str | None  #: version and commit of its code; None for processes of old releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,12 @@ class ProcessSettings:
 
     kind: str  #: control, monitor or worker
     name: str
-    settings: Mapping[str, str | None]  #: in words, by name; of a secret only that it is set
+    #: settings by name, as text; of a secret only whether it is set
+    settings: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostsHeard:
+class HostPollSummary:
     """Numbers of active hosts and of those that are up, with the oldest of their last polls."""
 
     active: int
@@ -43,7 +44,7 @@ class HostsHeard:
 class ClockStep:
     """A step of the database's clock: when it was detected, and its minimum size."""
 
-    at: datetime  #: on the clock as it is since
+    at: datetime  #: time of the detection, by the present clock
     back_s: float = 0.0
     ahead_s: float = 0.0
 
@@ -56,9 +57,10 @@ class Liveness:
     lease: Lease | None
     slot_loop: SlotLoopStatus
     last_round: int | None
-    last_round_at: datetime | None  #: start of its slot
-    processes: tuple[HeardProcess, ...]
-    hosts: HostsHeard
-    oldest_reserved_at: datetime | None  #: of what is placed and no worker began to build
-    clock_ahead_s: float  #: of the newest heartbeat or poll: how far it lies ahead of now
+    last_round_at: datetime | None  #: start of the last round's slot
+    processes: tuple[ProcessHeartbeat, ...]
+    hosts: HostPollSummary
+    #: age of the oldest placement that no worker has begun to build
+    oldest_reserved_at: datetime | None
+    clock_ahead_s: float  #: how far the newest heartbeat or poll lies ahead of now
     clock_step: ClockStep | None  #: the last one, if it was noticed within a day

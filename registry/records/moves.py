@@ -21,11 +21,11 @@ STANDING_RULE: Final = "standing rule"
 class PlanKind(StrEnum):
     """The purpose of a plan."""
 
-    EVACUATE = "evacuate"  #: hosts are to be empty
+    EVACUATE = "evacuate"  #: empty hosts
     BALANCE = "balance"
     PACK = "pack"
-    ROOM = "room"  #: a request that waits is to be let in
-    REPAIR = "repair"  #: rules that are broken, and hosts with more than they have
+    ROOM = "room"  #: make room for a waiting request
+    REPAIR = "repair"  #: restore violated rules and over-committed hosts
 
 
 class MoveObstacle(StrEnum):
@@ -33,21 +33,21 @@ class MoveObstacle(StrEnum):
 
     DELETED = "deleted"
     NOT_BUILT = "not_built"  #: it waits for a place, is being built, or is lost
-    RUNS = "runs"  #: and is to be moved while it is off
+    RUNS = "runs"  #: the VM runs, and only a cold move is allowed
     MOVES_ALREADY = "moves_already"
-    LEFT_BEHIND = "left_behind"  #: what it left on another host is not gone yet
-    LABEL = "label"  #: its tenant's label `moves=never` or `moves=cold`
+    LEFT_BEHIND = "left_behind"  #: remains of an earlier move are not removed yet
+    LABEL = "label"  #: the label `moves=never` or `moves=cold` of its tenant
     SAME_HOST = "same_host"
-    HOST_SILENT = "host_silent"  #: where it is, or where it goes
+    HOST_SILENT = "host_silent"  #: the source or the destination does not answer
     HOST_CLOSED = "host_closed"  #: drained, in maintenance, or failing builds
-    HYPERVISOR = "hypervisor"  #: another kind, or one that cannot copy a disk
-    NOT_ALLOWED = "not_allowed"  #: by labels, zone or hosts that its request names
-    GROUP = "group"  #: by its group, or by the spread over zones
+    HYPERVISOR = "hypervisor"  #: another kind of hypervisor, or one that cannot copy a disk
+    NOT_ALLOWED = "not_allowed"  #: labels, zone or hosts of the request exclude the host
+    GROUP = "group"  #: the VM group or the spread over zones excludes the host
     NO_NETWORK = "no_network"
     NO_ROOM = "no_room"
     NO_ROOM_FOR_IMAGE = "no_room_for_image"
     SILENT_POOL = "silent_pool"
-    NOWHERE = "nowhere"  #: no host was named, and none takes it
+    NOWHERE = "nowhere"  #: no destination was given, and no host can take the VM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Move:
     began_at: datetime | None
     ended_at: datetime | None
     downtime_ms: int | None  #: downtime of the guest
-    total_bytes: int | None  #: of memory and disk, as far as known
+    total_bytes: int | None  #: bytes of memory and disk, as far as known
     remaining_bytes: int | None
     rate_bytes_s: int | None
     last_error: str | None
@@ -82,10 +82,10 @@ class RunningVm:
     id: UUID
     request_id: UUID
     host_id: UUID
-    amounts: tuple[int, ...]  #: that its place holds, on the axis of resources
+    amounts: tuple[int, ...]  #: amounts that its place holds, on the resource axis
     runs: bool
     obstacle: str | None  #: label, moving, unsettled or host_silent; None: it can move
-    rests: bool  #: it moved lately, or a move of it was refused
+    rests: bool  #: whether it moved recently, or a move of it was refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,8 @@ class RunningView:
     """The cluster and its running VMs, in one consistent read."""
 
     cluster: ClusterView
-    requests: tuple[RequestView, ...]  #: of the VMs, by creation
-    vm_groups: tuple[VmGroupView, ...]  #: of these requests
+    requests: tuple[RequestView, ...]  #: requests of the VMs, by creation
+    vm_groups: tuple[VmGroupView, ...]  #: VM groups of these requests
     vms: tuple[RunningVm, ...]  #: by id
 
 
@@ -123,10 +123,10 @@ class PlanMove:
     to_host: str
     why: str
     transfer_mib: int
-    move_id: UUID | None  #: None: it is not created yet, or it was refused
+    move_id: UUID | None  #: None if the move is not created yet, or was refused
     state: MoveState | None
     refused: str | None
-    leaves: bool  #: it has arrived, and what it left behind still holds its room
+    leaves: bool  #: whether the VM has arrived and its remains still hold room on the source
 
     @property
     def is_over(self) -> bool:
@@ -147,19 +147,19 @@ class Plan:
     approved_by: str | None
     approved_at: datetime | None
     ended_at: datetime | None
-    before: Mapping[str, Any] | None  #: measures of the cluster; None: it is not decided yet
+    before: Mapping[str, Any] | None  #: measures of the cluster; None until the plan is decided
     after: Mapping[str, Any] | None
-    not_moved: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no place
+    not_moved: tuple[Mapping[str, Any], ...]  #: VMs that should move and have no destination
     #: of a plan that makes room: ``hosts`` that VMs of the request are let in on and how many on
     #: each, how many of it were ``waiting``, and how many wait all the same and why
     admitted: Mapping[str, Any] | None
     moves: int
     waves: int
-    ended: int  #: moves that are over, or were refused
-    failed: int  #: of these
+    ended: int  #: moves that are over or were refused
+    failed: int  #: how many of the ended moves failed
     moved_gib: float
-    gain: float | None  #: of the potential, by balancing or packing
-    effect: str | None  #: what balancing or packing makes better and what worse, in one sentence
+    gain: float | None  #: gain of the potential by balancing or packing
+    effect: str | None  #: effect of balancing or packing, better and worse, in one sentence
     cut: bool
     last_error: str | None
 
@@ -187,22 +187,23 @@ class MoveStep:
 
     claim: MoveClaim
     kind: Literal["live", "cold"]
-    begun: bool  #: another worker began it
-    attempts: int  #: of workers, with this one
-    stop: str | None  #: why it is to end with the VM where it was; None: it goes on
-    fenced: bool  #: the host where the VM was is proven to be off
-    lost: bool  #: the host where it was to arrive was proven to be off, with what had come of it
+    begun: bool  #: whether another worker began the move
+    attempts: int  #: attempts of workers, including this one
+    stop: str | None  #: why the move must end with the VM on the source; None: it continues
+    fenced: bool  #: whether the source is proven to be off
+    lost: bool  #: whether the destination was proven to be off after the move began
     vm_id: UUID
-    from_id: UUID  #: the assignment that it leaves
+    from_id: UUID  #: assignment on the source
     from_host: HostAccess
-    back: Build  #: what it was where it was, to be started there again from its disk
-    to: Build  #: what it becomes where it arrives; its claim is of the arriving assignment
-    address: str | None = None  #: at which its host receives, by its label; None: its libvirt's
+    back: Build  #: the VM's build on the source, to start it there again from its disk
+    to: Build  #: the VM's build on the destination, with the claim of the arriving assignment
+    #: address at which the destination receives, by its label; None: libvirt's own
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLimits:
     """The numbers of moves that run at the same time."""
 
-    per_host: int  #: in and out
+    per_host: int  #: maximum of moves from and to a host
     everywhere: int

@@ -26,13 +26,15 @@ class Network:
     """A network of VMs."""
 
     name: Settable[str]
-    default: Settable[NetworkSource | None]  #: of hosts that `hosts` does not name; None: not there
+    #: source on hosts that `hosts` does not name; None: those have no network
+    default: Settable[NetworkSource | None]
     hosts: Settable[Mapping[str, NetworkSource]]
-    subnet: Settable[Subnet | None]  #: None: addresses come from elsewhere (DHCP)
-    addresses: Observed[int]  #: that may be given to VMs
+    subnet: Settable[Subnet | None]  #: None if addresses come from elsewhere (DHCP)
+    addresses: Observed[int]  #: number of addresses that VMs can get
     addresses_used: Observed[int]
-    tenant: Settable[str | None] = None  #: whose it is; None: the operators'
-    offered_to: Settable[tuple[str, ...] | None] = None  #: tenants and groups; None: to all
+    tenant: Settable[str | None] = None  #: owner of the network; None: the operators
+    #: tenants and groups that may use it; None: all
+    offered_to: Settable[tuple[str, ...] | None] = None
     isolated: Settable[bool] = False  #: its VMs do not reach each other
     filtered: Settable[bool] = True  #: its VMs speak from their own MAC and address alone
     warnings: Observed[tuple[str, ...]] = ()  #: warnings about its addresses
@@ -45,7 +47,7 @@ class CardRules:
     isolated: bool = True  #: it does not reach the VMs of its network
     filtered: bool = True  #: it speaks from its own MAC and address alone
     address: str | None = None  #: None: what DHCP gives it
-    subnet: str | None = None  #: of which it reaches, if it is isolated, `reaches` alone
+    subnet: str | None = None  #: subnet of the network; an isolated VM reaches only `reaches` in it
     reaches: tuple[str, ...] = ()
     gateway: str | None = None
     dns: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ class GuestNetwork:
 
     mac: str | None  #: None: of a VM from before MACs were kept; libvirt makes one up
     kind: SourceKind
-    source: str  #: on its host
+    source: str  #: name of the source on the host
     address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
     gateway: str | None = None
     dns: tuple[str, ...] = ()
@@ -69,5 +71,5 @@ class NetworkLimit:
     """The limits that a network sets on the placement of a request."""
 
     network: str
-    without: frozenset[UUID]  #: hosts that do not have it
-    left: int | None  #: VMs that have or can get an address; None: it gives none
+    without: frozenset[UUID]  #: hosts that do not have the network
+    left: int | None  #: VMs that have or can get an address; None: the network gives no addresses

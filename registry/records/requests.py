@@ -82,23 +82,27 @@ class Request:
     hosts: Settable[tuple[str, ...] | None]
     state: Observed[RequestState]
     waiting: Observed[WaitingStatus | None]
-    vms_placed: Observed[int]  #: with an assignment that is not released
-    vms_running: Observed[int]  #: on hosts that answer
+    vms_placed: Observed[int]  #: VMs with an unreleased assignment
+    vms_running: Observed[int]  #: VMs that run on hosts that answer
     created_at: Observed[datetime]
     updated_at: Observed[datetime]
-    vms_unknown: Observed[int] = 0  #: seen on hosts that do not answer any more
+    vms_unknown: Observed[int] = 0  #: VMs on hosts that no longer answer
     labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
-    expires_at: Settable[datetime | None] = None  #: it ends by itself then; None: never
-    image: Settable[str | None] = None  #: reference of the image; None: whatever its hosts name
+    #: end of the request's lifetime; None: it has none
+    expires_at: Settable[datetime | None] = None
+    #: reference of the image; None: the base volume of each host
+    image: Settable[str | None] = None
     network: Settable[str | None] = None  #: None: that of each host's own settings
     ssh_keys: Settable[tuple[str, ...]] = ()  #: fingerprints of the keys that came with it
     user_data: Settable[UserData | None] = None
-    hostname: Settable[str | None] = None  #: of its only VM, or numbered; None: its VMs' names
+    #: host name of a single VM, or the stem of several; None: the VMs' names
+    hostname: Settable[str | None] = None
     rules: Settable[Rules] = Rules()
-    priority: Settable[int] = 0  #: among the requests of its tenant: the highest goes first
+    #: priority among the tenant's requests; the highest is placed first
+    priority: Settable[int] = 0
     #: its VMs are placed on what is left over, and end when the room is needed
     spot: Settable[bool] = False
-    reservation: Settable[UUID | None] = None  #: on whose room it draws
+    reservation: Settable[UUID | None] = None  #: reservation that the request draws on
     warnings: Observed[tuple[str, ...]] = ()  #: warnings about the request
 
 
@@ -109,9 +113,9 @@ class Power:
     state: PowerState
     requested_by: str
     requested_at: datetime
-    timeout_s: int  #: given to a guest to shut down; 0: it is not signalled
-    force_at: datetime | None  #: when it is forced; None: it was not signalled yet
-    waits_for: str | None  #: what keeps workers from it
+    timeout_s: int  #: seconds for the guest to shut down; 0: it is forced at once
+    force_at: datetime | None  #: when the guest is forced off; None: it was not signalled yet
+    waits_for: str | None  #: why workers cannot act yet
     last_error: str | None
 
 
@@ -119,11 +123,11 @@ class Power:
 class ImageWait:
     """An image that is not yet on the host where a VM is to be built."""
 
-    image: str  #: its reference
+    image: str  #: reference of the image
     state: CopyState
     uploaded_bytes: int
     size_bytes: int
-    held: bool = False  #: it is brought to no host until an operator releases it
+    held: bool = False  #: whether the image is on hold until an operator releases it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,16 +172,17 @@ class Vm:
     assignment_id: Observed[UUID | None]
     assignment_state: Observed[AssignmentState | None]
     round: Observed[int | None]
-    generation: Observed[int]  #: of the latest assignment; 0: never placed
+    generation: Observed[int]  #: number of the latest assignment; 0 if never placed
     last_error: Observed[str | None]
-    power: Observed[Power | None] = None  #: None: no change is pending
+    power: Observed[Power | None] = None  #: None if no change is pending
     labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
     created_at: Observed[datetime]
-    deleted_at: Observed[datetime | None]  #: deleted and gone
+    deleted_at: Observed[datetime | None]  #: when the VM was deleted and proven gone
     network: Settable[str | None] = None  #: None: that of its host's own settings
     mac: Observed[str | None] = None
-    address: Observed[str | None] = None  #: from the network's subnet
-    hostname: Settable[str | None] = None  #: what its guest calls itself; None: as the VM is called
+    address: Observed[str | None] = None  #: address from the network's subnet
+    #: host name of the guest; None: made from the VM's name
+    hostname: Settable[str | None] = None
     #: None: it is there, or the VM has no image or host
     waits_for_image: Observed[ImageWait | None] = None
     #: Since when its host is not heard: ``observed`` is what was seen last. None: its host answers.
@@ -185,7 +190,7 @@ class Vm:
     #: Since when its host has its guest paused, which its tenant did not ask for. None: it has not.
     paused_since: Observed[datetime | None] = None
     spot: Settable[bool] = False
-    ends_at: Observed[datetime | None] = None  #: of a spot VM whose room is needed; None: it stays
+    ends_at: Observed[datetime | None] = None  #: announced end of a spot VM whose room is needed
     #: for which request it ends, TENANT/NAME; to tenants for one of their own alone
     ending_for: Observed[str | None] = None
     #: the host where it is to arrive; None: it does not move

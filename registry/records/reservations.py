@@ -18,10 +18,10 @@ class ReservationDecision:
     """The decision on a reservation, and its grounds."""
 
     message: str
-    reason: RefusedFor | None = None  #: None: it is accepted
+    reason: RefusedFor | None = None  #: why it was refused; None if accepted
     fits: int | None = None  #: VMs that would have been accepted
-    samples: int = 0  #: of what may have ended by then; 0: as if nothing ends
-    carried: int = 0  #: of these samples, with room for all
+    samples: int = 0  #: number of sampled futures of the running VMs; 0: none was assumed to end
+    carried: int = 0  #: number of these samples that have room for all VMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class Reservation:
     holds_from: datetime  #: rounds keep its room from then on
     starts_at: datetime
     ends_at: datetime
-    used: int  #: VMs of requests that draw on it which have had their place
+    used: int  #: VMs of drawing requests that were placed
     waiting: int  #: VMs of such requests that were not placed yet
-    left: int  #: VMs that requests may still ask for
+    left: int  #: VMs that requests may still draw
     held: int  #: VMs for which room is kept now
     missing: int  #: VMs for which the latest round found no room
     decision: ReservationDecision | None

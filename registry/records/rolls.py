@@ -14,9 +14,9 @@ from registry.lifecycle import HostAdmin, HostHealth, RollPhase, RollState
 class RollLimits:
     """How long a host of a roll may take, each in seconds."""
 
-    empty_within_s: int = 14_400  #: until its VMs are elsewhere
-    run_within_s: int = 3600  #: until the command is over; the driver enforces it
-    up_within_s: int = 900  #: until it is seen up again
+    empty_within_s: int = 14_400  #: limit for moving its VMs away
+    run_within_s: int = 3600  #: limit for the command; the driver enforces it
+    up_within_s: int = 900  #: limit until the host is up again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class NewRoll:
     at_once: int
     command: str  #: as it was typed; shown, and never run from here
     driver: str  #: the fuga that runs the command
-    checked: int  #: turns that were planned beforehand
+    checked: int  #: number of turns that were planned in the dry run
     limits: RollLimits = RollLimits()
 
 
@@ -48,7 +48,7 @@ class Roll:
     id: UUID
     state: RollState
     at_once: int
-    checked: int  #: turns that were planned before it began
+    checked: int  #: number of turns that were planned in the dry run
     command: str
     empty_within_s: int
     run_within_s: int
@@ -73,9 +73,10 @@ class RollHost:
     host: str
     phase: RollPhase
     since: datetime
-    admin_before: HostAdmin | None  #: what it was before, and is afterwards; None: not its turn yet
-    plan_id: UUID | None  #: of the moves away from it
-    error: str | None  #: what ended it in that phase
+    #: administrative state before its turn, which is restored; None: not its turn yet
+    admin_before: HostAdmin | None
+    plan_id: UUID | None  #: plan of the moves away from the host
+    error: str | None  #: why the host failed in its phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class CommandEnd:
 class StepReport:
     """The report of a roll's driver with each step."""
 
-    begun: tuple[str, ...] = ()  #: hosts for which it begins the command right after
+    begun: tuple[str, ...] = ()  #: hosts for which the driver now begins the command
     ended: tuple[CommandEnd, ...] = ()
-    stop: str | None = None  #: why nothing more begins
-    leave: bool = False  #: it does not wait for what goes on, either
+    stop: str | None = None  #: why no further host begins
+    leave: bool = False  #: whether the driver ends without waiting for running commands

@@ -34,9 +34,9 @@ class SlotLoopStatus:
     state: SlotLoopState
     reason: str | None
     changed_by: str | None
-    changed_at: datetime | None  #: None: never paused yet
+    changed_at: datetime | None  #: None if it was never paused
     last_slot_at: datetime | None = None  #: start of the last slot that was decided
-    slot_length_s: float | None = None  #: of that slot
+    slot_length_s: float | None = None  #: length of that slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class HostView:
     id: UUID
     name: str
     version: int
-    accepts: bool  #: active, up and not held back, and its pool answers
+    accepts: bool  #: whether the host is active, up, not in backoff, and its pool answers
     labels: tuple[str, ...]
     capacity: tuple[int, ...]
     committed: tuple[int, ...]
@@ -60,10 +60,10 @@ class TenantView:
     id: UUID
     name: str
     weight: float
-    held: tuple[int, ...]  #: by every unreleased assignment of ordinary VMs
-    parent_id: UUID | None = None  #: the group that it is part of
-    vms: int = 0  #: with an unreleased assignment
-    beside: tuple[int, ...] = ()  #: of spot VMs, which are no part of `held`; (): none
+    held: tuple[int, ...]  #: amounts of all unreleased assignments, except those of spot VMs
+    parent_id: UUID | None = None  #: group of the tenant
+    vms: int = 0  #: number of VMs with an unreleased assignment
+    beside: tuple[int, ...] = ()  #: amounts of spot VMs, which are not in `held`; (): none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,8 @@ class SpreadView:
     """The VMs of a spread request by zone."""
 
     most: int  #: VMs in one zone
-    placed: tuple[tuple[str, int], ...]  #: each zone, and the VMs there, by name
+    #: number of the request's VMs in each zone, by the zone's name
+    placed: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ class VmGroupView:
     apart: bool
     hard: bool
     requests: tuple[UUID, ...]  #: members with VMs to place
-    hosts: tuple[UUID, ...]  #: on which VMs of it hold capacity
+    hosts: tuple[UUID, ...]  #: hosts on which VMs of the group hold capacity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +130,11 @@ class RequestView:
     min_count: int
     requires: tuple[str, ...]
     hosts: tuple[str, ...] | None
-    avoid: tuple[UUID, ...]  #: hosts closed to it: of `failed_on`, and what its network closes
-    age: int  #: rounds in which it waited
+    #: hosts closed to the request: those in `failed_on`, and those without its network
+    avoid: tuple[UUID, ...]
+    age: int  #: number of rounds in which the request waited
     created_at: datetime
-    short: WaitingStatus | None = None  #: of those that wait for an address or their network
+    short: WaitingStatus | None = None  #: VMs that wait for an address or their network, and why
     rules: Rules = field(default_factory=Rules)
     spread: SpreadView | None = None  #: of a request that is spread over zones
     failed_on: tuple[UUID, ...] = ()  #: hosts where its builds failed, or its image had no room
@@ -140,7 +142,7 @@ class RequestView:
     shut_out: bool = False  #: its network lets none of its VMs be placed
     #: its VMs have disks there: a part of a request, of which another row may have the rest
     shared_pool: str | None = None
-    priority: int = 0  #: among requests of its tenant
+    priority: int = 0  #: priority among the tenant's requests
     spot: bool = False
 
 
@@ -150,7 +152,7 @@ class FreedView:
 
     plan_id: UUID
     request_id: UUID
-    hosts: tuple[UUID, ...]  #: where its VMs are let in
+    hosts: tuple[UUID, ...]  #: hosts on which the plan places its VMs
     #: hosts, and what VMs will hold there whose moves are not created yet
     coming: tuple[tuple[UUID, tuple[int, ...]], ...]
 
@@ -164,7 +166,7 @@ class SpotVm:
     tenant_id: UUID
     host_id: UUID
     amounts: tuple[int, ...]
-    may_end: bool  #: it neither ends nor moves already
+    may_end: bool  #: whether it neither ends nor moves already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,7 @@ class KeptRoom:
 class SpotView:
     """Placed spot VMs and kept room, as a round sees them."""
 
-    vms: tuple[SpotVm, ...]  #: by when they got their place
+    vms: tuple[SpotVm, ...]  #: by the time of their placement
     kept: tuple[KeptRoom, ...]
 
 
@@ -200,7 +202,7 @@ class SpotCommit:
     ends: tuple[SpotEnd, ...] = ()
     lets_in: tuple[KeptRoom, ...] = ()
     grace_s: int = 0
-    hold_s: int = 0  #: so much longer the room is kept
+    hold_s: int = 0  #: seconds for which the room is kept after the end
     keeps_rooms: bool = False  #: whether the round saw room that spot VMs leave
 
 
@@ -208,12 +210,13 @@ class SpotCommit:
 class ReservationView:
     """A reservation as a round sees it."""
 
-    asks: RequestView  #: its ``count`` are the VMs for which room is wanted
+    asks: RequestView  #: request for the reserved VMs; its ``count`` is the number to keep room for
     in_force: bool
     starts_at: datetime
     ends_at: datetime
-    holds: tuple[tuple[UUID, int], ...]  #: hosts that take VMs, and for how many room is kept
-    lost: bool = False  #: is room written down that is not there any more?
+    #: hosts that take VMs, and the number of VMs for which room is kept there
+    holds: tuple[tuple[UUID, int], ...]
+    lost: bool = False  #: whether stored room no longer exists
     short: int = 0  #: VMs for which the latest round found no room
 
 
@@ -222,7 +225,8 @@ class ReservedView:
     """The reservations as a round sees them."""
 
     reservations: tuple[ReservationView, ...]  #: by beginning
-    draws: Mapping[UUID, UUID] = field(default_factory=dict)  #: request and its reservation
+    #: reservation of each request that draws on one
+    draws: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +234,11 @@ class KeptForReservation:
     """The hosts on which a round keeps room for a reservation."""
 
     reservation_id: UUID
-    kept: tuple[tuple[UUID, int], ...]  #: hosts, and for how many VMs
-    before: Mapping[UUID, int]  #: the same before this round
+    kept: tuple[tuple[UUID, int], ...]  #: hosts, and the number of VMs with room on each
+    before: Mapping[UUID, int]  #: number of VMs on each host before this round
     short: int  #: VMs for which there is no room
     short_before: int
-    lost: bool  #: is more written down than ``before``, which is not there any more?
+    lost: bool  #: whether room beyond ``before`` is stored that no longer exists
 
     @property
     def changes(self) -> bool:
@@ -256,13 +260,13 @@ class ClusterView:
     epoch: int
     now: datetime
     resources: tuple[str, ...]
-    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    hosts: tuple[HostView, ...]  #: all that are not retired, by name
     tenants: tuple[TenantView, ...]  #: by creation; those who may ask
     requests: tuple[RequestView, ...]  #: by creation
     groups: tuple[GroupView, ...] = ()  #: by creation
     vm_groups: tuple[VmGroupView, ...] = ()  #: of the requests, by creation
     quotas: tuple[QuotaView, ...] = ()
-    last: LatestRound | None = None  #: None: this is the first
+    last: LatestRound | None = None  #: None before the first round
     freed: tuple[FreedView, ...] = ()  #: by approval of the plans
     spot: SpotView | None = None  #: None: no spot VM exists or is requested, and no room is kept
     #: None: no room is kept for any; what is kept is committed on its hosts
@@ -275,7 +279,7 @@ class CapacityView:
 
     resources: tuple[str, ...]
     demand: tuple[int, ...]  #: of one VM
-    hosts: tuple[HostView, ...]  #: by name; all that are not retired
+    hosts: tuple[HostView, ...]  #: all that are not retired, by name
     apart_from: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps apart
     together_with: tuple[UUID, ...]  #: hosts that hold VMs of the group that keeps together
     cluster: ClusterView | None = None  #: of the same read, as a round would see it, if requested
@@ -391,11 +395,11 @@ class ProofRow:
 
     tenant: str
     weight: float
-    before: float  #: its dominant share when the round began
-    after: float  #: and with what the round decided
-    target: float | None  #: the fair one
-    asked: int  #: VMs that waited
-    given: int  #: VMs that the round placed
+    before: float  #: dominant share of the tenant before the round
+    after: float  #: dominant share with the round's placements
+    target: float | None  #: fair dominant share
+    asked: int  #: number of the tenant's VMs that waited
+    given: int  #: number of VMs that the round placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,9 +411,9 @@ class RoundProof:
     content: str  #: digest of the header and the root
     link: str  #: digest of the link before and the content
     header: ProofHeader | None = None  #: None: purged, the link alone is kept
-    root: str | None = None  #: of the tree of all rows
+    root: str | None = None  #: root of the Merkle tree
     row: ProofRow | None = None  #: None: the round has none of this tenant
-    salt: str | None = None  #: of the row's leaf
+    salt: str | None = None  #: salt of the row's leaf
     path: tuple[
         tuple[Literal["left", "right"], str], ...
     ] = ()  #: from leaf to root: the sibling digests
@@ -442,8 +446,8 @@ class RoundRecord(RoundListEntry):
 
     parameters: Mapping[str, Any]
     budget_units: int | None
-    stored: StoredDecision | None  #: None: purged, or damaged
-    damaged: bool = False  #: what is stored cannot be read
+    stored: StoredDecision | None  #: None if purged or damaged
+    damaged: bool = False  #: whether the stored data cannot be read
 
     def decision(self) -> StoredDecision:
         """Return the inputs of a replay, or raise `RoundPurgedError` or `RoundDamagedError`."""

@@ -24,8 +24,8 @@ class Tenant:
 
     id: Observed[UUID]
     name: Settable[str]
-    weight: Settable[float]  #: against its siblings
-    parent: Settable[str | None]  #: the group that it is part of
+    weight: Settable[float]  #: weight among its siblings
+    parent: Settable[str | None]  #: parent group
     is_group: Settable[bool]  #: asks for nothing itself: its tenants do
     created_at: Observed[datetime]
     removed_at: Settable[datetime | None]
@@ -35,7 +35,7 @@ class Tenant:
 class MoveTo:
     """The new parent of a tenant or group."""
 
-    parent: str | None  #: None: no group, the top
+    parent: str | None  #: new parent group; None: the top of the tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,9 @@ class QuotaUse:
     tenant: Settable[str]  #: whose quota: a tenant's own, or that of a group above it
     resource: Settable[str]  #: "vms" is the number of VMs
     limit: Settable[int]
-    requested: Observed[int]  #: by all VMs that are wanted
+    requested: Observed[int]  #: amount of all wanted VMs
     held: Observed[int]  #: by all assignments that are not released
-    by_default: Observed[bool] = False  #: given to new tenants and not set since
+    by_default: Observed[bool] = False  #: whether the limit was given by default and not set since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,10 @@ class Quota:
     """The quota of a tenant or group: its own limits and those of the groups above."""
 
     tenant: Settable[str]
-    over_quota: Settable[OverQuota | None]  #: its own word; None: as the nearest group above says
-    limits: Settable[tuple[QuotaUse, ...]]  #: its own first, then the groups' upwards
+    #: rule for requests above the quota; None: that of the nearest group above
+    over_quota: Settable[OverQuota | None]
+    #: limits of the tenant first, then those of the groups above it
+    limits: Settable[tuple[QuotaUse, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,8 @@ class Token:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None
-    last_used_at: datetime | None = None  #: to the hour
-    login: Login | None = None  #: None: made by hand
+    last_used_at: datetime | None = None  #: accurate to the hour
+    login: Login | None = None  #: None if the token was not made by a login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

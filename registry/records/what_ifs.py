@@ -22,7 +22,7 @@ class WhatIf:
     requested_at: datetime
     began_at: datetime | None
     ended_at: datetime | None
-    progress: float  #: the part of the simulated time that is over, of both runs
+    progress: float  #: simulated part of the time of both runs, 0 to 1
     cancelled_by: str | None
     last_error: str | None
 
@@ -31,4 +31,4 @@ class WhatIf:
 class WhatIfDone(WhatIf):
     """A what-if with its report."""
 
-    report: Mapping[str, Any] | None  #: None: it did not finish
+    report: Mapping[str, Any] | None  #: None if it did not finish

@@ -39,10 +39,10 @@ class Build:
     resources: Mapping[str, int]
     host: HostAccess
     access: GuestAccess
-    network: GuestNetwork | None  #: None: its host does not have it any more
-    failed_before: int  #: attempts of this assignment that failed
+    network: GuestNetwork | None  #: None if the host no longer has the network
+    failed_before: int  #: failed attempts of this assignment
     image: BuildImage | None = None  #: None: the host's own base volume, if it names one
-    limits: Mapping[str, int] = field(default_factory=dict)  #: of its type
+    limits: Mapping[str, int] = field(default_factory=dict)  #: limits of the VM type
     hostname: str | None = None  #: None: made from the VM's name
 
     @property
@@ -59,11 +59,11 @@ class Removal:
     vm_id: UUID
     generation: int
     quarantined: bool
-    left_behind: bool  #: of a VM that is elsewhere: a guest that runs there is not ended
+    left_behind: bool  #: whether the VM is elsewhere now; a guest that runs there is not ended
     disk_of: UUID | None  #: the assignment whose name the disk carries; None: it stays
     host: HostAccess
     request_id: UUID
-    neighbours: tuple[HostAccess, ...]  #: that see the disk, if it goes
+    neighbours: tuple[HostAccess, ...]  #: other hosts that see the disk, if it is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Import:
     claim: ImportClaim
     image: Image  #: whose size is known: its content was sent, and is to be checked
     url: str
-    signature: str | None  #: None: it is next to the image, if there is one
+    signature: str | None  #: URL of the signature; None: next to the image, if any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,8 @@ class Upload:
     claim: CopyClaim
     image: Image
     host: HostAccess
-    volume: str  #: to upload to: no other attempt writes there
-    left_volume: str | None  #: what an attempt that did not end may have left
+    volume: str  #: volume of this upload; no other attempt uses its name
+    left_volume: str | None  #: volume that an unfinished attempt may have left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class PowerStep:
     assignment_id: UUID
     generation: int
     host: HostAccess
-    overdue: bool  #: the guest is not signalled any more
-    to_signal: bool  #: the guest is to be signalled, for the first time or again
+    overdue: bool  #: whether the guest's time to shut down is over
+    to_signal: bool  #: whether the guest is to be signalled, for the first time or again
     card: CardRules  #: of the VM, when it is started
 
 
@@ -158,4 +158,4 @@ class Leftover:
     requested: bool = False  #: by an operator, whatever the ledger knows of it
     disk_stays: bool = False  #: an attempt of the VM uses it, in a pool that may be this host's
     seed_stays: bool = False  #: the same
-    neighbours: tuple[HostAccess, ...] = ()  #: the other hosts that see its pool
+    neighbours: tuple[HostAccess, ...] = ()  #: other hosts that see the pool

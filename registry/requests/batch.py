@@ -1,15 +1,14 @@
 """Acceptance of requests, one or several in a transaction, in the order of their calls.
 
-What a transaction costs, and what many statements cost that each touch one row, is paid
-once for all who ask at the same time. Each is judged as it would be alone, after those
-before it: one that cannot be accepted gets its error and leaves nothing behind.
+Calls that arrive at the same time share the costs of a transaction and of its statements. Each
+call is checked as it would be alone, after those before it. A call that cannot be accepted gets
+its error and leaves nothing behind.
 
-Each question to the database is time that the tenants' locks are held, and a part of what
-an accepted request costs. So nothing is asked whose answer is known: no names are looked up
-for a request that got its name here, and what is returned is what was written.
+Statements are few, as the tenants' locks are held meanwhile: the names of a new request are not
+read back, and the answer is composed of the rows that were written.
 
-The locks: keys, tenants, the groups of tenants above them. Of each kind all are taken in one
-statement, in one order.
+The locks are keys, tenants, and the groups of tenants above them. All locks of a kind are taken in
+one statement, in one order.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from uuid import UUID
 from sqlalchemy import Connection, Select, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import record
+from registry.audit.events import record_events
 from registry.catalogue.vm_types import get_vm_type, vm_type_id
-from registry.db.audit_context import AuditIntent, write_intents
+from registry.db.audit_context import UncommittedAuditRow, insert_audit_rows
 from registry.db.bulk import insert_rows
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.idempotency_keys import claim_keys, keep_records, release_keys
+from registry.db.idempotency_keys import claim_keys, release_keys, store_records
 from registry.db.names import is_name
 from registry.db.schema import request_access, request_images, requests, tenants, vm_types, vms
 from registry.errors import DuplicateError, RegistryError
-from registry.images.images import image_for
-from registry.networks.addresses import give_macs
-from registry.networks.networks import put_on_network
+from registry.images.images import lock_request_image
+from registry.networks.addresses import create_interfaces
+from registry.networks.networks import join_network
 from registry.records.images import Image
 from registry.records.requests import Request
 from registry.requests.guest_access import NO_ACCESS, access_row
@@ -53,10 +52,10 @@ from registry.requests.rules import NO_RULES, join_groups
 from registry.requests.vm_names import VmNames
 from registry.tenancy.quota_use import RemainingQuota
 from registry.tenancy.reservation_use import ReservationDraws
-from registry.tenancy.tree import lock_asker
+from registry.tenancy.tree import lock_requesting_tenant
 
 #: The most VMs of a call in a batch; a larger call is accepted alone.
-MOST_VMS: Final = 32
+MAX_BATCH_VMS: Final = 32
 #: One blocked call blocks the batch: time out early, then retry each call alone.
 LOCK_WAIT_MS: Final = 1_000
 
@@ -69,7 +68,7 @@ class CallBatch:
     """
 
     made: Sequence[Request | RegistryError | None]
-    audit_intents: Sequence[AuditIntent]
+    audit_intents: Sequence[UncommittedAuditRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def can_batch(command: CreateRequestCommand) -> bool:
     """Return whether a call needs no locks beyond those of a batch."""
     wanted = command.spec
     return (
-        wanted.count <= MOST_VMS
+        wanted.count <= MAX_BATCH_VMS
         and wanted.hosts is None
         and wanted.network is None
         and wanted.rules.affinity is None
@@ -95,35 +94,36 @@ def can_batch(command: CreateRequestCommand) -> bool:
     )
 
 
-def make_batch(connection: Connection, askings: Sequence[CreateRequestCommand]) -> CallBatch:
+def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand]) -> CallBatch:
     """Create those of these requests that can be accepted in one batch.
 
-    Left to come alone are those that take other locks, and whose keys were used before.
+    The result is None for calls that need other locks, and for calls whose keys were used before;
+    these must be accepted alone.
     """
     now = _begin_batch(connection)
-    keys = [each.idempotency for each in askings if each.idempotency is not None]
+    keys = [each.idempotency for each in commands if each.idempotency is not None]
     claimed = claim_keys(connection, keys, now)
     unused = set(claimed)
     wanted: dict[int, CreateRequestCommand] = {}
-    for at, each in enumerate(askings):
+    for at, each in enumerate(commands):
         if each.idempotency is not None:
             if each.idempotency not in unused:  # answered before, or by one before it here
                 continue
             unused.remove(each.idempotency)
         if can_batch(each):
             wanted[at] = each
-    made, intents = make_requests(connection, list(wanted.values()), now)
+    made, intents = create_requests(connection, list(wanted.values()), now)
     of_places = dict(zip(wanted, made, strict=True))
     kept = {wanted[at].idempotency for at, made in of_places.items() if isinstance(made, Request)}
     release_keys(connection, [key for key in claimed if key not in kept])
-    return CallBatch([of_places.get(at) for at in range(len(askings))], intents)
+    return CallBatch([of_places.get(at) for at in range(len(commands))], intents)
 
 
-def make_requests(
-    connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
-) -> tuple[Sequence[Request | RegistryError], Sequence[AuditIntent]]:
-    """Create the valid ones of these requests, whose keys this transaction has claimed."""
-    judged = _judge_calls(connection, askings, now)
+def create_requests(
+    connection: Connection, commands: Sequence[CreateRequestCommand], now: datetime
+) -> tuple[Sequence[Request | RegistryError], Sequence[UncommittedAuditRow]]:
+    """Create the valid ones of these requests; this transaction has claimed their keys."""
+    judged = _check_calls(connection, commands, now)
     intents = _write_drafts(connection, [each for each in judged if isinstance(each, _Draft)], now)
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
@@ -136,26 +136,26 @@ def _begin_batch(connection: Connection) -> datetime:
     return found.astimezone(UTC)
 
 
-def _judge_calls(
-    connection: Connection, askings: Sequence[CreateRequestCommand], now: datetime
+def _check_calls(
+    connection: Connection, commands: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
     """Return a draft or an error for each call, in order."""
-    owners = _ids_by_name(connection, _ASKERS, {each.spec.tenant for each in askings})
-    types = _ids_by_name(connection, _TYPES, {each.spec.vm_type for each in askings})
+    owners = _ids_by_name(connection, _ASKERS, {each.spec.tenant for each in commands})
+    types = _ids_by_name(connection, _TYPES, {each.spec.vm_type for each in commands})
     allowance = RemainingQuota(connection, set(owners.values()))
-    named = [each.spec for each in askings if each.spec.name is not None]
+    named = [each.spec for each in commands if each.spec.name is not None]
     names = None  # a request without a name gets an unused one
     if named:
         given = {name for each in named for name in _names_of(each.name or "", each.count)}
         names = VmNames(connection, set(owners.values()), sorted(given))
     images = _CallImages(connection)
-    any_draws = any(each.spec.reservation is not None for each in askings)
+    any_draws = any(each.spec.reservation is not None for each in commands)
     draws = ReservationDraws(connection, now) if any_draws else None
 
     def judge(command: CreateRequestCommand) -> _Draft:
         spec = command.spec
         # Look up missing names again so that the error says why.
-        owner = owners.get(spec.tenant) or lock_asker(connection, spec.tenant)
+        owner = owners.get(spec.tenant) or lock_requesting_tenant(connection, spec.tenant)
         type_id = types.get(spec.vm_type) or vm_type_id(connection, spec.vm_type)
         if draws is None or spec.reservation is None:
             allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
@@ -173,7 +173,7 @@ def _judge_calls(
         return _Draft(command, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []
-    for each in askings:
+    for each in commands:
         try:
             found.append(judge(each))
         except RegistryError as error:
@@ -193,7 +193,7 @@ def _ids_by_name(
 
 def _write_drafts(
     connection: Connection, drafts: Sequence[_Draft], now: datetime
-) -> Sequence[AuditIntent]:
+) -> Sequence[UncommittedAuditRow]:
     """Insert drafts with their VMs, keys, events and audit rows."""
     if not drafts:
         return ()
@@ -231,11 +231,11 @@ def _write_drafts(
     for row in of_vms:
         cards[on_networks.get(row["request_id"])].append(row["id"])
     for network_id, keys in cards.items():
-        give_macs(connection, keys, network_id)
-    record(connection, [creation_event(draft.made, draft.command.actor) for draft in drafts])
+        create_interfaces(connection, keys, network_id)
+    record_events(connection, [creation_event(draft.made, draft.command.actor) for draft in drafts])
     of_keys = [(draft.command.idempotency, draft.made) for draft in drafts]
-    keep_records(connection, [(key, made) for key, made in of_keys if key is not None])
-    return write_intents(
+    store_records(connection, [(key, made) for key, made in of_keys if key is not None])
+    return insert_audit_rows(
         connection,
         [
             (draft.command.call, str(draft.made.id), _kept_status(draft.command))
@@ -256,7 +256,7 @@ def _join_groups_and_networks(
         if spec.rules != NO_RULES:
             join_groups(connection, owner, made.id, spec.rules, now)
         if spec.network is not None:
-            networks[made.id] = put_on_network(connection, made.id, spec.network, owner)
+            networks[made.id] = join_network(connection, made.id, spec.network, owner)
     return networks
 
 
@@ -284,7 +284,7 @@ class _CallImages:
         wanted = reference, command.spec.vm_type
         if wanted not in self._found:
             vm_type = get_vm_type(self._connection, command.spec.vm_type)
-            self._found[wanted] = image_for(self._connection, reference, vm_type)
+            self._found[wanted] = lock_request_image(self._connection, reference, vm_type)
         return self._found[wanted]
 
 

@@ -61,7 +61,7 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
                 placed=row.placed,
                 count=row.number,
             )
-            for row in connection.execute(_sum_query(in_vms))
+            for row in connection.execute(_count_query(in_vms))
         ),
         requests=tuple(
             RequestCount(state=RequestState(row.state), count=row.number)
@@ -70,7 +70,7 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
     )
 
 
-def _sum_query(in_vms: Select[Any]) -> Select[Any]:
+def _count_query(in_vms: Select[Any]) -> Select[Any]:
     """Return the query that sums counts over requests of one type."""
     found = in_vms.subquery()
     by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)

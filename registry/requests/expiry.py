@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.locks import lock_vms
 from registry.db.names import expires_at
 from registry.db.schema import requests, vms
@@ -40,8 +40,8 @@ def set_expiry(
 ) -> None:
     """Set the lifetime of a request from now on, or none; it must not be ending already.
 
-    The end of a large one takes a while: to keep what is left of it would be to give its
-    tenant fewer VMs than requested, without notice.
+    A large request ends in several batches. If the rest were kept, its tenant would have fewer VMs
+    than requested, without notice.
     """
     ends = expires_at(ttl_s, now)
     # Ending a request locks its VMs too, so its end has either begun by now or sees the new time.
@@ -62,7 +62,7 @@ def set_expiry(
     ).rowcount
     if not changed:
         raise ConflictError(f"request {request.name} is over")
-    note(
+    record_event(
         connection,
         now,
         actor,
@@ -106,7 +106,7 @@ def expire_vms(
 ) -> tuple[UUID, ...]:
     """Delete these VMs if their requests are still expired; return the requests that ended.
 
-    ``by`` is the time by which they end, ``now`` what is written down.
+    ``by`` decides which requests are expired; ``now`` is the time that is stored.
     """
     wanted = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 from registry.audit.events import event_row
 from registry.db.audit_context import AuditedCall
 from registry.db.ids import uuid7
-from registry.db.names import check_int, check_labels, expires_at, lookup_name, new_name
+from registry.db.names import check_int, check_labels, check_new_name, expires_at, lookup_name
 from registry.db.rows import row_of
 from registry.db.schema import hosts, requests
 from registry.errors import InvalidError, NotFoundError
@@ -163,42 +163,40 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
         rules=check_rules(rules, spec.count) if rules != NO_RULES else NO_RULES,
         priority=check_int("priority", spec.priority, -MAX_PRIORITY, MAX_PRIORITY),
         hostname=None if spec.hostname is None else check_hostname("hostname", spec.hostname),
-        name=None if spec.name is None else new_name("name", spec.name),
+        name=None if spec.name is None else check_new_name("name", spec.name),
     )
 
 
 def new_request(
-    asked: RequestSpec, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
+    spec: RequestSpec, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
 ) -> Request:
     """Return the record of a new request."""
     key = uuid7()
-    keys, user_data, warnings = (
-        access_summary(asked.access) if asked.access != NO_ACCESS else NOTHING
-    )
+    keys, user_data, warnings = access_summary(spec.access) if spec.access != NO_ACCESS else NOTHING
     return Request(
         id=key,
-        name=asked.name if asked.name is not None else f"req-{key.hex[-10:]}",
-        tenant=asked.tenant,
-        vm_type=asked.vm_type,
-        count=asked.count,
-        min_count=asked.min_count,
-        requires=tuple(asked.requires),
+        name=spec.name if spec.name is not None else f"req-{key.hex[-10:]}",
+        tenant=spec.tenant,
+        vm_type=spec.vm_type,
+        count=spec.count,
+        min_count=spec.min_count,
+        requires=tuple(spec.requires),
         hosts=hosts,
-        rules=asked.rules,
-        priority=asked.priority,
-        spot=asked.spot,
-        reservation=asked.reservation,
+        rules=spec.rules,
+        priority=spec.priority,
+        spot=spec.spot,
+        reservation=spec.reservation,
         state=RequestState.PENDING,
         waiting=None,
         vms_placed=0,
         vms_running=0,
         created_at=now,
         updated_at=now,
-        labels=asked.labels,
-        expires_at=expires_at(asked.ttl_s, now),
-        hostname=asked.hostname,
+        labels=spec.labels,
+        expires_at=expires_at(spec.ttl_s, now),
+        hostname=spec.hostname,
         image=image.reference if image is not None else None,
-        network=asked.network,
+        network=spec.network,
         ssh_keys=keys,
         user_data=user_data,
         warnings=warnings,
@@ -231,8 +229,7 @@ def vm_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows of VMs of a request with these numbers.
 
-    The only VM that a request begins with has its host name as it is, all others
-    have it with their number.
+    A single VM has the request's host name as it is; several VMs have it with their numbers.
     """
     hostname = request.hostname
     alone = list(numbers) == [1]

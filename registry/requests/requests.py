@@ -10,13 +10,18 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, false, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.db.audit_context import AuditIntent, note_committed
-from registry.db.bulk import among
-from registry.db.clock import db_now, earlier
-from registry.db.engine import ClashError, Database, HeldUpError, retry_on_clash
-from registry.db.idempotency_keys import claim_key, keep_result
+from registry.db.audit_context import UncommittedAuditRow, mark_audit_rows_committed
+from registry.db.bulk import is_any_of
+from registry.db.clock import db_now, earlier_time
+from registry.db.engine import (
+    Database,
+    LockTimeoutError,
+    TransactionRolledBackError,
+    retry_on_rollback,
+)
+from registry.db.idempotency_keys import claim_key, store_result
 from registry.db.names import lookup_name
-from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, named_like, page_of
+from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, name_contains, page_of
 from registry.db.rows import record_of
 from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.errors import (
@@ -27,31 +32,32 @@ from registry.errors import (
     RegistryUnavailableError,
 )
 from registry.ledger.deletion import delete_vms
-from registry.ledger.placeable import waiting_vms
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_power_changes
-from registry.ledger.progress import reported_counts
+from registry.ledger.placeable import is_waiting_vm
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S
+from registry.ledger.progress import vm_counts_query
 from registry.ledger.waiting_status import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
-from registry.requests.batch import make_batch, make_requests
+from registry.requests.batch import create_batch, create_requests
 from registry.requests.expiry import AT_ONCE, expire_vms, find_expired, set_expiry
 from registry.requests.guest_access import NOTHING, read_access
 from registry.requests.own_labels import changed_labels, label_conditions
+from registry.requests.power import request_power_changes
 from registry.requests.request_spec import MAX_COUNT, CreateRequestCommand, RequestSpec, check_spec
 from registry.requests.resize import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_preemptions import (
+    apply_preemptions,
     delete_expired_rooms,
     due_preemptions,
     has_expired_rooms,
-    settle_preemptions,
 )
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reservation_use import ReservationDraws
-from registry.tenancy.tree import key_query, lock_asker
+from registry.tenancy.tree import key_query, lock_requesting_tenant
 
 _SELECT = (
     select(
@@ -94,7 +100,7 @@ class Requests:
             )
         )
 
-    @retry_on_clash
+    @retry_on_rollback
     def accept(self, command: CreateRequestCommand) -> Request:
         """Insert a request and its VMs in one transaction, with its key.
 
@@ -107,11 +113,11 @@ class Requests:
         """
         with self._database.write() as connection:
             accepted, intents = _accept(connection, command)
-        note_committed(intents)
+        mark_audit_rows_committed(intents)
         return accepted
 
     def accept_batch(
-        self, askings: Sequence[CreateRequestCommand]
+        self, commands: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         """Accept calls in one transaction; return a request or an error for each.
 
@@ -119,21 +125,21 @@ class Requests:
         calls.
         """
         try:
-            return self._accept_together(askings)
-        except (ClashError, HeldUpError):
-            return [None] * len(askings)
+            return self._accept_together(commands)
+        except (TransactionRolledBackError, LockTimeoutError):
+            return [None] * len(commands)
         except RegistryUnavailableError:
             raise
         except (RegistryError, IntegrityError):
-            return [None] * len(askings)
+            return [None] * len(commands)
 
-    @retry_on_clash
+    @retry_on_rollback
     def _accept_together(
-        self, askings: Sequence[CreateRequestCommand]
+        self, commands: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
-            group = make_batch(connection, askings)
-        note_committed(group.audit_intents)
+            group = create_batch(connection, commands)
+        mark_audit_rows_committed(group.audit_intents)
         return group.made
 
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
@@ -163,7 +169,7 @@ class Requests:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise NotFoundError("request", name)
-            return _with_tallies(connection, [row])[0]
+            return _requests_of_rows(connection, [row])[0]
 
     def list(
         self,
@@ -190,19 +196,19 @@ class Requests:
             if value is not None:
                 query = query.where(column == value)
         query = query.where(
-            *label_conditions(requests, labels), *named_like(requests.c.name, search)
+            *label_conditions(requests, labels), *name_contains(requests.c.name, search)
         )
         if cursor is not None:
             query = query.where(requests.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
-            found = _with_tallies(connection, connection.execute(query).all())
+            found = _requests_of_rows(connection, connection.execute(query).all())
         return page_of(found, limit, lambda request: (request.id.hex,))
 
-    def waiting_before(self, request: Request, tenant: str | None) -> int:
+    def count_preceding(self, request: Request, tenant: str | None) -> int:
         """Return how many requests with VMs to place precede a request, of a tenant or of all.
 
-        Requests of its tenant precede it by priority, then by creation; others by creation, and
-        before requests for spot VMs.
+        Requests of its tenant precede it by priority, then by creation. Other requests precede it
+        by creation; requests for spot VMs come last.
         """
         priority, its = requests.c.priority, requests.c.tenant_id == key_query(request.tenant)
         earlier = requests.c.id < request.id
@@ -218,25 +224,25 @@ class Requests:
                     ),
                 ),
             ),
-            select(vms.c.id).where(vms.c.request_id == requests.c.id, waiting_vms()).exists(),
+            select(vms.c.id).where(vms.c.request_id == requests.c.id, is_waiting_vm()).exists(),
         )
         if tenant is not None:
             query = query.where(requests.c.tenant_id == key_query(tenant))
         with self._database.read() as connection:
             return connection.scalars(query).one()
 
-    @retry_on_clash
+    @retry_on_rollback
     def delete(self, id: UUID, *, actor: str) -> Request:  # noqa: A002
         """Delete every VM of a request; a repeated call is no error.
 
-        Its ``count`` stays, as the record of what was asked.
+        Its ``count`` stays, as the record of the requested number.
         """
         with self._database.write() as connection:
             _get(connection, id)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
             return _get(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def change(
         self,
         id: UUID,  # noqa: A002
@@ -251,11 +257,11 @@ class Requests:
     ) -> Request:
         """Change the number of VMs, the labels (None removes one) or the end of a request.
 
-        See `resize.resize` for which VMs go when there are to be fewer.
+        `resize.resize` chooses the VMs to delete if the number decreases.
         """
         with self._database.write() as connection:
             request = _get(connection, id)
-            owner = lock_asker(connection, request.tenant)
+            owner = lock_requesting_tenant(connection, request.tenant)
             request = _get(connection, id)
             now = db_now(connection)
             if ttl_s is not None or never_expires:
@@ -291,26 +297,26 @@ class Requests:
                 raise InvalidError("remove", len(remove), "nothing without a smaller count")
             return _get(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def expire(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = AT_ONCE
     ) -> tuple[UUID, ...]:
-        """End requests that have expired by the database's clock and by ``by``.
+        """End requests that have expired by the database's clock and by ``by``; return them.
 
-        At most ``at_once`` VMs end in a call, so that no other call waits long; the rest follows.
-        Returns the requests that ended.
+        At most ``at_once`` VMs end in a call, so that other calls do not wait long; later calls
+        end the rest.
         """
         with self._database.read() as connection:
-            found = find_expired(connection, earlier(db_now(connection), by), at_once)
+            found = find_expired(connection, earlier_time(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
-            return expire_vms(connection, found, by=earlier(now, by), now=now, actor=actor)
+            return expire_vms(connection, found, by=earlier_time(now, by), now=now, actor=actor)
 
-    @retry_on_clash
-    def end_spot(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
-        """End spot VMs whose notice has run out; return which ended."""
+    @retry_on_rollback
+    def end_spot_vms(self, *, actor: str = "control", at_once: int = AT_ONCE) -> tuple[UUID, ...]:
+        """End spot VMs whose notice has run out; return the VMs that ended."""
         with self._database.read() as connection:
             now = db_now(connection)
             found = due_preemptions(connection, now, at_once)
@@ -320,9 +326,9 @@ class Requests:
         with self._database.write() as connection:
             now = db_now(connection)
             delete_expired_rooms(connection, now)
-            return settle_preemptions(connection, found, now=now, actor=actor)
+            return apply_preemptions(connection, found, now=now, actor=actor)
 
-    @retry_on_clash
+    @retry_on_rollback
     def switch(
         self,
         id: UUID,  # noqa: A002
@@ -333,7 +339,7 @@ class Requests:
     ) -> Request:
         """Stop, start or reboot every VM of a request whose state allows it; see `Vms.switch`.
 
-        VMs that were not placed yet and are stopped wait for no place until they are started.
+        A stopped VM that was never placed does not wait for a place until it is started.
         """
         with self._database.write() as connection:
             request = _get(connection, id)
@@ -341,16 +347,16 @@ class Requests:
                 raise ConflictError(f"request {request.name} is {request.state}")
             now = db_now(connection)
             request_power_changes(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return keep_result(connection, _get(connection, id))
+            return store_result(connection, _get(connection, id))
 
 
 def _accept(
     connection: Connection, command: CreateRequestCommand
-) -> tuple[Request, Sequence[AuditIntent]]:
+) -> tuple[Request, Sequence[UncommittedAuditRow]]:
     """Accept one request in its own transaction, which waits for its key and for locks."""
     key = command.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)
-    [found], intents = make_requests(connection, [command], now)
+    [found], intents = create_requests(connection, [command], now)
     if isinstance(found, RegistryError):
         raise found
     return found, intents
@@ -360,12 +366,12 @@ def _get(connection: Connection, key: UUID) -> Request:
     row = connection.execute(_SELECT.where(requests.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("request", key)
-    return _with_tallies(connection, [row])[0]
+    return _requests_of_rows(connection, [row])[0]
 
 
-def _with_tallies(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
-    of_these = among(connection, vms.c.request_id, [row.id for row in rows])
-    tallies = {found.request_id: found for found in connection.execute(reported_counts(of_these))}
+def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
+    of_these = is_any_of(connection, vms.c.request_id, [row.id for row in rows])
+    tallies = {found.request_id: found for found in connection.execute(vm_counts_query(of_these))}
     access = read_access(connection, tallies)
     on_network = networks_of(connection, tallies)
     groups = memberships(connection, (row.id for row in rows))

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from registry.audit.events import note
-from registry.db.bulk import one_or_many
+from registry.audit.events import record_event
+from registry.db.bulk import execute_parameters
 from registry.db.locks import lock_vms
 from registry.db.names import check_int
 from registry.db.schema import assignments, is_place, request_networks, requests, vms
@@ -18,7 +18,7 @@ from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
 from registry.ledger.progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
-from registry.networks.addresses import give_macs
+from registry.networks.addresses import create_interfaces
 from registry.records.requests import Request
 from registry.requests.request_spec import vm_rows
 from registry.requests.rules import check_hosts_suffice
@@ -38,10 +38,9 @@ def resize(
 ) -> None:
     """Set the number of a request's VMs to ``count``.
 
-    The caller holds the lock of the tenant. New VMs wait for a place, under the
-    next numbers. Taken away are first those of ``remove``, then those without a
-    place, then those with one, the newest first. `min_count` stays what it was: it bound the first
-    round that placed the request, or will.
+    The caller holds the lock of the tenant. New VMs wait for a place and get the next numbers. VMs
+    are deleted in this order: those in ``remove``, those without a place, the newest of the
+    others. `min_count` stays, as it applies to the first round that places the request.
     """
     check_int("count", count, 1, max_count)
     if request.state in FINISHED:
@@ -73,7 +72,7 @@ def resize(
         .values(count=requests.c.count - surplus, updated_at=now)
     )
     if surplus:
-        note(
+        record_event(
             connection,
             now,
             actor,
@@ -94,8 +93,8 @@ def _add_vms(
 ) -> None:
     """Add VMs to a request, each with a MAC address on the request's network.
 
-    Numbers go on where they ended, also after deletions, and pass over names that live things
-    of the tenant have.
+    Numbers continue after the highest ever used. Numbers whose names other VMs or requests of the
+    tenant have are skipped.
     """
     names = connection.scalars(select(vms.c.name).where(vms.c.request_id == request.id))
     first = 1 + max((int(name.rpartition("-")[2]) for name in names), default=0)
@@ -104,8 +103,8 @@ def _add_vms(
         select(request_networks.c.network_id).where(request_networks.c.request_id == request.id)
     )
     rows = vm_rows(request, owner, numbers, now=now)
-    connection.execute(insert(vms), one_or_many(rows))
-    give_macs(connection, [row["id"] for row in rows], network_id)
+    connection.execute(insert(vms), execute_parameters(rows))
+    create_interfaces(connection, [row["id"] for row in rows], network_id)
 
 
 def _is_wanted(request_id: UUID) -> Any:

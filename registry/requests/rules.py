@@ -1,39 +1,27 @@
 """Placement rules of requests: labels, zones, VM groups and spreads.
 
-A round keeps these rules by what it read. Between its read and its commit another
-may have placed VMs of the same group, so the commit looks again, under the lock of
-the group (`without_violations`); what does not hold any more is decided again.
+A request states its rules when it is made. `registry.rounds.group_views` has the VMs that count for
+them, and `registry.rounds.rule_violations` checks placements against them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
-from registry.db.bulk import among, chunks, insert_if_absent
+from registry.db.bulk import chunks, insert_if_absent, is_any_of
 from registry.db.ids import uuid7
 from registry.db.locks import lock_groups
 from registry.db.names import check_labels, check_name
-from registry.db.schema import (
-    assignments,
-    hosts,
-    is_arriving,
-    request_groups,
-    requests,
-    stands,
-    tenants,
-    vm_groups,
-    vms,
-)
+from registry.db.schema import request_groups, requests, vm_groups
 from registry.errors import ConflictError, InvalidError
-from registry.lifecycle import FINISHED, HostAdmin
+from registry.lifecycle import FINISHED
 from registry.records.requests import MembershipRule, Rules
-from registry.records.rounds import SpreadView, VmGroupView
 
 ZONE_LABEL: Final = "zone="
 SPREADS: Final = ("zone",)
@@ -183,7 +171,7 @@ def memberships(
                 request_groups.c.request_id, vm_groups.c.name, vm_groups.c.apart, vm_groups.c.hard
             )
             .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
-            .where(among(connection, request_groups.c.request_id, some))
+            .where(is_any_of(connection, request_groups.c.request_id, some))
         )
         for row in connection.execute(query):
             found[row.request_id][row.apart] = MembershipRule(group=row.name, soft=not row.hard)
@@ -220,148 +208,6 @@ def rules_allow(
     )
 
 
-def vm_group_views(
-    connection: Connection, request_ids: Sequence[UUID], *, leaving: UUID | None = None
-) -> tuple[VmGroupView, ...]:
-    """Return the VM groups of requests, by creation, with the hosts of their VMs.
-
-    ``leaving`` is a host that one VM of them leaves: there it does not count.
-    """
-    members: defaultdict[UUID, list[UUID]] = defaultdict(list)
-    for some in chunks(request_ids):
-        query = select(request_groups).where(among(connection, request_groups.c.request_id, some))
-        for row in connection.execute(query):
-            members[row.group_id].append(row.request_id)
-    places = _group_places(connection, members)
-    if leaving is not None:
-        for group_id in members:
-            places[group_id] -= Counter([leaving])
-    views = []
-    for some in chunks(sorted(members)):
-        rows = connection.execute(
-            select(vm_groups)
-            .where(among(connection, vm_groups.c.id, some))
-            .order_by(vm_groups.c.id)
-        )
-        views += [
-            VmGroupView(
-                id=row.id,
-                name=row.name,
-                apart=row.apart,
-                hard=row.hard,
-                requests=tuple(sorted(members[row.id])),
-                hosts=tuple(sorted(places[row.id])),
-            )
-            for row in rows
-        ]
-    return tuple(views)
-
-
-def hosts_of_group(
-    connection: Connection, tenant: str | None, rule: MembershipRule | None
-) -> tuple[UUID, ...]:
-    """Return the hosts on which VMs of a tenant's group hold capacity."""
-    if tenant is None or rule is None:
-        return ()
-    group_ids = connection.scalars(
-        select(vm_groups.c.id)
-        .join(tenants, tenants.c.id == vm_groups.c.tenant_id)
-        .where(tenants.c.name == tenant, vm_groups.c.name == rule.group)
-    ).all()
-    return tuple(
-        sorted({host for each in _group_places(connection, group_ids).values() for host in each})
-    )
-
-
-def _group_places(
-    connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
-) -> defaultdict[UUID, Counter[UUID]]:
-    """Return the number of VMs of each group by host; with ``of``, only of these VMs.
-
-    VMs of anti-affinity groups count at both ends of a move, VMs of affinity groups only at the
-    destination: a VM placed on the source would be left there alone.
-    """
-    moving = select(assignments.c.vm_id).where(is_arriving)
-    found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
-    for some in chunks(sorted(group_ids)):
-        query = (
-            select(request_groups.c.group_id, assignments.c.host_id, func.count().label("vms"))
-            .select_from(request_groups)
-            .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
-            .join(vms, vms.c.request_id == request_groups.c.request_id)
-            .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(
-                among(connection, request_groups.c.group_id, some),
-                stands,
-                or_(vm_groups.c.apart, is_arriving, vms.c.id.not_in(moving)),
-            )
-            .group_by(request_groups.c.group_id, assignments.c.host_id)
-        )
-        if of is not None:
-            query = query.where(among(connection, vms.c.id, sorted(of)))
-        for row in connection.execute(query):
-            found[row.group_id][row.host_id] = row.vms
-    return found
-
-
-def spread_views(connection: Connection, rows: Sequence[Any]) -> Mapping[UUID, SpreadView]:
-    """Return the VMs that each zone may hold and holds, for requests that are spread.
-
-    ``rows`` are of `requests`. A zone counts whether its hosts take VMs now or not:
-    the part of a zone that is down waits for it.
-    """
-    spread = [row for row in rows if row.spread is not None]
-    if not spread:
-        return {}
-    known = connection.execute(
-        select(hosts.c.id, hosts.c.name, hosts.c.labels, hosts.c.admin).order_by(hosts.c.name)
-    ).all()
-    zone_of_host = {row.id: zone_of(row.labels) for row in known}
-    placed = _count_request_vms_by_host(connection, [row.id for row in spread])
-    views = {}
-    for row in spread:
-        rules = rules_of(row, {})
-        zones = sorted(
-            {
-                zone
-                for host in known
-                if (zone := zone_of_host[host.id]) is not None
-                and host.admin != HostAdmin.RETIRED.value
-                and rules_allow(rules, row.requires, row.hosts, host=host.name, labels=host.labels)
-            }
-        )
-        in_zone: Counter[str] = Counter()
-        for host_id, count in placed[row.id].items():
-            zone = zone_of_host.get(host_id)
-            if zone is not None:
-                in_zone[zone] += count
-        wanted = row._mapping["count"]
-        views[row.id] = SpreadView(
-            most=-(-wanted // len(zones)) if zones else 0,
-            placed=tuple((zone, in_zone[zone]) for zone in zones),
-        )
-    return views
-
-
-def _count_request_vms_by_host(
-    connection: Connection, request_ids: Sequence[UUID]
-) -> defaultdict[UUID, Counter[UUID]]:
-    found: defaultdict[UUID, Counter[UUID]] = defaultdict(Counter)
-    for some in chunks(request_ids):
-        query = (
-            select(vms.c.request_id, assignments.c.host_id, func.count().label("vms"))
-            .join(assignments, assignments.c.vm_id == vms.c.id)
-            .where(among(connection, vms.c.request_id, some), stands)
-            .group_by(vms.c.request_id, assignments.c.host_id)
-        )
-        for row in connection.execute(query):
-            found[row.request_id][row.host_id] = row.vms
-    return found
-
-
-# ---- commits ----------------------------------------------------------------
-
-
 def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> None:
     """Lock the VM groups of requests, so that no other transaction places VMs of them."""
     group_ids: set[UUID] = set()
@@ -369,100 +215,8 @@ def lock_groups_of(connection: Connection, request_ids: Collection[UUID]) -> Non
         group_ids.update(
             connection.scalars(
                 select(request_groups.c.group_id).where(
-                    among(connection, request_groups.c.request_id, some)
+                    is_any_of(connection, request_groups.c.request_id, some)
                 )
             )
         )
     lock_groups(connection, group_ids)
-
-
-def without_violations(
-    connection: Connection,
-    chosen: Sequence[tuple[Any, UUID]],
-    *,
-    leaving: Sequence[Collection[UUID]] = (),
-    following: Collection[UUID] = (),
-) -> tuple[list[tuple[Any, UUID]], Counter[tuple[UUID, UUID]]]:
-    """Return the (VM, host) pairs that keep every hard rule, and counts of the others.
-
-    ``leaving`` are the hosts of each VM on which it does not count: the one that it leaves, and
-    the one where room is held for it already. VMs that are ``following`` to the same host do not
-    keep their groups where they are now.
-
-    The groups and the VMs are locked. What holds capacity now counts, then pair
-    after pair as they stand; of the others the VMs of each request and host are
-    counted.
-    """
-    request_ids = sorted({vm.request_id for vm, _ in chosen})
-    groups = _hard_groups(connection, request_ids)
-    rows: list[Any] = []
-    for some in chunks(request_ids):
-        query = select(requests).where(
-            among(connection, requests.c.id, some), requests.c.spread.is_not(None)
-        )
-        rows += connection.execute(query).all()
-    if not groups and not rows:
-        return list(chosen), Counter()
-    places = _group_places(connection, {group for each in groups.values() for group, _ in each})
-    spreads = spread_views(connection, rows)
-    zones = _zones_of_hosts(connection, {host for _, host in chosen}) if rows else {}
-    in_zone = {key: dict(view.placed) for key, view in spreads.items()}
-    for (vm, _), own in zip(chosen, leaving, strict=False):
-        its_groups = [group for group, _ in groups.get(vm.request_id, ())]
-        for group, there in _group_places(connection, its_groups, of=[vm.id]).items():
-            places[group] -= there
-        if vm.request_id in spreads:
-            its = Counter(_zones_of_hosts(connection, own).values())
-            counted = in_zone[vm.request_id].items()
-            in_zone[vm.request_id] = {zone: count - its[zone] for zone, count in counted}
-    if following:
-        together = {group for each in groups.values() for group, apart in each if not apart}
-        for group, there in _group_places(connection, together, of=following).items():
-            places[group] -= there
-    kept: list[tuple[Any, UUID]] = []
-    dropped: Counter[tuple[UUID, UUID]] = Counter()
-    for vm, host in chosen:
-        request = vm.request_id
-        fine = all(
-            not places[group][host] if apart else not places[group] or host in places[group]
-            for group, apart in groups.get(request, ())
-        )
-        zone = zones.get(host)
-        if request in spreads:
-            here = in_zone[request].get(zone) if zone is not None else None
-            fine = fine and here is not None and here < spreads[request].most
-        if not fine:
-            dropped[request, host] += 1
-            continue
-        kept.append((vm, host))
-        for group, _ in groups.get(request, ()):
-            places[group][host] += 1
-        if request in spreads and zone is not None:
-            in_zone[request][zone] += 1
-    return kept, dropped
-
-
-def _hard_groups(
-    connection: Connection, request_ids: Sequence[UUID]
-) -> Mapping[UUID, list[tuple[UUID, bool]]]:
-    found: defaultdict[UUID, list[tuple[UUID, bool]]] = defaultdict(list)
-    for some in chunks(request_ids):
-        query = (
-            select(request_groups.c.request_id, vm_groups.c.id, vm_groups.c.apart)
-            .join(vm_groups, vm_groups.c.id == request_groups.c.group_id)
-            .where(among(connection, request_groups.c.request_id, some), vm_groups.c.hard)
-            .order_by(vm_groups.c.id)
-        )
-        for row in connection.execute(query):
-            found[row.request_id].append((row.id, row.apart))
-    return found
-
-
-def _zones_of_hosts(
-    connection: Connection, host_ids: Collection[UUID]
-) -> Mapping[UUID, str | None]:
-    found: dict[UUID, str | None] = {}
-    for some in chunks(sorted(host_ids)):
-        query = select(hosts.c.id, hosts.c.labels).where(among(connection, hosts.c.id, some))
-        found |= {row.id: zone_of(row.labels) for row in connection.execute(query)}
-    return found

@@ -11,8 +11,8 @@ from uuid import UUID
 from sqlalchemy import Connection, and_, delete, select, update
 
 from registry.audit.changes import SPOT
-from registry.audit.events import record
-from registry.db.bulk import among, chunks
+from registry.audit.events import record_events
+from registry.db.bulk import chunks, is_any_of
 from registry.db.locks import lock_vms
 from registry.db.schema import (
     assignments,
@@ -58,26 +58,28 @@ def due_preemptions(connection: Connection, now: datetime, at_once: int) -> Sequ
     return [row.vm_id for row, _ in _due_events(connection, rows, now)][:at_once]
 
 
-def settle_preemptions(
+def apply_preemptions(
     connection: Connection, vm_ids: Sequence[UUID], *, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
     """End these spot VMs if their end is due and still needed; return those that ended.
 
-    An end is withdrawn once the request for which it was announced has no VMs that wait for room on
-    that host, once the host takes none, or once the VM is not there any more. Where the VM stays
-    no room is kept any more.
+    An end is withdrawn if the request for which it was announced no longer waits for room on that
+    host, if the host takes no VMs, or if the VM has left the host. No room is kept for the request
+    where the VM stays.
     """
-    lock_vms(connection, among(connection, vms.c.id, vm_ids))
-    these = _ENDINGS.where(among(connection, spot_preemptions.c.vm_id, vm_ids))
+    lock_vms(connection, is_any_of(connection, vms.c.id, vm_ids))
+    these = _ENDINGS.where(is_any_of(connection, spot_preemptions.c.vm_id, vm_ids))
     settled = _due_events(connection, connection.execute(these).all(), now)
     if not settled:
         return ()
     keys = [row.vm_id for row, _ in settled]
     connection.execute(
-        delete(spot_preemptions).where(among(connection, spot_preemptions.c.vm_id, keys))
+        delete(spot_preemptions).where(is_any_of(connection, spot_preemptions.c.vm_id, keys))
     )
     steps = [(row, SPOT.step(SpotState.ENDING.value, event)) for row, event in settled]
-    record(connection, [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps])
+    record_events(
+        connection, [step.row(now, actor, row.vm_id, tenant=row.tenant) for row, step in steps]
+    )
     stay = {
         (row.request_id, row.host_id)
         for row, event in settled
@@ -87,7 +89,7 @@ def settle_preemptions(
         its = (spot_room_holds.c.request_id == request, spot_room_holds.c.host_id == host)
         connection.execute(delete(spot_room_holds).where(*its))
     ended = [row for row, event in settled if event is SpotEvent.DUE]
-    which = among(connection, vms.c.id, [row.vm_id for row in ended])
+    which = is_any_of(connection, vms.c.id, [row.vm_id for row in ended])
     delete_vms(connection, which, now=now, actor=actor, reason="its room is needed")
     for request_id, count in sorted(Counter(row.own_request for row in ended).items()):
         fewer = requests.c["count"] - count
@@ -134,7 +136,7 @@ def _need_checker(connection: Connection, request_ids: Set[UUID]) -> Callable[[U
                 spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"]
             )
             .join(hosts, hosts.c.id == spot_room_holds.c.host_id)
-            .where(among(connection, spot_room_holds.c.request_id, some), _IS_UP)
+            .where(is_any_of(connection, spot_room_holds.c.request_id, some), _IS_UP)
         )
         in_turn = (spot_room_holds.c.until, spot_room_holds.c.host_id)
         for request, host, count in connection.execute(query.order_by(*in_turn)):

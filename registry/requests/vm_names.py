@@ -1,4 +1,4 @@
-"""Names of requests and VMs are unique among what lives of a tenant.
+"""Checks that names of requests and VMs are unique among a tenant's existing ones.
 
 Creating VMs needs the lock of their tenant, so a name that is free here stays free until the
 transaction ends. A unique index of the database refuses writes that bypass the lock.

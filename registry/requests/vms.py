@@ -11,29 +11,29 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
-from registry.db.bulk import among
+from registry.db.bulk import is_any_of
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.locks import lock_vms
 from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
     cursor_uuid,
-    ids_named,
-    named_like,
+    ids_by_name,
+    name_contains,
     page_of,
 )
 from registry.db.rows import record_of
 from registry.db.schema import (
-    arriving_at,
     assignments,
     hosts,
     image_copies,
     images,
     interfaces,
     is_place,
+    is_vm_arrival,
     moves,
     network_addresses,
     networks,
@@ -48,8 +48,8 @@ from registry.db.schema import (
 )
 from registry.errors import InvalidError, NotFoundError
 from registry.ledger.deletion import delete_vms
-from registry.ledger.known_states import is_in_state, is_unknown
-from registry.ledger.power import SHUTDOWN_TIMEOUT_S, request_power_change
+from registry.ledger.known_states import is_in_state, is_state_unknown
+from registry.ledger.power import SHUTDOWN_TIMEOUT_S
 from registry.lifecycle import (
     AssignmentState,
     CopyState,
@@ -61,6 +61,7 @@ from registry.lifecycle import (
 )
 from registry.records.requests import ImageWait, Power, Vm
 from registry.requests.own_labels import changed_labels, label_conditions
+from registry.requests.power import request_power_change
 from registry.subnets import address_text
 from registry.tenancy.tree import key_query
 
@@ -107,7 +108,7 @@ _SELECT = (
     .join(vm_types, vm_types.c.id == requests.c.vm_type_id)
     .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))
     .outerjoin(hosts, hosts.c.id == assignments.c.host_id)
-    .outerjoin(_ARRIVING, and_(_ARRIVING.c.vm_id == vms.c.id, arriving_at(_ARRIVING)))
+    .outerjoin(_ARRIVING, and_(_ARRIVING.c.vm_id == vms.c.id, is_vm_arrival(_ARRIVING)))
     .outerjoin(_TO, _TO.c.id == _ARRIVING.c.host_id)
     .outerjoin(moves, and_(moves.c.vm_id == vms.c.id, moves.c.to_id == _ARRIVING.c.id))
     .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
@@ -132,9 +133,9 @@ def _is_on_host(connection: Connection, name: str) -> ColumnElement[bool]:
     The host's VMs are listed by id. As a part of the query, with its many joins, they would be
     searched last, among all VMs.
     """
-    ids = ids_named(connection, "host", hosts, name)
+    ids = ids_by_name(connection, "host", hosts, name)
     there = select(assignments.c.vm_id).where(assignments.c.host_id.in_(ids), is_place, unreleased)
-    return among(connection, vms.c.id, connection.scalars(there).all())
+    return is_any_of(connection, vms.c.id, connection.scalars(there).all())
 
 
 def _has_address(connection: Connection, address: str) -> ColumnElement[bool]:
@@ -150,7 +151,7 @@ def _has_address(connection: Connection, address: str) -> ColumnElement[bool]:
         .join(network_addresses, network_addresses.c.network_id == networks.c.id)
         .where(network_addresses.c.address == number, network_addresses.c.vm_id.is_not(None))
     )
-    return among(connection, vms.c.id, connection.scalars(given).all())
+    return is_any_of(connection, vms.c.id, connection.scalars(given).all())
 
 
 def _has_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
@@ -158,7 +159,7 @@ def _has_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
     if _MAC.fullmatch(spelled) is None:
         raise InvalidError("mac", mac, "a MAC address such as 02:00:5e:10:00:07")
     found = select(interfaces.c.vm_id).where(interfaces.c.mac == spelled)
-    return among(connection, vms.c.id, connection.scalars(found).all())
+    return is_any_of(connection, vms.c.id, connection.scalars(found).all())
 
 
 class Vms:
@@ -195,7 +196,7 @@ class Vms:
         for column, value in ((vms.c.request_id, request_id), (vms.c.name, name)):
             if value is not None:
                 query = query.where(column == value)
-        query = query.where(*label_conditions(vms, labels), *named_like(vms.c.name, search))
+        query = query.where(*label_conditions(vms, labels), *name_contains(vms.c.name, search))
         if deleted_since is not None:
             query = query.where(vms.c.deleted_at >= deleted_since)
         elif not include_deleted:
@@ -225,7 +226,7 @@ class Vms:
         with self._database.read() as connection:
             return connection.execute(query.where(vms.c.id == id)).scalar_one_or_none()
 
-    @retry_on_clash
+    @retry_on_rollback
     def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
         """Delete a VM and reduce its request's count; a repeated call is no error."""
         with self._database.write() as connection:
@@ -239,7 +240,7 @@ class Vms:
                 )
             return _get(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
         """Change labels of a VM; the value None removes a label."""
         with self._database.write() as connection:
@@ -249,7 +250,7 @@ class Vms:
             connection.execute(update(vms).where(vms.c.id == id).values(labels=after))
             return _get(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def switch(
         self,
         id: UUID,  # noqa: A002
@@ -267,7 +268,7 @@ class Vms:
             _get(connection, id)
             now = db_now(connection)
             request_power_change(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return keep_result(connection, _get(connection, id))
+            return store_result(connection, _get(connection, id))
 
 
 def _get(connection: Connection, key: UUID) -> Vm:
@@ -285,7 +286,9 @@ def _to_vm(row: Row[Any]) -> Vm:
         address=address_text(row.address) if row.address is not None else None,
         waits_for_image=_to_image_wait(row),
         ending_for=None if row.ends_at is None else f"{row.for_tenant}/{row.for_request}",
-        unknown_since=row.host_heard_at if is_unknown(row.host_health, row.observed) else None,
+        unknown_since=row.host_heard_at
+        if is_state_unknown(row.host_health, row.observed)
+        else None,
         paused_since=row.paused_since if row.observed == VmObserved.RUNNING.value else None,
     )
 

@@ -3,11 +3,11 @@
 from registry.lifecycle import OPEN_RESERVATIONS, ReservationState
 from registry.records.reservations import RefusedFor, Reservation, ReservationDecision
 from registry.records.rounds import ReservationView, ReservedView
-from registry.reservations.create import MOST_AHEAD_S, MOST_LENGTH_S
+from registry.reservations.create import MAX_AHEAD_S, MAX_LENGTH_S
 
 __all__ = [
-    "MOST_AHEAD_S",
-    "MOST_LENGTH_S",
+    "MAX_AHEAD_S",
+    "MAX_LENGTH_S",
     "OPEN_RESERVATIONS",
     "RefusedFor",
     "Reservation",

@@ -11,10 +11,10 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, delete, func, not_, or_, select, update
 
 from registry.audit.changes import RESERVATION
-from registry.db.bulk import among
-from registry.db.clock import db_now, earlier
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.bulk import is_any_of
+from registry.db.clock import db_now, earlier_time
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
@@ -25,9 +25,9 @@ from registry.records.reservations import Reservation, ReservationDecision
 from registry.records.rounds import Lease
 from registry.reservations.create import create_reservation
 from registry.rounds.leases import check_epoch
-from registry.tenancy.quota_use import over_quotas
+from registry.tenancy.quota_use import exceeded_quotas
 from registry.tenancy.reservation_use import IS_STANDING, count_waiting_vms
-from registry.tenancy.tree import key_query, lock_asker
+from registry.tenancy.tree import key_query, lock_requesting_tenant
 
 _SELECT = (
     select(reservations, tenants.c.name.label("tenant"), vm_types.c.name.label("vm_type"))
@@ -43,7 +43,7 @@ class Reservations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def create(
         self,
         *,
@@ -76,7 +76,7 @@ class Reservations:
                 requires=requires,
                 actor=actor,
             )
-            return keep_result(connection, _get(connection, key))
+            return store_result(connection, _get(connection, key))
 
     def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
         """Return a reservation, or raise `NotFoundError`."""
@@ -116,22 +116,22 @@ class Reservations:
             found = _reservations_of(connection, connection.execute(query).all())
         return page_of(found, limit, lambda each: (each.id.hex,))
 
-    @retry_on_clash
+    @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
         """Cancel a reservation. Its room is free from the next round on; its VMs stay."""
         with self._database.write() as connection:
             row = _lock_row(connection, id)
             now = db_now(connection)
-            _step(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
+            _apply_event(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
             return _get(connection, id)
 
     # ---- the control centre --------------------------------------------------------
 
-    def to_decide(self, limit: int = 8) -> Sequence[Reservation]:
+    def list_pending(self, limit: int = 8) -> Sequence[Reservation]:
         """Return pending reservations: the oldest of each tenant, then the next of each.
 
-        Each takes seconds on a large cluster, so one tenant's many reservations do not delay others
-        for long.
+        The decision on each takes seconds on a large cluster. This order keeps many reservations
+        of one tenant from delaying others.
         """
         is_pending = reservations.c.state == ReservationState.PENDING.value
         turn = func.row_number().over(
@@ -146,13 +146,13 @@ class Reservations:
         with self._database.read() as connection:
             return _reservations_of(connection, connection.execute(query).all())
 
-    def list_standing(self) -> Sequence[Reservation]:
-        """Return the reservations that are accepted and not over, by beginning."""
+    def list_accepted(self) -> Sequence[Reservation]:
+        """Return the accepted reservations that are not over, by beginning."""
         query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
         with self._database.read() as connection:
             return _reservations_of(connection, connection.execute(query).all())
 
-    @retry_on_clash
+    @retry_on_rollback
     def decide(
         self,
         id: UUID,  # noqa: A002
@@ -170,7 +170,7 @@ class Reservations:
             found = _get(connection, id)
             if found.state is not ReservationState.PENDING:
                 return found
-            owner = lock_asker(connection, found.tenant)
+            owner = lock_requesting_tenant(connection, found.tenant)
             row = _lock_row(connection, id)
             now = db_now(connection)
             if row.state != ReservationState.PENDING.value:
@@ -183,28 +183,30 @@ class Reservations:
                 )
             event = ReservationEvent.REFUSED if decision.reason else ReservationEvent.ACCEPTED
             values = {"decision": asdict(decision), "decided_at": now}
-            _step(connection, row, event, now=now, actor=actor, reason=decision.message, **values)
+            _apply_event(
+                connection, row, event, now=now, actor=actor, reason=decision.message, **values
+            )
             return _get(connection, id)
 
-    @retry_on_clash
-    def settle(
+    @retry_on_rollback
+    def begin_and_end_due(
         self, *, by: datetime | None = None, actor: str = "control", at_once: int = 100
     ) -> Sequence[UUID]:
-        """Begin and end reservations whose time has come, by the database's clock and ``by``.
+        """Begin and end reservations whose time has come, and return them.
 
-        Returns the changed reservations.
+        Their time has come by the database's clock and by ``by``.
         """
         with self._database.read() as connection:
-            found = _due_ids(connection, earlier(db_now(connection), by), at_once)
+            found = _due_ids(connection, earlier_time(db_now(connection), by), at_once)
         if not found:
             return ()
         with self._database.write() as connection:
             done = []
             for key in found:
                 row, now = _lock_row(connection, key), db_now(connection)
-                event = _due_event(row, earlier(now, by))
+                event = _due_event(row, earlier_time(now, by))
                 if event is not None:
-                    _step(connection, row, event, now=now, actor=actor)
+                    _apply_event(connection, row, event, now=now, actor=actor)
                     done.append(key)
             return tuple(done)
 
@@ -216,7 +218,7 @@ def _decision_within_quotas(
         IS_STANDING, reservations.c.starts_at < row.ends_at, reservations.c.ends_at > row.starts_at
     )
     count = row._mapping["count"]
-    over, fits = over_quotas(connection, owner, row.vm_type_id, count, overlap)
+    over, fits = exceeded_quotas(connection, owner, row.vm_type_id, count, overlap)
     if not over:
         return decision
     return ReservationDecision(
@@ -267,7 +269,7 @@ def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _step(
+def _apply_event(
     connection: Connection,
     row: Row[Any],
     event: ReservationEvent,
@@ -292,7 +294,7 @@ def _step(
         .values(state=step.after.value, **values)
     )
     detail = {"name": row.name, "count": row._mapping["count"], "used": row.used}
-    step.note(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=detail)
+    step.record_event(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=detail)
 
 
 def _get(connection: Connection, key: UUID) -> Reservation:
@@ -309,7 +311,7 @@ def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
     if keys:
         query = (
             select(reservation_holds.c.reservation_id, func.sum(reservation_holds.c["count"]))
-            .where(among(connection, reservation_holds.c.reservation_id, keys))
+            .where(is_any_of(connection, reservation_holds.c.reservation_id, keys))
             .group_by(reservation_holds.c.reservation_id)
         )
         kept = {key: int(number) for key, number in connection.execute(query)}

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select
 
 from registry.catalogue.resources import demands, resource_names
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.clock import db_now
 from registry.db.schema import (
     assignments,
@@ -36,7 +36,7 @@ from registry.db.schema import (
 )
 from registry.errors import SlotLoopPausedError
 from registry.images.holds import IMAGE_HELD, requests_of_held_images
-from registry.ledger.placeable import kept_disks_of_requests, waiting_vms
+from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
 from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
@@ -57,19 +57,13 @@ from registry.records.rounds import (
     SpotView,
     TenantView,
 )
-from registry.requests.rules import (
-    NO_RULES,
-    hosts_of_group,
-    memberships,
-    rules_of,
-    spread_views,
-    vm_group_views,
-)
+from registry.requests.rules import NO_RULES, memberships, rules_of
 from registry.rounds.freed_room import freed_views
+from registry.rounds.group_views import hosts_of_group, spread_views, vm_group_views
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
 from registry.rounds.reserved_room import held_for_reservations, reserved_view
-from registry.rounds.spot import held_by_spot, spot_view
+from registry.rounds.spot import spot_holdings, spot_view
 from registry.tenancy.reservation_use import IS_STANDING
 
 _LATEST = tuple(rounds.c[name] for name in LatestRound.__dataclass_fields__)
@@ -85,8 +79,8 @@ _BEGUN = (RequestState.PARTLY_PLACED.value, RequestState.PLACED.value)
 def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> ClusterView:
     """Return the inputs of a round; of known hosts only changes are read.
 
-    It raises `StaleEpochError` if the lease is not current, and `SlotLoopPausedError` if nothing is
-    to be decided.
+    It raises `StaleEpochError` if the lease is not current, and `SlotLoopPausedError` while the
+    slot loop is paused.
     """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
     _check_not_paused(connection)
@@ -157,7 +151,7 @@ def capacity_view(
     _, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     return CapacityView(
         resources=axis,
-        demand=_vector(demand, axis),
+        demand=_amounts_vector(demand, axis),
         hosts=hosts_,
         apart_from=hosts_of_group(connection, tenant, rules.anti_affinity),
         together_with=hosts_of_group(connection, tenant, rules.affinity),
@@ -184,10 +178,10 @@ def read_accounts(connection: Connection) -> Accounts:
             else each
             for each in found
         )
-    return Accounts(resources=axis, pool=_vector(pool, axis), tenants=found, groups=groups)
+    return Accounts(resources=axis, pool=_amounts_vector(pool, axis), tenants=found, groups=groups)
 
 
-def _vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
+def _amounts_vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
     return tuple(amounts.get(name, 0) for name in axis)
 
 
@@ -214,7 +208,7 @@ def _tenant_views(
     connection: Connection, axis: Sequence[str], held: Holdings, spot: SpotView | None
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
     nothing = (0,) * (1 + len(axis))
-    spot_held = {} if spot is None else held_by_spot(spot.vms)
+    spot_held = {} if spot is None else spot_holdings(spot.vms)
 
     def ordinary_holdings(tenant: UUID) -> tuple[int, ...]:
         """Return the amounts of a tenant's VMs other than spot VMs."""
@@ -261,11 +255,11 @@ def _quota_views(connection: Connection) -> tuple[QuotaView, ...]:
 
 
 def requests_ever_placed(connection: Connection, request_ids: Sequence[UUID]) -> set[UUID]:
-    """Return the requests that ever had a place: their ``min_count`` no longer binds."""
+    """Return which of these requests ever had a place, so that ``min_count`` no longer binds."""
     found: set[UUID] = set()
     for some in chunks(request_ids):
         query = select(vms.c.request_id).where(
-            among(connection, vms.c.request_id, some), vms.c.generation > 0
+            is_any_of(connection, vms.c.request_id, some), vms.c.generation > 0
         )
         found.update(connection.scalars(query.distinct()))
     return found
@@ -274,8 +268,8 @@ def requests_ever_placed(connection: Connection, request_ids: Sequence[UUID]) ->
 def min_at_once(min_count: int, waiting: int, *, begun: bool) -> int:
     """Return the minimum number of a request's VMs that a round places, if it places any.
 
-    ``min_count`` binds the first round that places the request. A tenant that
-    deletes VMs before then asks for no more at once than it still wants.
+    ``min_count`` binds the first round that places the request. If the tenant deleted VMs before
+    that, the minimum is at most the number of VMs that are still wanted.
     """
     return 1 if begun else max(1, min(min_count, waiting))
 
@@ -315,7 +309,13 @@ def _waiting_request_views(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
     return _request_views(
-        connection, axis, now, everywhere, which=waiting_vms(), states=OPEN_REQUESTS, to_place=True
+        connection,
+        axis,
+        now,
+        everywhere,
+        which=is_waiting_vm(),
+        states=OPEN_REQUESTS,
+        to_place=True,
     )
 
 
@@ -392,7 +392,7 @@ def _request_views(
             name=row.name,
             tenant_id=row.tenant_id,
             vm_type=row.vm_type,
-            demand=_vector(demand[row.vm_type_id], axis),
+            demand=_amounts_vector(demand[row.vm_type_id], axis),
             count=counts[row.id],
             min_count=min_at_once(row.min_count, counts[row.id], begun=row.id in begun),
             requires=tuple(row.requires),

@@ -1,10 +1,9 @@
 """The commit of a round: one transaction for the decision and its record.
 
-A round took its time since it read. Parts on hosts that changed since are dropped here and
-decided again: parts on hosts whose version rose, parts whose VMs were deleted,
-parts that no longer keep the rules of their groups and zones, VMs beyond a quota
-that was lowered or used since, and what is left of a gang that is not whole
-without them.
+The cluster may have changed since the round read it. The commit drops placements that are no
+longer valid, to be decided again: those on hosts whose version rose, those whose VMs were deleted,
+those that violate rules of groups and zones, VMs beyond a quota, and the rest of a gang that is
+incomplete without them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,16 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from registry.audit.events import event_row, prepare_record
+from registry.audit.events import event_row, prepare_events
 from registry.catalogue.resources import demands
-from registry.db.bulk import Later, among, chunks, prepare_insert, prepare_update, run_behind
+from registry.db.bulk import (
+    Later,
+    background_executor,
+    chunks,
+    is_any_of,
+    prepare_insert,
+    prepare_update,
+)
 from registry.db.clock import db_now
 from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
@@ -43,34 +49,35 @@ from registry.db.schema import (
 )
 from registry.errors import InvalidError, SlotLoopPausedError
 from registry.images.host_copies import request_copies
-from registry.ledger.placeable import kept_disks_of_requests, oldest_waiting, waiting_vms
+from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests, oldest_waiting_vms
 from registry.ledger.progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
 from registry.records.rounds import CommittedRound, Placement, RoundCommit
-from registry.requests.rules import lock_groups_of, without_violations
-from registry.rounds.dropped_parts import (
+from registry.requests.rules import lock_groups_of
+from registry.rounds.dropped_placements import (
     GROUP_MOVED,
     NO_ROOM_FOR_IMAGE,
     QUOTA,
     drop_broken_gangs,
     drop_without_address,
     drop_without_image_room,
-    parts_of_counts,
-    write_waiting,
+    placements_of_counts,
+    write_waiting_reasons,
 )
 from registry.rounds.hash_chain import add_link
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.reserved_room import count_used, record_reserved_rooms
-from registry.rounds.spot import announce_endings, use_rooms
-from registry.tenancy.quota_use import lock_limited, within_quotas
+from registry.rounds.reserved_room import record_reservation_use, record_reserved_rooms
+from registry.rounds.rule_violations import drop_rule_violations
+from registry.rounds.spot import announce_endings, reduce_kept_rooms
+from registry.tenancy.quota_use import drop_over_quota, lock_limited_nodes
 
 ACTOR: Final = "control"
 #: for VMs of a request, before what is still missing is left to the next round
 _LOOKS: Final = 3
 #: Above the VMs of a part and the numbers of a column: what the database would refuse.
-_MOST, _LARGEST_SEED = 2**31, 2**63
+_MAX_COUNT, _LARGEST_SEED = 2**31, 2**63
 #: The columns of a record that a commit fills by its fields of the same names.
 _RECORDED: Final = tuple(name for name in RoundCommit.__dataclass_fields__ if name in rounds.c)
 
@@ -80,15 +87,15 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     # 1. Only the leader writes, and only while the slot loop runs.
     checkpoint("round.before_commit")
     check_epoch(connection, CONTROL_LEASE, commit.holder, commit.epoch, until_commit=True)
-    _note_slot(connection, commit)
+    _record_slot(connection, commit)
     now = db_now(connection)
     # 2. Lock what bounds the placements: limited tenants, hosts, groups, VMs.
     binding = _find_binding_rules(connection, commit)
-    limited = lock_limited(connection, binding.askers) if binding.quotas else {}
+    limited = lock_limited_nodes(connection, binding.tenant_keys) if binding.quotas else {}
     standing, dropped, names = _split_by_version(connection, commit)
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
-    kept = kept_disks_of_requests(connection, waiting_vms())
+    kept = kept_disks_of_requests(connection, is_waiting_vm())
     chosen, short = _choose_vms(connection, standing, kept)
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
@@ -106,13 +113,17 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
     # 5. Note what the round decided of spot VMs and of reservations.
     if commit.spot.keeps_rooms:
-        use_rooms(connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now)
+        reduce_kept_rooms(
+            connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
+        )
     announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
     if commit.reserved.reservations:
-        count_used(connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0))
+        record_reservation_use(
+            connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
+        )
         record_reserved_rooms(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
-    with run_behind(connection) as later:
+    with background_executor(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
         keys = _insert_assignments(connection, chosen, number, now, later, names=names, disks=disks)
         inputs = {"inputs": commit.inputs, "packed_outcome": commit.outcome}
@@ -122,7 +133,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     gained = Counter(vm.request_id for vm, _ in chosen)
     recompute_after_placing(connection, gained, now=now, actor=ACTOR, reason=f"round {number}")
     if commit.waiting or dropped:
-        write_waiting(connection, commit, dropped, number, now, refused=refused)
+        write_waiting_reasons(connection, commit, dropped, number, now, refused=refused)
     connection.execute(update(slot_loop).values(without_round=0))
     by_request: defaultdict[UUID, list[UUID]] = defaultdict(list)
     for (vm, _), key in zip(chosen, keys, strict=True):
@@ -134,7 +145,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     )
 
 
-def _note_slot(connection: Connection, commit: RoundCommit) -> None:
+def _record_slot(connection: Connection, commit: RoundCommit) -> None:
     """Record that the slot was decided; raise `SlotLoopPausedError` if the loop is paused.
 
     The row is locked, so the slot loop cannot be paused before this transaction is over.
@@ -151,7 +162,7 @@ def _note_slot(connection: Connection, commit: RoundCommit) -> None:
 class _BindingRules:
     """The rules that may bind a round's placements; others are not checked."""
 
-    askers: frozenset[UUID]  #: the tenants for whom it places VMs
+    tenant_keys: frozenset[UUID]  #: the tenants for whom it places VMs
     groups: bool  #: one of the requests has VM groups
     spreads: bool  #: one of them is spread over zones
     quotas: bool  #: some tenant or group has a limit
@@ -160,8 +171,8 @@ class _BindingRules:
 def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _BindingRules:
     """Return the rules that may bind.
 
-    Groups and spread of a request are settled when it is made, as its network and image are;
-    quotas may have been set since the round read.
+    A request's groups and spread, its network and its image never change. Quotas may have been set
+    since the round's read.
     """
     in_group = select(request_groups.c.group_id).where(request_groups.c.request_id == requests.c.id)
     found: set[Row[UUID, bool, bool, bool]] = set()
@@ -171,10 +182,10 @@ def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _Binding
             in_group.exists().label("in_group"),
             requests.c.spread.is_not(None).label("is_spread"),
             select(quotas.c.tenant_id).exists().label("has_quotas"),
-        ).where(among(connection, requests.c.id, some))
+        ).where(is_any_of(connection, requests.c.id, some))
         found.update(connection.execute(query.distinct()))
     return _BindingRules(
-        askers=frozenset(row.tenant_id for row in found),
+        tenant_keys=frozenset(row.tenant_id for row in found),
         groups=any(row.in_group for row in found),
         spreads=any(row.is_spread for row in found),
         quotas=any(row.has_quotas for row in found),
@@ -184,14 +195,14 @@ def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _Binding
 def _split_by_version(
     connection: Connection, commit: RoundCommit
 ) -> tuple[list[Placement], list[Placement], Mapping[UUID, str]]:
-    """Return the parts on unchanged hosts, the parts on changed hosts, and the names of hosts."""
+    """Return placements on unchanged hosts, those on changed hosts, and the names of hosts."""
     wanted = sorted({part.host_id for part in commit.placements})
     versions: dict[UUID, int] = {}
     names: dict[UUID, str] = {}
     for some in chunks(wanted):
         for row in connection.execute(
             select(hosts.c.id, hosts.c.name, hosts.c.version)
-            .where(among(connection, hosts.c.id, some))
+            .where(is_any_of(connection, hosts.c.id, some))
             .order_by(hosts.c.id)
             .with_for_update(key_share=True)
         ):
@@ -199,8 +210,8 @@ def _split_by_version(
     standing: list[Placement] = []
     dropped: list[Placement] = []
     for part in commit.placements:
-        if not 1 <= part.count < _MOST:
-            raise InvalidError("placements.count", part.count, f"1 to {_MOST - 1}")
+        if not 1 <= part.count < _MAX_COUNT:
+            raise InvalidError("placements.count", part.count, f"1 to {_MAX_COUNT - 1}")
         seen = commit.host_versions.get(part.host_id)
         moved = seen is None or versions.get(part.host_id) != seen
         (dropped if moved else standing).append(part)
@@ -214,7 +225,7 @@ def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID
     wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
     found: set[UUID] = set()
     for some in chunks(sorted(wanted)):
-        query = select(hosts.c.id, hosts.c.version).where(among(connection, hosts.c.id, some))
+        query = select(hosts.c.id, hosts.c.version).where(is_any_of(connection, hosts.c.id, some))
         found |= {
             row.id
             for row in connection.execute(query)
@@ -226,7 +237,7 @@ def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID
 def _count_doubtful_vms(commit: RoundCommit, moved: Collection[UUID]) -> int:
     """Count the VMs whose decisions on changed hosts must be made again.
 
-    They are spot VMs that were to end, and VMs of additional reserved room.
+    These are spot VMs that were to end, and VMs of additional reserved room.
     """
     return sum(each.host_id in moved for each in commit.spot.ends) + sum(
         max(0, count - each.before.get(host, 0))
@@ -241,9 +252,9 @@ def _choose_vms(
     standing: Sequence[Placement],
     kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return (VM, host) pairs, the oldest VMs first, and the parts that found too few VMs.
+    """Return (VM, host) pairs, the oldest VMs first, and the placements that found too few VMs.
 
-    A VM with a disk ``kept`` in a shared pool goes to a host of a part for that pool.
+    A VM with a disk ``kept`` in a shared pool goes to a host of a placement for that pool.
     """
     wanted: Counter[UUID] = Counter()
     for part in standing:
@@ -279,7 +290,7 @@ def _lock_oldest(
     found: list[Any] = []
     for _ in range(_LOOKS):
         with_disks = (vm for key in wanted for vm in kept.get(key, ()))
-        keys = sorted({*oldest_waiting(connection, wanted), *with_disks})
+        keys = sorted({*oldest_waiting_vms(connection, wanted), *with_disks})
         found = [row for some in chunks(keys) for row in _lock_waiting(connection, some)]
         if len(found) == len(keys):
             break
@@ -288,7 +299,7 @@ def _lock_oldest(
 
 def _lock_waiting(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     """Lock VMs and return those that still wait."""
-    which = and_(among(connection, vms.c.id, some), waiting_vms())
+    which = and_(is_any_of(connection, vms.c.id, some), is_waiting_vm())
     locked = lock_vms(connection, which)
     query = (
         select(
@@ -321,13 +332,13 @@ def _apply_rules(
     limited: Mapping[UUID, Sequence[UUID]],
     now: datetime,
 ) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
-    """Return the pairs that keep every present rule, and the others as parts, by reason."""
+    """Return the pairs that keep every present rule, and the dropped placements by reason."""
     refused: dict[str, Sequence[Placement]] = {}
     if binding.groups or binding.spreads:
-        chosen, against_rules = without_violations(connection, chosen)
-        refused[GROUP_MOVED] = parts_of_counts(against_rules)
+        chosen, against_rules = drop_rule_violations(connection, chosen)
+        refused[GROUP_MOVED] = placements_of_counts(against_rules)
     if binding.quotas:
-        chosen, refused[QUOTA] = within_quotas(connection, chosen, limited)
+        chosen, refused[QUOTA] = drop_over_quota(connection, chosen, limited)
     if any(vm.image_id is not None for vm, _ in chosen):
         chosen, refused[NO_ROOM_FOR_IMAGE] = drop_without_image_room(connection, chosen, now)
     if any(vm.network_id is not None for vm, _ in chosen):
@@ -414,5 +425,5 @@ def _insert_assignments(
         )
         for row, (vm, host_id) in zip(rows, chosen, strict=True)
     ]
-    later(prepare_record(connection, history))
+    later(prepare_events(connection, history))
     return tuple(row["id"] for row in rows)

@@ -1,8 +1,8 @@
 """The inputs of waiting-time forecasts: running VMs, and past lifetimes.
 
-However long the history is, the same number of rows is read: the newest VMs, and of earlier times
-some that were made then, from times twice as long ago each. VMs are read by when they were made,
-whether they live or not, so that long lives do not look like many.
+A fixed number of rows is read, however long the history is: the newest VMs, and samples of earlier
+ones at exponentially growing distances. VMs are sampled by their creation time, whether they live
+or not, so that long lifetimes are not overrepresented.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select
 
 from registry.catalogue.resources import demands, resource_names
-from registry.db.bulk import among, chunks
-from registry.db.ids import first_at
+from registry.db.bulk import chunks, is_any_of
+from registry.db.ids import lowest_uuid7
 from registry.db.schema import (
     assignments,
     is_place,
@@ -44,7 +44,7 @@ _FIRST_TIME: Final = timedelta(hours=1)
 _TIMES: Final = 14  #: the last of them two years long
 #: Requests are taken to come on as they came in this time.
 LATELY: Final = timedelta(days=1)
-MOST_CAME: Final = 2_000
+MAX_RECENT_VMS: Final = 2_000
 _LATEST_INPUTS: Final = (
     select(round_inputs.c.inputs)
     .join(rounds, rounds.c.number == round_inputs.c.round)
@@ -100,7 +100,7 @@ def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
     end = newest[-1].id
     length = _FIRST_TIME
     for _ in range(_TIMES):
-        begin = first_at(now - length)
+        begin = lowest_uuid7(now - length)
         length *= 2
         if begin < end:
             its = and_(vms.c.id >= begin, vms.c.id < end)
@@ -130,7 +130,7 @@ def _first_placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[
     found: dict[UUID, datetime] = {}
     for some in chunks(vm_ids):
         query = select(assignments.c.vm_id, assignments.c.created_at).where(
-            among(connection, assignments.c.vm_id, some), assignments.c.generation == 1
+            is_any_of(connection, assignments.c.vm_id, some), assignments.c.generation == 1
         )
         found.update((row.vm_id, row.created_at) for row in connection.execute(query))
     return found
@@ -231,13 +231,13 @@ def _recent_arrivals(
     lately = sorted(together)
     if len(newest) == NEWEST and newest[-1].created_at > since:
         since = newest[-1].created_at
-    if len(lately) > MOST_CAME:
-        lately = lately[-MOST_CAME:]
+    if len(lately) > MAX_RECENT_VMS:
+        lately = lately[-MAX_RECENT_VMS:]
         since = lately[0][0]
     kinds: dict[object, tuple[int, RequestView]] = {}
     kind_of: dict[UUID, int] = {}
     for some in chunks(sorted({request for _, request in lately})):
-        for row in connection.execute(_arrivals_query(among(connection, requests.c.id, some))):
+        for row in connection.execute(_arrivals_query(is_any_of(connection, requests.c.id, some))):
             rules = Rules(forbids=tuple(row.forbids), zone=row.zone)
             named = None if row.hosts is None else tuple(row.hosts)
             request_key = (tuple(row.requires), named, rules, row.priority)

@@ -1,9 +1,9 @@
 """Rounds as a chain of digests, which fixes what a round disclosed to tenants at its commit.
 
-Each round has a tree of digests. Its leaves are the row of each tenant and one record of what
-tenants do not see, each with a salt of its own, so that no leaf can be guessed from a digest.
-The link of a round is the digest of the link before and of the round: its public fields and the
-root of its tree. `controller/session/proofs.py` checks it all, and shares no code with this.
+Each round has a Merkle tree. Its leaves are the row of each tenant and one record that tenants do
+not see. Each leaf has a salt of its own, so it cannot be guessed from its digest. A round's link
+is the digest of the previous link and of the round: its public fields and the root of its tree.
+`controller/session/proofs.py` verifies the chain, and shares no code with this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SALT_BYTES: Final = 32
 #: Made once: a round writes a text for each tenant.
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 #: The most rounds of a page: the tree of each is computed anew.
-_MOST: Final = 50
+_MAX_PAGE: Final = 50
 #: Of a round, what its link covers.
 _HEADER_COLUMNS: Final = tuple(
     rounds.c[name]
@@ -100,7 +100,7 @@ class RoundProofs:
         NotFoundError
             If there never was such a tenant.
         """
-        limit = min(check_limit(limit), _MOST)
+        limit = min(check_limit(limit), _MAX_PAGE)
         query = (
             select(round_hash_chain, *_HEADER_COLUMNS)
             .outerjoin(rounds, rounds.c.number == round_hash_chain.c.round)

@@ -42,7 +42,7 @@ from sqlalchemy import (
     select,
 )
 
-from registry.db.bulk import PARAMETERS, among, chunks
+from registry.db.bulk import PARAMETERS, chunks, is_any_of
 from registry.db.schema import (
     assignment_resources,
     assignments,
@@ -139,21 +139,21 @@ class KnownHosts:
             self._place.clear()
             self._timed.clear()
             self._quiet.clear()
-            changed, self._written = self._take(connection, None), None
+            changed, self._written = self._read_changes(connection, None), None
         else:
-            changed = self._take(connection, before.oldest)
+            changed = self._read_changes(connection, before.oldest)
             if self._written is not None:
                 self._written |= changed
         for key in changed:
-            self._view(key, axis, now)
+            self._update_view(key, axis, now)
         for key in self._timed - changed:
-            self._view(key, axis, now)
-        self._put_in_order(changed | self._timed)
+            self._update_view(key, axis, now)
+        self._sort_views(changed | self._timed)
         self._since = since
         return self._by_name
 
-    def _put_in_order(self, changed: Set[UUID]) -> None:
-        """Bring the views by name up to date; where none came or went, their places stand."""
+    def _sort_views(self, changed: Set[UUID]) -> None:
+        """Update the views sorted by name; positions stay while no host came or went."""
         known = [key for key in changed if key in self._place]
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name
@@ -176,10 +176,10 @@ class KnownHosts:
         if written is None:
             self._held_on.clear()
             self._held.clear()
-            self._sum_up(connection, axis, None)
+            self._sum_holdings(connection, axis, None)
         else:
             for some in chunks(sorted(written)):
-                self._sum_up(connection, axis, some)
+                self._sum_holdings(connection, axis, some)
         away = _sums_query(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
         held = dict(self._held)
         for tenant, *amounts in connection.execute(away):
@@ -194,13 +194,13 @@ class KnownHosts:
         self._written = set()
         return found
 
-    def _sum_up(
+    def _sum_holdings(
         self, connection: Connection, axis: Sequence[str], some: Sequence[UUID] | None
     ) -> None:
         """Sum up the tenants' holdings on some hosts; None means all hosts."""
         query = _sums_query(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
         if some is not None:
-            query = query.where(among(connection, assignments.c.host_id, some))
+            query = query.where(is_any_of(connection, assignments.c.host_id, some))
             for host in some:
                 for tenant, amounts in self._held_on.pop(host, ()):
                     self._held[tenant] = _subtract(self._held[tenant], amounts)
@@ -210,7 +210,7 @@ class KnownHosts:
             self._held_on.setdefault(host, []).append((tenant, amounts))
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
-    def _take(self, connection: Connection, floor: int | None) -> set[UUID]:
+    def _read_changes(self, connection: Connection, floor: int | None) -> set[UUID]:
         """Read the rows written since the last read; return the hosts that changed."""
         of_inventories = select(
             inventories.c.host_id,
@@ -242,9 +242,10 @@ class KnownHosts:
     def _rows_of_hosts(self, connection: Connection, floor: int | None) -> Sequence[Row[Any]]:
         """Return the rows of all hosts, or of those written since that may have changed.
 
-        Polls write every host a few times a minute, and most of them nothing else. Whatever else
-        is written raises the version, or is no longer quiet; so of quiet hosts the versions
-        alone are requested, as one value: a row for each would take the most time of a read.
+        Polls write every host several times a minute and rarely change anything that a round
+        reads. Other writes raise the version, or mark the host as no longer quiet. So only the
+        versions of quiet hosts are read, as one value: a row for each would dominate the time of a
+        read.
         """
         query = select(
             hosts.c.id,
@@ -270,10 +271,10 @@ class KnownHosts:
         if len(others) > PARAMETERS:  # of so many all are read, in one statement
             rows += connection.execute(query.where(written, _QUIET))
         elif others:
-            rows += connection.execute(query.where(among(connection, hosts.c.id, others)))
+            rows += connection.execute(query.where(is_any_of(connection, hosts.c.id, others)))
         return rows
 
-    def _view(self, key: UUID, axis: Sequence[str], now: datetime) -> None:
+    def _update_view(self, key: UUID, axis: Sequence[str], now: datetime) -> None:
         row, amounts = self._rows[key], self._amounts[key]
         if row.admin == HostAdmin.RETIRED.value:
             self._views.pop(key, None)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, case, select, update
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import roll_back_when_idle
 from registry.db.schema import leases
 from registry.errors import LeaseLostError, StaleEpochError
@@ -33,12 +33,12 @@ class Leases:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def acquire(self, name: str, holder: str, length_s: float) -> Lease | None:
         """Acquire a lease and return it; None while another holder's is live.
 
-        The epoch rises when the holder changes or its lease had run out, so
-        no two holders, and no two reigns of one, ever share an epoch.
+        The epoch rises when the holder changes or the lease had expired, so no two terms of a
+        lease share an epoch.
         """
         with self._database.write() as connection:
             roll_back_when_idle(connection, IDLE_S)
@@ -69,7 +69,7 @@ class Leases:
             )
         return Lease(name=name, holder=holder, epoch=epoch, expires_at=until, held_since=since)
 
-    @retry_on_clash
+    @retry_on_rollback
     def renew(self, lease: Lease, length_s: float) -> Lease:
         """Extend a lease that is still live, or raise `LeaseLostError`."""
         with self._database.write() as connection:
@@ -94,7 +94,7 @@ class Leases:
                 raise LeaseLostError(lease.name, lease.holder, lease.epoch)
         return replace(lease, expires_at=until)
 
-    @retry_on_clash
+    @retry_on_rollback
     def release(self, lease: Lease) -> None:
         """Release a lease early; nothing happens if it is lost already."""
         with self._database.write() as connection:
@@ -122,9 +122,9 @@ def check_epoch(
 ) -> None:
     """Raise `StaleEpochError` unless that holder has the lease now, in that epoch.
 
-    With ``until_commit`` the row is locked, so no process takes the lease over
-    before this transaction is over; which it is, taken back, soon after the lease
-    is, should this process be stopped in the middle of it.
+    With ``until_commit`` the row is locked, so no process takes over the lease before this
+    transaction ends. If this process stops halfway, the server rolls the transaction back soon
+    after the lease expires.
     """
     query = select(leases).where(leases.c.name == name)
     if until_commit:

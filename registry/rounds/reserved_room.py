@@ -11,9 +11,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from registry.audit.events import event_row, record
+from registry.audit.events import event_row, record_events
 from registry.catalogue.resources import demands
-from registry.db.bulk import among, chunks, insert_rows
+from registry.db.bulk import chunks, insert_rows, is_any_of
 from registry.db.schema import requests, reservation_holds, reservations, tenants, vm_types
 from registry.lifecycle import OPEN_REQUESTS
 from registry.records.rounds import (
@@ -31,8 +31,8 @@ def reserved_view(
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
     """Return the reservations with room to keep, and the hosts with that room committed.
 
-    It returns None without any. Room on a host that takes no VMs, or has too little, is no longer
-    kept and is chosen anew.
+    It returns None without reservations. Room on a host that takes no VMs, or has too little, is
+    no longer kept and is chosen anew.
     """
     rows = connection.execute(
         select(reservations, vm_types.c.name.label("vm_type"))
@@ -46,7 +46,7 @@ def reserved_view(
     kept: defaultdict[UUID, list[tuple[UUID, int]]] = defaultdict(list)
     for some in chunks([row.id for row in rows]):
         query = select(reservation_holds).where(
-            among(connection, reservation_holds.c.reservation_id, some)
+            is_any_of(connection, reservation_holds.c.reservation_id, some)
         )
         for key, host, count in connection.execute(query.order_by(reservation_holds.c.host_id)):
             kept[key].append((host, count))
@@ -82,7 +82,7 @@ def reserved_view(
     for some in chunks(begun):
         query = select(requests.c.id, requests.c.reservation_id).where(
             requests.c.reservation_id.is_not(None),
-            among(connection, requests.c.reservation_id, some),
+            is_any_of(connection, requests.c.reservation_id, some),
             requests.c.state.in_(OPEN_REQUESTS),
         )
         draws.update((key, of) for key, of in connection.execute(query))
@@ -136,8 +136,8 @@ def record_reserved_rooms(
 ) -> None:
     """Write where room is kept, if that changed, and record events of reservations without room.
 
-    On hosts that have ``moved`` no more room is kept than before: whether there is more is not
-    known any more. Of a reservation that is over by now nothing is written.
+    Kept room on hosts in ``moved`` does not grow, as their free room may have changed. Nothing is
+    written for a reservation that is over.
     """
     changed = [each for each in decided.reservations if each.changes]
     keys = [each.reservation_id for each in changed]
@@ -146,7 +146,7 @@ def record_reserved_rooms(
         query = (
             select(reservations, tenants.c.name.label("tenant"))
             .join(tenants, tenants.c.id == reservations.c.tenant_id)
-            .where(among(connection, reservations.c.id, some), IS_STANDING)
+            .where(is_any_of(connection, reservations.c.id, some), IS_STANDING)
             .order_by(reservations.c.id)
             .with_for_update(of=reservations)
         )
@@ -183,19 +183,19 @@ def record_reserved_rooms(
     for some in chunks(sorted(rows)):
         connection.execute(
             delete(reservation_holds).where(
-                among(connection, reservation_holds.c.reservation_id, some)
+                is_any_of(connection, reservation_holds.c.reservation_id, some)
             )
         )
     insert_rows(connection, reservation_holds, holds)
-    record(connection, history)
+    record_events(connection, history)
 
 
-def count_used(connection: Connection, first_places: Mapping[UUID, int]) -> None:
-    """Add VMs with their first place to the use of the reservations that requests draw on."""
+def record_reservation_use(connection: Connection, first_places: Mapping[UUID, int]) -> None:
+    """Count VMs with their first place as used by the reservations that their requests draw on."""
     used: Counter[UUID] = Counter()
     for some in chunks(sorted(first_places)):
         query = select(requests.c.id, requests.c.reservation_id).where(
-            requests.c.reservation_id.is_not(None), among(connection, requests.c.id, some)
+            requests.c.reservation_id.is_not(None), is_any_of(connection, requests.c.id, some)
         )
         for key, reservation in connection.execute(query):
             used[reservation] += first_places[key]

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
-from registry.db.engine import Database, retry_on_clash, translate_ledger_refusals
+from registry.db.engine import Database, retry_on_rollback, translate_ledger_refusals
 from registry.db.packed_json import unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_inputs, rounds
@@ -39,7 +39,7 @@ class Rounds:
         self._reading = threading.Lock()
 
     def read_cluster(self, lease: Lease) -> ClusterView:
-        """Return the cluster in one consistent read, which builds on the one before.
+        """Return the cluster in one consistent read, which builds on the previous one.
 
         Raises
         ------
@@ -51,12 +51,12 @@ class Rounds:
         with self._reading, self._database.read() as connection:
             return read_cluster(connection, lease, self._known)
 
-    @retry_on_clash
+    @retry_on_rollback
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
         """Write a decision and its record in one transaction.
 
-        Parts on hosts whose version is not what the round saw are dropped, parts
-        whose VMs were deleted since the read, and gangs that are not whole without them.
+        Dropped are placements on hosts whose version has changed since the round's read,
+        placements whose VMs were deleted, and gangs that are incomplete without them.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Rounds:
         return page_of(found, limit, lambda summary: (summary.number,))
 
     def last(self) -> LatestRound | None:
-        """Return the latest round, if there was one; not its shares, one for each tenant."""
+        """Return the latest round without the tenants' shares, or None before the first."""
         with self._database.read() as connection:
             return last_round(connection)
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from registry.db.bulk import insert_if_absent
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import hosts, round_inputs, rounds, shadow_rounds
 from registry.records.rounds import Lease
@@ -81,7 +81,7 @@ class Shadows:
         self._database = database
 
     def due(self, max_rounds: int) -> DueRound | None:
-        """Return the oldest of the newest ``most`` rounds that has no shadow decision yet."""
+        """Return the oldest of the newest ``max_rounds`` rounds that has no shadow decision yet."""
         with self._database.read() as connection:
             last = connection.scalar(select(func.max(shadow_rounds.c.round)))
             query = (
@@ -100,7 +100,7 @@ class Shadows:
             )
         return DueRound(number=numbers[-1], skipped=0 if last is None else passed_over or 0)
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(self, shadow: NewShadowRound, lease: Lease) -> None:
         """Store a shadow round unless the round has one already.
 

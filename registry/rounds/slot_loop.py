@@ -9,8 +9,8 @@ from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.rows import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
@@ -42,7 +42,7 @@ class SlotLoopSwitch:
         return self._apply(SlotLoopEvent.PAUSE, reason, actor)
 
     def resume(self, reason: str | None = None, *, actor: str) -> SlotLoopStatus:
-        """Decide again from the next slot on.
+        """Resume the slot loop from the next slot on.
 
         Raises
         ------
@@ -51,11 +51,11 @@ class SlotLoopSwitch:
         """
         return self._apply(SlotLoopEvent.RESUME, reason, actor)
 
-    @retry_on_clash
-    def note_decided_slot(self, slot_at: datetime, length_s: float) -> None:
+    @retry_on_rollback
+    def record_decided_slot(self, slot_at: datetime, length_s: float) -> None:
         """Record a decided slot without a round; it counts as waiting time of requests.
 
-        A round notes its slot in its commit.
+        The commit of a round records its slot itself.
         """
         with self._database.write() as connection:
             connection.execute(
@@ -66,7 +66,7 @@ class SlotLoopSwitch:
                 )
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def _apply(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
         if reason is not None and not 0 < len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
@@ -79,11 +79,11 @@ class SlotLoopSwitch:
                     state=step.after.value, reason=reason, changed_by=actor, changed_at=now
                 )
             )
-            step.note(connection, now, actor, "slot_loop", reason=reason)
-            return keep_result(connection, slot_loop_status(connection))
+            step.record_event(connection, now, actor, "slot_loop", reason=reason)
+            return store_result(connection, slot_loop_status(connection))
 
 
 def slot_loop_status(connection: Connection) -> SlotLoopStatus:
-    """Return the switch as a transaction sees it."""
+    """Return the status of the slot loop in a caller's transaction."""
     row = connection.execute(select(slot_loop)).one()
     return record_of(SlotLoopStatus, row)

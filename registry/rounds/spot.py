@@ -11,13 +11,13 @@ from uuid import UUID
 from sqlalchemy import Connection, delete, select, tuple_
 
 from registry.audit.changes import SPOT
-from registry.audit.events import record
+from registry.audit.events import record_events
 from registry.catalogue.resources import demands
-from registry.db.bulk import PARAMETERS, among, chunks, insert_rows
+from registry.db.bulk import PARAMETERS, chunks, insert_rows, is_any_of
 from registry.db.schema import (
-    arriving_at,
     assignments,
     is_place,
+    is_vm_arrival,
     requests,
     spot_preemptions,
     spot_room_holds,
@@ -35,7 +35,7 @@ _LIVE: Final = (vms.c.spot, vms.c.deleted_at.is_(None))
 def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> SpotView:
     """Return the placed spot VMs, and the room kept for requests for which others ended."""
     elsewhere = assignments.alias("elsewhere")
-    moves = select(elsewhere.c.id).where(elsewhere.c.vm_id == vms.c.id, arriving_at(elsewhere))
+    moves = select(elsewhere.c.id).where(elsewhere.c.vm_id == vms.c.id, is_vm_arrival(elsewhere))
     rows = connection.execute(
         select(
             vms.c.id,
@@ -70,11 +70,11 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
             )
             for row in rows
         ),
-        kept=rooms_kept(connection, now),
+        kept=kept_rooms(connection, now),
     )
 
 
-def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
+def kept_rooms(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
     """Return the room that ending spot VMs leave, kept for the requests that need it."""
     kept = connection.execute(
         select(spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
@@ -86,7 +86,7 @@ def rooms_kept(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
     )
 
 
-def held_by_spot(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
+def spot_holdings(found: Iterable[SpotVm]) -> Mapping[UUID, tuple[int, ...]]:
     """Return the amounts that the spot VMs of each tenant hold."""
     held: dict[UUID, tuple[int, ...]] = {}
     for vm in found:
@@ -106,8 +106,8 @@ def announce_endings(
 ) -> None:
     """Announce the end of spot VMs, and keep their room for the requests that need it.
 
-    Hosts that have ``moved`` since the round saw them are left out, with all that was
-    decided there: whether who is let in would fit is not known any more.
+    Decisions on hosts in ``moved``, which have changed since the round's read, are dropped: the
+    request that was let in may no longer fit there.
     """
     ends = {each.vm_id: each for each in decided.ends if each.host_id not in moved}
     lets_in = [each for each in decided.lets_in if each.host_id not in moved]
@@ -116,7 +116,7 @@ def announce_endings(
         query = (
             select(requests.c.id, requests.c.name, tenants.c.name.label("tenant"))
             .join(tenants, tenants.c.id == requests.c.tenant_id)
-            .where(among(connection, requests.c.id, some))
+            .where(is_any_of(connection, requests.c.id, some))
         )
         named |= {row.id: row for row in connection.execute(query)}
     ends_at = now + timedelta(seconds=decided.grace_s)
@@ -128,7 +128,7 @@ def announce_endings(
             .join(assignments, assignments.c.vm_id == vms.c.id)
             .outerjoin(spot_preemptions, spot_preemptions.c.vm_id == vms.c.id)
             .where(
-                among(connection, vms.c.id, some),
+                is_any_of(connection, vms.c.id, some),
                 vms.c.desired != VmDesired.DELETED.value,
                 spot_preemptions.c.vm_id.is_(None),
                 is_place,
@@ -156,40 +156,42 @@ def announce_endings(
             step = SPOT.step(SpotState.STAYS.value, SpotEvent.ANNOUNCED)
             history.append(step.row(now, actor, row.id, tenant=row.tenant, data=detail))
     insert_rows(connection, spot_preemptions, rows)
-    record(connection, history)
+    record_events(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)
-    kept = _rooms_of_requests(connection, {each.request_id for each in lets_in}, now)
+    kept = _kept_rooms_of_requests(connection, {each.request_id for each in lets_in}, now)
     rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
     for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
         rooms[pair] += kept[pair][0]
-    _replace_rooms(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
+    _replace_kept_rooms(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
-def use_rooms(
+def reduce_kept_rooms(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
     """Reduce the kept room by the VMs placed in it, by request and host."""
-    kept = _rooms_of_requests(connection, {request for request, _ in placed}, now)
+    kept = _kept_rooms_of_requests(connection, {request for request, _ in placed}, now)
     used = {pair: room for pair, room in kept.items() if pair in placed}
     left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
-    _replace_rooms(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
+    _replace_kept_rooms(
+        connection, used, {pair: room for pair, room in left.items() if room[0] > 0}
+    )
 
 
-def _rooms_of_requests(
+def _kept_rooms_of_requests(
     connection: Connection, request_ids: Collection[UUID], now: datetime
 ) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
     """Return the room that is kept for requests, counts and times by request and host."""
     columns = (spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
     found: dict[tuple[UUID, UUID], tuple[int, datetime]] = {}
     for some in chunks(sorted(request_ids)):
-        its = among(connection, spot_room_holds.c.request_id, some)
+        its = is_any_of(connection, spot_room_holds.c.request_id, some)
         query = select(*columns, spot_room_holds.c.until).where(its, spot_room_holds.c.until > now)
         for request, host, count, until in connection.execute(query):
             found[request, host] = count, until
     return found
 
 
-def _replace_rooms(
+def _replace_kept_rooms(
     connection: Connection,
     before: Collection[tuple[UUID, UUID]],
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from registry.catalogue.resources import demands
 from registry.catalogue.vm_types import get_vm_type
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.records.forecast_inputs import ForecastInputs
 from registry.records.requests import Counts, Rules
 from registry.records.rounds import Accounts, CapacityView, ClusterView
@@ -53,9 +53,9 @@ class Views:
     def capacity(
         self, vm_type: str, *, tenant: str | None, rules: Rules, with_waiting: bool = False
     ) -> CapacityView:
-        """Return the hosts as they are, and where VMs of the groups in the rules of a tenant are.
+        """Return the hosts as they are, and the hosts with VMs of the groups in a tenant's rules.
 
-        If requested, with all that waits for a place.
+        With ``with_waiting`` the waiting requests are included.
 
         Raises
         ------
@@ -72,17 +72,17 @@ class Views:
                 return view
             return replace(view, cluster=view_cluster(connection, known=known))
 
-    def rehearse_update(
+    def preview_update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> tuple[ClusterView, ClusterView]:
         """Return the cluster before and after a tenant's update, which is rolled back."""
-        return self._rehearse(
+        return self._preview(
             lambda connection: update_tenant(
                 connection, name, weight=weight, move=move, actor=actor
             )
         )
 
-    def rehearse_add(
+    def preview_add(
         self,
         name: str,
         *,
@@ -93,7 +93,7 @@ class Views:
         actor: str,
     ) -> tuple[ClusterView, ClusterView]:
         """Return the cluster before and after the addition of a tenant, which is rolled back."""
-        return self._rehearse(
+        return self._preview(
             lambda connection: add_tenant(
                 connection,
                 name,
@@ -105,9 +105,9 @@ class Views:
             )
         )
 
-    @retry_on_clash
-    def _rehearse(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
-        with self._database.rehearse() as connection:
+    @retry_on_rollback
+    def _preview(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
+        with self._database.write_and_roll_back() as connection:
             lock_tree(connection)
             before = view_cluster(connection)
             change(connection)

@@ -1,7 +1,7 @@
-"""The workers' side of assignments: claims, compare-and-set, and what a failure means.
+"""The workers' side of assignments: claims, results, and the handling of failures.
 
-A claim is a lease on the row, known by its token. A takeover writes another token, so every
-later call of the former owner finds that it lost.
+A claim is a lease on the row, known by its token. A takeover writes another token, so every later
+call of the former owner raises `ClaimLostError`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, func, select, update
 
-from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, step_of_assignment, step_of_vm
-from registry.audit.events import record
-from registry.db.access import HOST_COLUMNS, to_access
+from registry.audit.changes import ASSIGNMENT, VM_OBSERVED, assignment_event_row, vm_event_row
+from registry.audit.events import record_events
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_hosts, lock_vms
 from registry.db.row_leases import ASSIGNMENTS, is_claimed
 from registry.db.rows import record_of
@@ -34,9 +34,9 @@ from registry.db.schema import (
 )
 from registry.errors import ClaimLostError
 from registry.images.host_copies import image_on_host, lacks_image
-from registry.ledger.host_backoff import BUILD_AVOID_S, avoid_host
+from registry.ledger.host_backoff import BUILD_AVOID_S, record_host_backoff
 from registry.ledger.release import OTHER_ASSIGNMENTS, AssignmentRelease, end_assignments
-from registry.ledger.shared_disks import disk_name_of, forget_kept, is_needed
+from registry.ledger.shared_disks import delete_kept_disks, disk_name_of, is_disk_needed
 from registry.lifecycle import (
     OUT_OF_REACH,
     AssignmentEvent,
@@ -113,13 +113,13 @@ class Assignments:
 
     # ---- building -----------------------------------------------------------
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim_build(self, assignment_id: UUID, owner: str, lease_s: float) -> Build | None:
         """Claim an assignment to build its VM, or to finish another worker's build.
 
-        It returns None if this worker must not build it: another's lease is live, it is finished,
-        being removed or gone, its host is out of reach, waits for the image or for
-        its storage, or as many builds as the host allows are claimed there.
+        It returns None if this worker must not build it: another worker's lease is live, the build
+        is finished or the VM is being removed, the host is out of reach or waits for the image or
+        its storage, or the host has its maximum of claimed builds.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, assignment_id, on_host=True)
@@ -144,18 +144,18 @@ class Assignments:
             began_at = now if before == AssignmentState.RESERVED else row.build_began_at
             values = {"state": step.after.value, "build_began_at": began_at}
             token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
-            record(connection, [step_of_assignment(step, row, now, owner)])
+            record_events(connection, [assignment_event_row(step, row, now, owner)])
             claim = Claim(assignment_id=row.id, token=token)
             return to_build(connection, row, claim, step.after)
 
-    @retry_on_clash
+    @retry_on_rollback
     def extend(self, claim: Claim, lease_s: float) -> None:
         """Extend a claim, also one that expired and was not taken over."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
 
-    @retry_on_clash
+    @retry_on_rollback
     def activate(self, claim: Claim) -> None:
         """Record that the domain exists and is paused; only then may it be resumed.
 
@@ -171,9 +171,9 @@ class Assignments:
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
             ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
-            record(connection, [step_of_assignment(step, row, now, row.lease_owner)])
+            record_events(connection, [assignment_event_row(step, row, now, row.lease_owner)])
 
-    @retry_on_clash
+    @retry_on_rollback
     def mark_running(self, claim: Claim) -> None:
         """Record that the VM runs, and release the claim."""
         with self._database.write() as connection:
@@ -185,27 +185,26 @@ class Assignments:
             seen = {"observed": step.after.value, "last_error": None}
             connection.execute(update(vms).where(vms.c.id == row.vm_id).values(**seen))
             if row.disk_of is not None:
-                forget_kept(connection, [row.vm_id])  # it runs with it
+                delete_kept_disks(connection, [row.vm_id])  # it runs with it
             if step.moved:
-                record(connection, [step_of_vm(step, row, now, row.lease_owner)])
+                record_events(connection, [vm_event_row(step, row, now, row.lease_owner)])
             connection.execute(
                 update(hosts)
                 .where(hosts.c.id == row.host_id, hosts.c.failed_builds > 0)
                 .values(failed_builds=0)
             )
-            ASSIGNMENTS.give_back(connection, row.id, last_error=None)
+            ASSIGNMENTS.release_claim(connection, row.id, last_error=None)
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail(
         self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
     ) -> None:
         """Record that a build failed, and release the claim.
 
-        A transient failure is tried again, up to five times. Any other leaves
-        the assignment quarantined: its domain may exist, so it
-        keeps its capacity until the domain is proven absent. The request avoids the host
-        for a while, and the host gets no VMs for 30 s, doubling with each
-        failed build in a row.
+        A transient failure is tried again, up to five times. Any other failure quarantines the
+        assignment: its domain may exist, so it keeps its capacity until the domain is proven
+        absent. The request avoids the host for a while, and the host gets no VMs for 30 s, doubled
+        with each failed build in a row.
         """
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, on_host=True)
@@ -218,14 +217,14 @@ class Assignments:
                     update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
                 )
                 attempts = row.attempts + 1
-                ASSIGNMENTS.put_off(connection, row.id, attempts=attempts, last_error=error)
+                ASSIGNMENTS.retry_later(connection, row.id, attempts=attempts, last_error=error)
                 return
             now = db_now(connection)
             _quarantine(
                 connection, [failed], now=now, actor=row.lease_owner, build_avoid_s=build_avoid_s
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def end_overdue(
         self,
         build_timeout_s: float,
@@ -235,8 +234,8 @@ class Assignments:
     ) -> tuple[UUID, ...]:
         """End builds that exceed the timeout without a domain; return their ids.
 
-        A worker loses its claim, and learns so at its next step. The build ends as
-        a failed one does: quarantined, until its domain is proven absent.
+        A worker loses its claim, which its next step detects. The build ends as a failed one does:
+        it is quarantined until its domain is proven absent.
         """
         with self._database.write() as connection:
             found = overdue_builds(connection, build_timeout_s, now=db_now(connection))
@@ -257,7 +256,7 @@ class Assignments:
 
     # ---- removing -----------------------------------------------------------
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
         """Claim an assignment to remove its VM, or to prove a failed build absent."""
         with self._database.write() as connection:
@@ -266,7 +265,7 @@ class Assignments:
             if row is None or row.state not in _REMOVING or is_claimed(row, now):
                 return None
             token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
-            disk_of = None if is_needed(connection, row) else disk_name_of(row)
+            disk_of = None if is_disk_needed(connection, row) else disk_name_of(row)
             return Removal(
                 claim=Claim(assignment_id=row.id, token=token),
                 vm_id=row.vm_id,
@@ -276,11 +275,11 @@ class Assignments:
                 and row.desired != VmDesired.DELETED.value,
                 disk_of=disk_of,
                 request_id=row.request_id,
-                host=to_access(row),
+                host=to_host_access(row),
                 neighbours=() if disk_of is None else neighbours_of(connection, row),
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def release(self, claim: Claim) -> None:
         """Record that the domain is proven absent, and free the capacity."""
         with self._database.write() as connection:
@@ -289,7 +288,7 @@ class Assignments:
             endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
             end_assignments(connection, endings, now=now, actor=row.lease_owner)
 
-    @retry_on_clash
+    @retry_on_rollback
     def yield_claim(self, claim: Claim, error: str | None) -> None:
         """Release the claim on unfinished work, which is sent again later."""
         with self._database.write() as connection:
@@ -299,11 +298,11 @@ class Assignments:
                 connection.execute(
                     update(vms).where(vms.c.id == row.vm_id).values(last_error=error)
                 )
-            ASSIGNMENTS.put_off(connection, row.id, **values)
+            ASSIGNMENTS.retry_later(connection, row.id, **values)
 
     # ---- the sweep ----------------------------------------------------------
 
-    @retry_on_clash
+    @retry_on_rollback
     def due(
         self,
         limit: int = 200,
@@ -317,25 +316,25 @@ class Assignments:
             now = db_now(connection)
             return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
         """Claim a leftover to remove it; None if it is gone or claimed."""
         with self._database.write() as connection:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
 
-    @retry_on_clash
+    @retry_on_rollback
     def extend_leftover(self, leftover: Leftover, lease_s: float) -> None:
         """Extend a claim on a leftover; raise `ClaimLostError` if another has it, or it is gone."""
         with self._database.write() as connection:
             extend_leftover(connection, leftover, lease_s)
 
-    @retry_on_clash
+    @retry_on_rollback
     def note_why_leftover_stays(self, leftover: Leftover, error: str) -> None:
         """Store why a leftover was not removed; raises as `extend_leftover` does."""
         with self._database.write() as connection:
             note_why_leftover_stays(connection, leftover, error)
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
         """Delete the row of a removed leftover."""
         with self._database.write() as connection:
@@ -364,7 +363,7 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
         disk_generation=row.disk_generation or row.generation,
         disk_of=disk_name_of(row),
         resources={each.resource: each.amount for each in amounts},
-        host=to_access(row),
+        host=to_host_access(row),
         access=access_of(connection, row.request_id, row.tenant_id),
         network=network_of(connection, row.vm_id, row.host_id),
         failed_before=row.attempts,
@@ -386,7 +385,7 @@ def _lock_row(connection: Connection, key: UUID, *, on_host: bool = False) -> Ro
 
 def _claimed_row(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
     key = claim.assignment_id
-    return ASSIGNMENTS.ours(_lock_row(connection, key, on_host=on_host), key, claim.token)
+    return ASSIGNMENTS.check_claim(_lock_row(connection, key, on_host=on_host), key, claim.token)
 
 
 def _count_claimed_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
@@ -410,12 +409,12 @@ def _quarantine(
     actor: str,
     build_avoid_s: float,
 ) -> None:
-    """Quarantine failed builds, and hold their hosts, which are locked, back for a while."""
+    """Quarantine failed builds, and keep VMs from their hosts, which are locked, for a while."""
     attempts = assignments.c.attempts + 1
     end_assignments(connection, endings, now=now, actor=actor, is_error=True, attempts=attempts)
     failed_builds = {each.row.host_id: each.row.failed_builds for each in endings}
     for each in endings:
-        avoid_host(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
+        record_host_backoff(connection, each.row.request_id, each.row.host_id, now, build_avoid_s)
         failed_builds[each.row.host_id] += 1
     for host_id, number in failed_builds.items():
         hold_back_s = min(HOLD_BACK_S * 2 ** min(number - 1, 10), MAX_HOLD_BACK_S)

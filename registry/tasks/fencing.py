@@ -1,7 +1,7 @@
 """Fencing: proves that a host that is down is off, before its VMs are placed elsewhere.
 
-A row of `host_fences` is the workers' message. The control centre that leads writes it, a
-worker runs the operator's command, and only its success frees what the host holds.
+A row of `host_fences` is the workers' message. The leading control centre writes it, and a worker
+runs the operator's command. Only the command's success frees what the host holds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, or_, select
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import FENCES
 from registry.db.schema import (
@@ -28,10 +28,10 @@ from registry.db.schema import (
     unreleased,
 )
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
-from registry.hosts.unaccounted_items import running_elsewhere
-from registry.ledger.failure_policy import OnFailure, failure_policy_of, is_replaced
+from registry.hosts.unaccounted_items import running_on_other_hosts
+from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
-from registry.ledger.release import release_all
+from registry.ledger.release import release_host
 from registry.lifecycle import AssignmentState, FenceEvent, FenceState, HostAdmin, HostHealth
 from registry.records.hosts import FenceOrder
 from registry.records.rounds import Lease
@@ -61,15 +61,15 @@ class Fencing:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
-    def request_for_failed(
-        self, lease: Lease, *, by_default: OnFailure = OnFailure.WAIT
+    @retry_on_rollback
+    def request_for_failed_hosts(
+        self, lease: Lease, *, by_default: FailurePolicy = FailurePolicy.WAIT
     ) -> tuple[str, ...]:
         """Request fencing of every host that is down and whose VMs are to be placed elsewhere.
 
-        If the VMs' disks are on the host alone, an event records
-        that they wait. No fencing is requested while more than half of the hosts do not answer:
-        then it is rather the monitor that is cut off. Hosts in maintenance are left alone.
+        If only the host itself has the VMs' disks, an event records that the VMs wait. No fencing
+        is requested while more than half of the hosts do not answer, as the monitor is then
+        probably cut off. Hosts in maintenance are left out.
 
         Raises
         ------
@@ -87,9 +87,9 @@ class Fencing:
             waits = [
                 row
                 for row, wanted in failed
-                if wanted is OnFailure.REPLACE and row.shared_pool is None
+                if wanted is FailurePolicy.REPLACE and row.shared_pool is None
             ]
-            _note_waiting(connection, waits, now=now, actor=lease.holder)
+            _record_waiting(connection, waits, now=now, actor=lease.holder)
             if not found or _is_majority_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
@@ -100,7 +100,7 @@ class Fencing:
                 _request_fence(connection, row, now=now, actor=lease.holder, epoch=lease.epoch)
             return tuple(row.name for row in still_failed)
 
-    @retry_on_clash
+    @retry_on_rollback
     def request(self, name: str, *, actor: str) -> None:
         """Request the fencing of one host, whatever its labels say, unless it is pending or done.
 
@@ -110,14 +110,14 @@ class Fencing:
             If the host is not down, or nothing says how to fence it.
         """
         with self._database.write() as connection:
-            host = _down_host(connection, name, "fenced")
+            host = _lock_down_host(connection, name, "fenced")
             if host.fence_target is None:
                 raise ConflictError(f"host {name} cannot be fenced: {_NO_TARGET}")
             row = fence_row(connection, host.id)
             if row is None or row.state == FenceState.FAILED.value:
                 _request_fence(connection, host, now=db_now(connection), actor=actor)
 
-    @retry_on_clash
+    @retry_on_rollback
     def confirm(self, name: str, *, actor: str) -> int:
         """Confirm for an operator that a host is off; return the number of VMs it held.
 
@@ -128,15 +128,15 @@ class Fencing:
             VMs of it as running.
         """
         with self._database.write() as connection:
-            host = _down_host(connection, name, "taken for off")
+            host = _lock_down_host(connection, name, "taken for off")
             row, now = fence_row(connection, host.id), db_now(connection)
             if is_being_fenced(row, now):
                 raise ConflictError(f"host {name} is being fenced: wait for what comes of it")
-            if found := running_elsewhere(connection, host.id):
+            if found := running_on_other_hosts(connection, host.id):
                 why = _RUNS_ELSEWHERE.format(found=found)
                 raise ConflictError(f"host {name} cannot be taken for off: {why}")
             _end_fence(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
-            return release_all(connection, host.id, host.name, now=now, actor=actor)
+            return release_host(connection, host.id, host.name, now=now, actor=actor)
 
     def has_kept_disk(self, vm_id: UUID) -> bool:
         """Return whether a VM without a host has a kept disk in a shared pool."""
@@ -146,12 +146,12 @@ class Fencing:
 
     # ---- workers ------------------------------------------------------------
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
         """Claim a host to fence it; None if no fence is requested, or it is claimed.
 
-        While another host reports VMs of it as running, fencing it fails: what they lose would be
-        started anew, and no command proves that they are off.
+        The fencing fails while another host reports VMs of the host as running: they would be
+        started twice, and no command proves that they are off.
         """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
@@ -161,7 +161,7 @@ class Fencing:
                 return None
             if not _is_silent(host) or host.admin == HostAdmin.RETIRED.value:
                 return None
-            if found := running_elsewhere(connection, host_id):
+            if found := running_on_other_hosts(connection, host_id):
                 why = _RUNS_ELSEWHERE.format(found=found)
                 _retry_later(connection, row, host, why, now=now, actor=owner)
                 return None
@@ -181,14 +181,14 @@ class Fencing:
                 host_id=host.id, host=host.name, target=host.fence_target or "", token=token
             )
 
-    @retry_on_clash
-    def keep(self, order: FenceOrder, lease_s: float) -> None:
-        """Extend a claim right before the command; `ClaimLostError` if another has it."""
+    @retry_on_rollback
+    def extend_claim(self, order: FenceOrder, lease_s: float) -> None:
+        """Extend a claim right before the command; `ClaimLostError` if another worker has it."""
         with self._database.write() as connection:
             _claimed_rows(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)
 
-    @retry_on_clash
+    @retry_on_rollback
     def succeed(self, order: FenceOrder) -> int:
         """Record that the host is off, and release its assignments; return the number of VMs."""
         with self._database.write() as connection:
@@ -196,9 +196,9 @@ class Fencing:
             now = db_now(connection)
             owner = row.lease_owner
             _end_fence(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
-            return release_all(connection, host.id, host.name, now=now, actor=owner)
+            return release_host(connection, host.id, host.name, now=now, actor=owner)
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail(self, order: FenceOrder, error: str) -> None:
         """Record that the fencing failed; the host's assignments stay."""
         with self._database.write() as connection:
@@ -236,7 +236,7 @@ def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
     return list(connection.execute(query))
 
 
-def _note_waiting(
+def _record_waiting(
     connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
 ) -> None:
     """Add one event for each failure of a host with the reason why its VMs wait."""
@@ -249,7 +249,9 @@ def _note_waiting(
         )
         if connection.scalar(last) != _WAITS:
             data = {"name": row.name}
-            note(connection, now, actor, _WAITS, "host", row.id, reason=_ONLY_THERE, data=data)
+            record_event(
+                connection, now, actor, _WAITS, "host", row.id, reason=_ONLY_THERE, data=data
+            )
 
 
 def _is_majority_silent(connection: Connection) -> bool:
@@ -352,7 +354,7 @@ def _is_silent(host: Row[Any]) -> bool:
     return bool(host.health == HostHealth.DOWN.value and host.returning_since is None)
 
 
-def _down_host(connection: Connection, name: str, what: str) -> Row[Any]:
+def _lock_down_host(connection: Connection, name: str, what: str) -> Row[Any]:
     """Lock a host by name; raise `ConflictError` unless it is down."""
     here = (hosts.c.name == name) & (hosts.c.admin != HostAdmin.RETIRED.value)
     found = _host_row(connection, here)
@@ -373,4 +375,4 @@ def _claimed_rows(connection: Connection, order: FenceOrder) -> tuple[Row[Any], 
     row = fence_row(connection, order.host_id)
     if host is None or row is None:
         raise ClaimLostError(f"the fencing of host {order.host}", "it is over")
-    return host, FENCES.ours(row, order.host_id, order.token)
+    return host, FENCES.check_claim(row, order.host_id, order.token)

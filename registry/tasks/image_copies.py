@@ -1,8 +1,7 @@
 """The workers' side of image copies: uploads to hosts, failures, and removals.
 
-A worker that claims a copy uploads to a volume whose name no other attempt uses, and
-only the name of an attempt that ended well is ever handed to a build: a volume that
-an attempt left half written is never taken for the image.
+Each attempt uploads to a volume with a new name, and builds get only the name of a complete
+upload. So a half-written volume is never used as an image.
 
 Changing a copy needs the lock of its host.
 """
@@ -16,17 +15,17 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, func, select
 
 from registry.audit.changes import COPY
-from registry.audit.events import note
-from registry.db.access import to_access
+from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import to_host_access
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import COPIES, is_claimed
 from registry.db.schema import image_copies, images
 from registry.errors import ClaimLostError
 from registry.images.copies import COPY_ROWS, change_copy
 from registry.images.holds import may_copy_image
-from registry.images.host_copies import count_disk
+from registry.images.host_copies import reduce_disk
 from registry.images.images import to_image
 from registry.ledger.release import end_builds
 from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
@@ -43,12 +42,12 @@ class ImageCopyTasks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:
         """Claim a copy to upload it; None if this worker must not upload it now.
 
-        A host gets one upload at a time, as two would only slow each other down. An image that no
-        host has yet goes to few at a time, and one that is held to none.
+        A host gets one upload at a time. An image that no host has yet goes to a few hosts at a
+        time, and an image on hold to none.
         """
         with self._database.write() as connection:
             row = _lock_row(connection, copy_id)
@@ -73,30 +72,30 @@ class ImageCopyTasks:
             step = COPY.step(before, event)
             values = {"state": step.after.value, "attempts": attempt, "uploaded_bytes": 0}
             token = COPIES.take(connection, row.id, owner, lease_s, now=now, **values)
-            step.note(connection, now, owner, row.image_id, data={"host": row.host_name})
+            step.record_event(connection, now, owner, row.image_id, data={"host": row.host_name})
             return Upload(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=image,
-                host=to_access(row),
+                host=to_host_access(row),
                 volume=f"fuga-image-{row.id}.{attempt}.{image.format}",
                 left_volume=row.volume,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def begin(self, claim: CopyClaim, volume: str) -> None:
         """Record the volume of the upload before it begins."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             COPIES.write(connection, row.id, volume=volume)
 
-    @retry_on_clash
+    @retry_on_rollback
     def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
         """Record the progress of the upload, and extend the claim."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish_upload(self, claim: CopyClaim) -> None:
         """Record that the copy is complete and can be a backing file."""
         with self._database.write() as connection:
@@ -115,7 +114,7 @@ class ImageCopyTasks:
                 host_lost_at=None,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def retry_upload(self, claim: CopyClaim, error: str | None) -> None:
         """Release an upload to be repeated; with an ``error`` up to five times in a row."""
         with self._database.write() as connection:
@@ -136,19 +135,19 @@ class ImageCopyTasks:
                 sent_at=now,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail_upload(self, claim: CopyClaim, error: str) -> None:
         """Record that the host refused the image.
 
-        VMs that waited for it there lose their place and are decided again;
-        their requests avoid the host for a while. The host itself is not held
-        back: an image that no host takes must not close the cluster.
+        VMs that waited for it there lose their place and are placed again; their requests avoid
+        the host for a while. Other VMs may still be placed on the host, so that one bad image
+        cannot close the cluster.
         """
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             _refuse_copy(connection, row, error, db_now(connection))
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
         """Claim the copy of a removed image; None if this worker must not remove it."""
         with self._database.write() as connection:
@@ -160,20 +159,20 @@ class ImageCopyTasks:
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=_image_of(connection, row).reference,
-                host=to_access(row),
+                host=to_host_access(row),
                 volume=row.volume,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish_removal(self, claim: CopyClaim) -> None:
         """Record that the copy is removed, and free its disk space."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
             if row.counted:
-                count_disk(connection, row.host_id, -row.disk_gib)
+                reduce_disk(connection, row.host_id, -row.disk_gib)
             image = _image_of(connection, row)
-            note(
+            record_event(
                 connection,
                 db_now(connection),
                 row.lease_owner,
@@ -183,12 +182,12 @@ class ImageCopyTasks:
                 data={"image": image.reference, "host": row.host_name},
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
         """Release an unfinished removal, which is sent again later."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim, CopyState.REMOVING)
-            COPIES.put_off(connection, row.id, last_error=error or row.last_error)
+            COPIES.retry_later(connection, row.id, last_error=error or row.last_error)
 
 
 def _lock_row(connection: Connection, copy_id: UUID) -> Row[Any] | None:
@@ -205,7 +204,7 @@ def _lock_row(connection: Connection, copy_id: UUID) -> Row[Any] | None:
 def _claimed_row(
     connection: Connection, claim: CopyClaim, state: CopyState = CopyState.UPLOADING
 ) -> Row[Any]:
-    row = COPIES.ours(_lock_row(connection, claim.copy_id), claim.copy_id, claim.token)
+    row = COPIES.check_claim(_lock_row(connection, claim.copy_id), claim.copy_id, claim.token)
     if row.state != state.value:
         raise ClaimLostError(f"image copy {claim.copy_id}", f"it is {row.state}")
     return row
@@ -236,7 +235,7 @@ def _refuse_copy(connection: Connection, row: Row[Any], error: str, now: datetim
         last_error=error,
         uploaded_bytes=0,
     )
-    count_disk(connection, row.host_id, -row.disk_gib)
+    reduce_disk(connection, row.host_id, -row.disk_gib)
     end_builds(
         connection,
         row.host_id,

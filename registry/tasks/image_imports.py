@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.audit.changes import IMAGE
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.row_leases import IMPORTS, is_claimed
 from registry.db.schema import images
 from registry.errors import ClaimLostError
@@ -25,7 +25,7 @@ class ImageImports:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
         """Claim an import; None if it is over or claimed."""
         with self._database.write() as connection:
@@ -43,14 +43,14 @@ class ImageImports:
                 signature=row.signature,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
         """Record the progress of the import, and extend the claim."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
-    @retry_on_clash
+    @retry_on_rollback
     def finish(self, claim: ImportClaim, stored: StoredFile) -> None:
         """Record that the image's content is in the store, so that the image is ready."""
         with self._database.write() as connection:
@@ -66,17 +66,17 @@ class ImageImports:
                 virtual_size_bytes=stored.virtual_size_bytes,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail(self, claim: ImportClaim, error: str) -> None:
         """Record that the import failed, and why."""
         with self._database.write() as connection:
             _end_import(connection, _claimed_row(connection, claim), ImageEvent.FAILED, error)
 
-    @retry_on_clash
+    @retry_on_rollback
     def yield_claim(self, claim: ImportClaim) -> None:
         """Release an unfinished import, which is sent again later."""
         with self._database.write() as connection:
-            IMPORTS.put_off(connection, _claimed_row(connection, claim).id)
+            IMPORTS.retry_later(connection, _claimed_row(connection, claim).id)
 
 
 def _lock_row(connection: Connection, image_id: UUID) -> Row[Any] | None:
@@ -86,7 +86,7 @@ def _lock_row(connection: Connection, image_id: UUID) -> Row[Any] | None:
 
 
 def _claimed_row(connection: Connection, claim: ImportClaim) -> Row[Any]:
-    row = IMPORTS.ours(_lock_row(connection, claim.image_id), claim.image_id, claim.token)
+    row = IMPORTS.check_claim(_lock_row(connection, claim.image_id), claim.image_id, claim.token)
     if row.state != ImageState.IMPORTING:
         raise ClaimLostError(f"image {claim.image_id}", f"it is {row.state}")
     return row
@@ -96,6 +96,6 @@ def _end_import(
     connection: Connection, row: Row[Any], event: ImageEvent, error: str | None, **values: Any
 ) -> None:
     step = IMAGE.step(row.state, event)
-    IMPORTS.give_back(connection, row.id, state=step.after.value, last_error=error, **values)
+    IMPORTS.release_claim(connection, row.id, state=step.after.value, last_error=error, **values)
     now, data = db_now(connection), {"image": to_image(row).reference}
-    step.note(connection, now, row.lease_owner, row.id, reason=error, data=data)
+    step.record_event(connection, now, row.lease_owner, row.id, reason=error, data=data)

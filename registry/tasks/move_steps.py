@@ -1,7 +1,7 @@
-"""The workers' side of moves: claims, progress, the switch, and what a failure means.
+"""The workers' side of moves: claims, progress, the arrival, and the handling of failures.
 
-The switch is a compare-and-set on the claim. Where the guest is, only who looked at both
-hosts can say: nothing else ends a move that a worker ever began.
+The arrival is a compare-and-set on the claim. Only a worker that polled both hosts knows where the
+guest is, so only a worker ends a move that has begun.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, and_, or_, select, update
 
 from registry.audit.changes import MOVE, VM_OBSERVED
-from registry.audit.events import record
-from registry.db.access import to_access
+from registry.audit.events import record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import to_host_access
 from registry.db.row_leases import MOVES, is_claimed
 from registry.db.schema import assignments, hosts, moves, power_actions, vms
 from registry.errors import ClaimLostError
-from registry.ledger.shared_disks import forget_kept
+from registry.ledger.shared_disks import delete_kept_disks
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
@@ -58,15 +58,15 @@ class MoveSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim(
         self, move_id: UUID, owner: str, lease_s: float, limits: MoveLimits
     ) -> MoveStep | None:
         """Claim a move to begin it, or to find out how far another worker came.
 
-        It returns None if the move is over, another worker has it, it is not due, or it
-        ended here before it began, since the VM, its place or the destination are not
-        what they were.
+        It returns None if the move is over, claimed by another worker, or not due. It also returns
+        None after it has ended a move that has not begun because its VM, its place or its
+        destination changed.
         """
         with self._database.write() as connection:
             move = lock_move(connection, move_id, with_groups=True)
@@ -93,18 +93,20 @@ class MoveSteps:
             values["began_at"] = move.began_at or now
             token = MOVES.take(connection, move_id, owner, lease_s, now=now, **values)
             detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
-            record(connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)])
+            record_events(
+                connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)]
+            )
             return _to_step(connection, move, vm, token, kind=kind, begun=begun)
 
-    @retry_on_clash
+    @retry_on_rollback
     def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
         """Return the moves that can begin after another has ended, and mark them as sent."""
         with self._database.write() as connection:
             found = send_next(connection, limits, now=db_now(connection))
             return tuple(Due(task=MOVE_VM, id=key) for key in found)
 
-    @retry_on_clash
-    def keep(
+    @retry_on_rollback
+    def extend_claim(
         self, claim: MoveClaim, lease_s: float, progress: MoveProgress | None = None
     ) -> str | None:
         """Extend a claim and record progress; return why the move must end, or None.
@@ -128,8 +130,8 @@ class MoveSteps:
             MOVES.extend(connection, claim.move_id, lease_s, **values)
             return _stop_reason(_moving_vm(connection, move), move)
 
-    @retry_on_clash
-    def note_standstill(self, claim: MoveClaim, downtime_ms: int) -> None:
+    @retry_on_rollback
+    def record_downtime(self, claim: MoveClaim, downtime_ms: int) -> None:
         """Record the downtime of a move that another worker found arrived.
 
         A worker that takes a move over sees where the guest is, and not its downtime.
@@ -145,12 +147,12 @@ class MoveSteps:
                 .values(downtime_ms=downtime_ms)
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
         """Record that the VM has arrived; this is the only place that does so.
 
-        ``observed`` is how it was seen there, running or stopped. False: the VM was deleted
-        by then, and what is there is removed.
+        ``observed`` is its state at the destination, running or stopped. The result is False if
+        the VM was deleted meanwhile; its domain there is then removed.
 
         Raises
         ------
@@ -168,7 +170,7 @@ class MoveSteps:
                 # Who claims it next knows that from the beginning.
                 raise ClaimLostError(f"move {move.id}", f"host {move.to_host} was fenced")
             complete_arrival(connection, move, now=now, actor=actor)
-            forget_kept(connection, [move.vm_id])
+            delete_kept_disks(connection, [move.vm_id])
             step = VM_OBSERVED.step(vm.observed, _SEEN[observed])
             connection.execute(
                 update(vms)
@@ -180,7 +182,7 @@ class MoveSteps:
             if step.moved:
                 data = {"host": move.to_host, "assignment": str(move.to_id)}
                 history = step.row(now, actor, move.vm_id, tenant=move.tenant, data=data)
-                record(connection, [history])
+                record_events(connection, [history])
             close_move(
                 connection,
                 move,
@@ -193,11 +195,11 @@ class MoveSteps:
             )
             return True
 
-    @retry_on_clash
+    @retry_on_rollback
     def fail(self, claim: MoveClaim, error: str) -> None:
         """Record that the VM did not arrive; its remains on the destination are removed.
 
-        A move that was to end (it was cancelled, its VM deleted) did not fail.
+        A move that was cancelled, or whose VM was deleted, does not count as failed.
         """
         with self._database.write() as connection:
             move = _claimed_row(connection, claim)
@@ -205,13 +207,13 @@ class MoveSteps:
             event = MoveEvent.FAILED if stop is None else MoveEvent.CANCELLED
             _end_on_source(connection, move, stop or error, event, now=db_now(connection))
 
-    @retry_on_clash
-    def put_off(self, claim: MoveClaim, error: str | None) -> None:
+    @retry_on_rollback
+    def retry_later(self, claim: MoveClaim, error: str | None) -> None:
         """Release the claim while the VM's host is not known."""
         with self._database.write() as connection:
             _claimed_row(connection, claim)
             values = {} if error is None else {"last_error": error}
-            MOVES.put_off(connection, claim.move_id, **values)
+            MOVES.retry_later(connection, claim.move_id, **values)
 
 
 def _end_on_source(
@@ -223,7 +225,7 @@ def _end_on_source(
 
 
 def _claimed_row(connection: Connection, claim: MoveClaim) -> Row[Any]:
-    return MOVES.ours(lock_move(connection, claim.move_id), claim.move_id, claim.token)
+    return MOVES.check_claim(lock_move(connection, claim.move_id), claim.move_id, claim.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +254,7 @@ def _moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
 
 
 def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that has become pointless before it began, or None."""
+    """Return the event and reason that end a move with no purpose left before it began, or None."""
     stop = _stop_reason(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop
@@ -269,7 +271,7 @@ def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | Non
 
 
 def _refusal_end(connection: Connection, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return how a move ends that its destination would refuse now, or None."""
+    """Return the event and reason that end a move if its destination would refuse it, or None."""
     why = destination_refusal(connection, move)
     return None if why is None else (MoveEvent.FAILED, why)
 
@@ -284,7 +286,7 @@ def _stop_reason(vm: _MovingVm, move: Row[Any]) -> str | None:
 def _may_begin(
     connection: Connection, vm: _MovingVm, move: Row[Any], limits: MoveLimits, now: datetime
 ) -> bool:
-    """Return whether a move's time has come; both hosts are locked."""
+    """Return whether a move may begin now; both hosts are locked."""
     query = select(hosts.c.id, hosts.c.health, hosts.c.pool_silent_since)
     ends = connection.execute(
         query.where(hosts.c.id.in_([move.from_host_id, move.to_host_id]))
@@ -319,7 +321,7 @@ def _to_step(
         lost=vm.arriving == AssignmentState.RELEASED.value,
         vm_id=move.vm_id,
         from_id=move.from_id,
-        from_host=to_access(here),
+        from_host=to_host_access(here),
         back=to_build(
             connection,
             here,

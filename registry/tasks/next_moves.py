@@ -24,16 +24,16 @@ from registry.lifecycle import (
 from registry.records.moves import MoveLimits
 
 #: Moves between hosts that have room, of which those are chosen that have room together.
-_MOST_LOOKED_AT: Final = 64
+_MAX_CANDIDATES: Final = 64
 
 
 def waiting_moves() -> Select[Any]:
     """Return the query for moves that may begin, or that a worker has to end.
 
-    One begins when both hosts are within reach, its image is there, and no power change of
-    the VM is pending; none while the slot loop is paused. One without sense any more awaits none
-    of this: its worker died, its plan was cancelled, its VM was deleted, one of its hosts was
-    fenced, or the one where it was to arrive takes no VMs any more.
+    A move may begin when both hosts are within reach, its image is on the destination, no power
+    change of the VM is pending, and the slot loop is not paused. None of this is required of a
+    move that a worker must end: its worker died, its plan was cancelled, its VM was deleted, one
+    of its hosts was fenced, or the destination takes no VMs any more.
     """
     # Looked up for each move: a join may begin with all VMs that ever were.
     end = hosts.alias()
@@ -79,8 +79,8 @@ def waiting_moves() -> Select[Any]:
 def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
     """Return the moves that have room, and mark them as sent, even if they were sent recently.
 
-    A message about a move that has no room yet is dropped, and the sweep sends another only after
-    a while. So the end of a move sends those that may begin then.
+    A worker drops the message of a move without room, and the sweep sends the next message only
+    after a while. So the end of a move calls this function.
     """
     under_way = connection.execute(
         select(moves.c.from_host_id, moves.c.to_host_id).where(
@@ -98,7 +98,7 @@ def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> S
             moves.c.to_host_id.not_in(full),
         )
         .order_by(moves.c.sent_at.nulls_first(), moves.c.id)
-        .limit(_MOST_LOOKED_AT)
+        .limit(_MAX_CANDIDATES)
         .with_for_update(of=moves, skip_locked=True, key_share=True)
     ).all()
     found: list[UUID] = []

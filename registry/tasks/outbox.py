@@ -28,9 +28,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from registry.audit.events import note
-from registry.consoles.session_rows import forget_silent
-from registry.db.access import HOST_COLUMNS, to_access
+from registry.audit.events import record_event
+from registry.consoles.session_rows import end_silent_sessions
+from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.row_leases import (
     ASSIGNMENTS,
     COPIES,
@@ -50,8 +50,8 @@ from registry.db.schema import (
     image_copies,
     images,
     is_moving,
+    is_vm_place,
     leftovers,
-    place_of,
     power_actions,
     unreleased,
     vms,
@@ -148,7 +148,7 @@ class _TaskKind:
         """Return due rows without a worker, and mark them as sent."""
         if self.anywhere and look.host_id is not None:
             return []
-        query = self.waiting(look).where(self.claims.idle(look.now, look.stale))
+        query = self.waiting(look).where(self.claims.is_due(look.now, look.stale))
         keys = self.claims.send(connection, query, limit, now=look.now)
         return [Due(task=self.task, id=key) for key in keys]
 
@@ -169,7 +169,7 @@ def _power_query(look: _OutboxRead) -> Select[Any]:
     held = assignments.alias()
     its_place = (
         select(held.c.id)
-        .where(held.c.vm_id == power_actions.c.vm_id, place_of(held))
+        .where(held.c.vm_id == power_actions.c.vm_id, is_vm_place(held))
         .correlate(power_actions)
         .scalar_subquery()
     )
@@ -180,7 +180,7 @@ def _power_query(look: _OutboxRead) -> Select[Any]:
     return look.on_reachable_hosts(query, assignments).where(
         power_actions.c.due_at <= look.now,
         assignments.c.state == AssignmentState.ACTIVE.value,
-        ASSIGNMENTS.free(look.now),
+        ASSIGNMENTS.is_unclaimed(look.now),
         seen.correlate(power_actions).exists(),
         ~is_moving(power_actions.c.vm_id),
     )
@@ -207,9 +207,9 @@ def _copy_removal_query(look: _OutboxRead) -> Select[Any]:
 def _build_query(look: _OutboxRead) -> Select[Any]:
     """Return the query for builds that have their image, and active VMs not yet observed.
 
-    Of these the resume is missing. As many of each host as it has room for: the others
-    would only be refused there, again and again. What was begun goes first, since it has
-    only so long.
+    The latter still have to be resumed. No more builds are returned than each host has room for,
+    as workers would refuse the others. Builds that have begun come first, as their time is
+    limited.
     """
     unbuilt = assignments.c.state.in_(_UNBUILT)
     started = and_(assignments.c.state == AssignmentState.ACTIVE.value, ABSENT)
@@ -231,7 +231,7 @@ def _build_query(look: _OutboxRead) -> Select[Any]:
             assignments.c.id.in_(_unseen_assignments()),
             unreleased,
             or_(and_(unbuilt, ~lacks_image(assignments.c.host_id, vms.c.request_id)), started),
-            ASSIGNMENTS.idle(look.now, look.stale),
+            ASSIGNMENTS.is_due(look.now, look.stale),
         )
         .subquery()
     )
@@ -246,14 +246,14 @@ def _build_query(look: _OutboxRead) -> Select[Any]:
 def _unseen_assignments() -> CompoundSelect[Any]:
     """Return the assignments of VMs that are to be built, or were not observed since.
 
-    Found without a look at those that run, of which there are many: the latter VM by VM,
-    of those that ever had a place, as a join may begin with the places of all.
+    The query avoids the many VMs that run. It finds unobserved VMs one by one, as a join could
+    begin with the places of all VMs.
     """
     held = assignments.alias()
     query = select(held.c.id).where(held.c.state != literal_column("'released'"))
     active = held.c.state == AssignmentState.ACTIVE.value
     its_own = (
-        query.where(held.c.vm_id == vms.c.id, active, place_of(held))
+        query.where(held.c.vm_id == vms.c.id, active, is_vm_place(held))
         .correlate(vms)
         .scalar_subquery()
     )
@@ -312,17 +312,18 @@ def due(
 ) -> tuple[Due, ...]:
     """Return due tasks without a worker, and mark them as sent.
 
-    At most ``limit`` by each queue, the most urgent first, and no more than workers will
-    soon take of what is ``waiting`` there already. Each kind of a queue has its share of
-    that, and what those before it left. What was sent less than ``resend_after_s``
-    ago is given time; what was never sent goes first, then what was sent longest ago.
-    Nothing on hosts out of reach or retired, but what goes on hosts that were down and
-    answer again. With ``host_id``, of that host alone; else consoles that are not used any
-    more end, too.
+    Each queue gets at most ``limit`` tasks, the most urgent first, and no more than workers soon
+    take in addition to those ``waiting`` there. Each kind of task has a share of its queue, and
+    what the kinds before it left unused. Tasks sent less than ``resend_after_s`` ago are left out.
+    Tasks that were never sent come first, then those sent longest ago.
+
+    Tasks on hosts out of reach or retired are left out, except the cleaning of hosts that were
+    down and answer again. ``host_id`` restricts the tasks to one host; without it, unused console
+    sessions are ended too.
     """
     look = _OutboxRead(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
     if host_id is None:
-        forget_silent(connection, now=now)
+        end_silent_sessions(connection, now=now)
     found: list[Due] = []
     for queue, kinds in _KINDS.items():
         left = limit
@@ -342,8 +343,9 @@ def _queue_room(
 ) -> int:
     """Return how many more messages a queue takes while ``waiting`` are in it.
 
-    At most as many messages wait as workers hold claims, so that nothing waits there much longer
-    than work lasts: it would be sent again while it runs. It is filled when it is half empty.
+    A queue has at most as many messages as workers hold claims, so that no message waits much
+    longer than a task takes; it would be sent again meanwhile. The queue is refilled when it is
+    half empty.
     """
     max_waiting = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
     return 0 if waiting > max_waiting // 2 else max_waiting - waiting
@@ -381,7 +383,7 @@ def claim_leftover(
         row,
         token=token,
         owner=owner,
-        host=to_access(row),
+        host=to_host_access(row),
         requested=row.requested_by is not None,
         disk_stays=stays or bool(disks_in_use(connection, its)),
         seed_stays=stays,
@@ -390,7 +392,7 @@ def claim_leftover(
 
 
 def machine_of_host() -> ColumnElement[Any]:
-    """Return the first host with the machine of a host: itself, or one registered before."""
+    """Return the first host with the machine of a host: itself, or one registered before it."""
     return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
 
@@ -399,9 +401,9 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
 
     The row has the host's `shared_pool` and `machine`; without a shared pool nothing is queried.
 
-    A second name of that machine is left out: its users are found when the file is deleted, and
-    the leftover itself would be one of them. A host that is fenced and did not answer since is
-    off: no guest of it uses a file.
+    A second name of the host's machine is left out: the deletion of the file finds its users, and
+    the leftover itself would be one of them. A fenced host that has not answered since is off, so
+    its guests use no file.
     """
     if row.shared_pool is None:
         return ()
@@ -417,7 +419,7 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
         not_(is_off),
     )
     found = connection.execute(others.order_by(hosts.c.id))
-    return tuple(to_access(each) for each in found)
+    return tuple(to_host_access(each) for each in found)
 
 
 def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
@@ -451,4 +453,4 @@ def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: 
     if not connection.execute(delete(leftovers).where(leftovers.c.id == key)).rowcount:
         return
     data = {"kind": row.kind, "leftover": row.name, "assignment": str(row.assignment_id)}
-    note(connection, now, actor, "leftover_removed", "host", row.host_id, data=data)
+    record_event(connection, now, actor, "leftover_removed", "host", row.host_id, data=data)

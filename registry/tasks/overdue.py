@@ -1,7 +1,7 @@
-"""End builds that take too long, whether or not a worker still holds them.
+"""Ends builds that take too long, whether or not a worker still holds them.
 
-A call to a host is bounded by its deadline, a worker by its lease. This bounds the whole:
-a build that is claimed again and again, or handed back each time, ends as one that failed.
+A deadline limits each call to a host, and a lease limits each worker. This module limits a build
+as a whole: one that is claimed again and again, or always released unfinished, ends as failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from registry.db.schema import assignments, unreleased
 from registry.lifecycle import AssignmentState
 
 #: In one transaction; the rest follows with the next sweep.
-MOST_AT_ONCE: Final = 100
+MAX_AT_ONCE: Final = 100
 
 
 def overdue_builds(
@@ -30,7 +30,7 @@ def overdue_builds(
             assignments.c.build_began_at <= now - timedelta(seconds=build_timeout_s),
         )
         .order_by(assignments.c.build_began_at, assignments.c.id)
-        .limit(MOST_AT_ONCE)
+        .limit(MAX_AT_ONCE)
     )
     return tuple(connection.execute(query))
 

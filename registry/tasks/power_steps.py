@@ -1,8 +1,8 @@
 """The workers' side of power actions, a step at a time.
 
-No step waits for a guest. A guest that was signalled to shut down is polled again after a
-while, by whichever worker is sent; past its time it is forced. So a thousand guests that
-do not listen hold no thread.
+No step waits for a guest. A guest that was signalled to shut down is polled again later, by any
+worker, and is forced off after its timeout. So a thousand guests that ignore the signal occupy no
+thread.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sqlalchemy import Connection, Row, Select, and_, delete, select, update
 
 from registry.audit.changes import POWER as POWER_OF_VM
 from registry.audit.changes import VM_OBSERVED
-from registry.audit.events import record
-from registry.db.access import HOST_COLUMNS, to_access
+from registry.audit.events import record_events
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_vms
 from registry.db.row_leases import POWER, is_claimed
 from registry.db.schema import assignments, hosts, is_moving, is_place, power_actions, tenants, vms
@@ -87,7 +87,7 @@ class PowerSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
         """Claim the next step; None if no action is due, or it is claimed."""
         with self._database.write() as connection:
@@ -102,15 +102,15 @@ class PowerSteps:
                 state=PowerState(row.state),
                 assignment_id=row.assignment_id,
                 generation=row.generation,
-                host=to_access(row),
+                host=to_host_access(row),
                 overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
                 to_signal=row.signalled_at is None or row.signalled_at + again <= now,
                 card=card_rules_of(connection, vm_id),
             )
 
-    @retry_on_clash
-    def keep(self, claim: PowerClaim, state: PowerState, lease_s: float) -> None:
-        """Extend a claim before the step that ``state`` asks for.
+    @retry_on_rollback
+    def extend_claim(self, claim: PowerClaim, state: PowerState, lease_s: float) -> None:
+        """Extend a claim before the step that ``state`` requires.
 
         Raises
         ------
@@ -123,15 +123,15 @@ class PowerSteps:
                 raise ClaimLostError(f"the power of VM {claim.vm_id}", f"it is {row.state}")
             POWER.extend(connection, claim.vm_id, lease_s)
 
-    @retry_on_clash
+    @retry_on_rollback
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
-        """Record what was done or seen; the claim stays until the power change is complete."""
+        """Record a worker's action or observation; the claim stays until the change is complete."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
             now = db_now(connection)
             return _advance(connection, row, event, now=now, reason=None)
 
-    @retry_on_clash
+    @retry_on_rollback
     def poll_again(self, claim: PowerClaim) -> None:
         """Release the claim and poll the guest again later."""
         with self._database.write() as connection:
@@ -142,10 +142,10 @@ class PowerSteps:
                 waited = now - (row.force_at - timedelta(seconds=row.timeout_s))
                 pause_s = min(max(waited.total_seconds() / 4, _SOONEST_S), _LATEST_S)
                 due_at = min(now + timedelta(seconds=pause_s), max(row.force_at, now))
-            POWER.give_back(connection, claim.vm_id, due_at=due_at, sent_at=None, attempts=0)
+            POWER.release_claim(connection, claim.vm_id, due_at=due_at, sent_at=None, attempts=0)
 
-    @retry_on_clash
-    def put_off(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
+    @retry_on_rollback
+    def retry_later(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
         """Release the claim after an error; a start that is refused too often is dropped."""
         with self._database.write() as connection:
             row = _claimed_row(connection, claim)
@@ -163,7 +163,7 @@ class PowerSteps:
             pause_s = _SOONEST_S if error is None else _AFTER_TROUBLE_S
             due_at = now + timedelta(seconds=pause_s)
             values |= {"due_at": due_at, "sent_at": None, "attempts": attempts}
-            POWER.give_back(connection, claim.vm_id, **values)
+            POWER.release_claim(connection, claim.vm_id, **values)
 
 
 def _is_ready(row: Row[Any], now: datetime) -> bool:
@@ -184,7 +184,7 @@ def _lock_row(connection: Connection, vm_id: UUID) -> Row[Any] | None:
 
 
 def _claimed_row(connection: Connection, claim: PowerClaim) -> Row[Any]:
-    row = POWER.ours(_lock_row(connection, claim.vm_id), claim.vm_id, claim.token)
+    row = POWER.check_claim(_lock_row(connection, claim.vm_id), claim.vm_id, claim.token)
     if row.assignment_state != AssignmentState.ACTIVE.value:
         raise ClaimLostError(
             f"the power of VM {claim.vm_id}", f"its assignment is {row.assignment_state}"
@@ -213,7 +213,7 @@ def _advance(
         POWER.write(connection, row.id, state=after.value, signalled_at=now, force_at=force_at)
     else:
         POWER.write(connection, row.id, state=after.value)
-    record(connection, history)
+    record_events(connection, history)
     return after
 
 

@@ -21,11 +21,11 @@ ATTACH_CONSOLE: Final = "workers.attach_console"
 
 
 class WorkQueue(StrEnum):
-    """Where messages wait for workers, the most urgent first.
+    """A queue of messages for workers, the most urgent first.
 
-    A fencing command may take a minute, and whole racks fail at once: fences have threads
-    of their own, and hold up no stop and no console. So have moves, which last as long as a
-    guest's memory is on its way.
+    A fencing command may take a minute, and whole racks fail at once. So fences have threads of
+    their own, and delay neither power changes nor consoles. So do moves, which last as long as the
+    transfer of a guest's memory.
     """
 
     FENCE = "fence"
@@ -36,11 +36,11 @@ class WorkQueue(StrEnum):
     IMAGES = "images"
 
     @property
-    def at_broker(self) -> str:
-        """Return its name at the broker.
+    def broker_name(self) -> str:
+        """Return the queue's name at the broker.
 
-        Builds keep the name of the one queue that there once was: a control centre of that
-        time sends everything there, and workers of that time look nowhere else.
+        Builds have the name of the only queue of earlier releases, so that their control centres
+        and workers still work during an upgrade.
         """
         return "fuga" if self is WorkQueue.BUILD else f"fuga-{self.value}"
 

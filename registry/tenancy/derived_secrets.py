@@ -1,7 +1,7 @@
 """Secrets that a repeated call shows again, although they are not stored.
 
-A secret follows from what its maker logs in with, which fuga does not store, and from a random
-salt, which is kept for a day with the call's Idempotency-Key. Neither alone reveals anything of it.
+A secret is derived from the caller's credential, which fuga does not store, and from a random
+salt, which is stored for a day with the call's Idempotency-Key. Neither alone reveals the secret.
 """
 
 from __future__ import annotations

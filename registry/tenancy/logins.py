@@ -1,7 +1,7 @@
 """Logins: single-use codes with a short life, and the tokens for which they are exchanged.
 
-A code is random and stored as its hash, as tokens are. What it gives ends with the token that
-made it, by time or when that is revoked: no login outlives the token that it was made with.
+A code is random and stored as its hash, as tokens are. A login's token ends with the token that
+created the code, when that expires or is revoked.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from registry.audit.events import note
-from registry.db.audit_context import call_of
+from registry.audit.events import record_event
+from registry.db.audit_context import audited_call_of
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.schema import login_codes, tokens
 from registry.errors import ConflictError, NotFoundError
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
 from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
-from registry.tenancy.tokens import digest_of, end_token, insert_token, new_secret, token_of
-from registry.tenancy.tree import lock_asker
+from registry.tenancy.tokens import digest_of, insert_token, new_secret, revoke_token, token_of
+from registry.tenancy.tree import lock_requesting_tenant
 
 #: How long a link may wait for the browser that opens it.
 LINK_TTL_S: Final = 600
 #: Open logins at a time; each is a row.
-MOST_LINKS: Final = 20
+MAX_LINKS: Final = 20
 #: That came of one token, or of its logins, are in force or wait: they all end when it does.
-MOST_LOGINS: Final = 200
+MAX_LOGINS: Final = 200
 #: The length of a user's name in a token's name; a suffix distinguishes the user's logins.
 _STEM: Final = 40
 
@@ -55,7 +55,7 @@ class Logins:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def make_link(
         self,
         token_id: UUID,
@@ -66,7 +66,7 @@ class Logins:
     ) -> tuple[LoginLink, str]:
         """Create a login code with the rights of a token, or fewer; it is returned once.
 
-        With a derivation its maker can make the code again.
+        With a ``derivation`` its maker can derive the code again.
 
         Raises
         ------
@@ -84,15 +84,15 @@ class Logins:
             token = _token_in_force(connection, token_id, now)
             if token is None:
                 raise ConflictError("the token has ended")
-            waiting = (*_is_open(now), login_codes.c.token_id == token_id)
-            if connection.scalars(select(func.count()).where(*waiting)).one() >= MOST_LINKS:
+            waiting = (*_open_link_conditions(now), login_codes.c.token_id == token_id)
+            if connection.scalars(select(func.count()).where(*waiting)).one() >= MAX_LINKS:
                 raise ConflictError(
-                    f"{MOST_LINKS} links of this token wait to be opened; they end within"
+                    f"{MAX_LINKS} links of this token wait to be opened; they end within"
                     f" {LINK_TTL_S // 60} minutes"
                 )
-            if _count_logins_of_origin(connection, token_id, now) >= MOST_LOGINS:
+            if _count_logins_of_origin(connection, token_id, now) >= MAX_LOGINS:
                 raise ConflictError(
-                    f"{MOST_LOGINS} logins and links came of one token, this one or the one that"
+                    f"{MAX_LOGINS} logins and links came of one token, this one or the one that"
                     " it came of, and are in force; log out where they are not needed"
                 )
             ends = _earlier_end(now + timedelta(seconds=LINK_TTL_S), token.expires_at)
@@ -108,19 +108,19 @@ class Logins:
                 )
             )
             data = {"name": token.name, "read_only": only}
-            note(connection, now, actor, "login_link_made", "token", token_id, data=data)
+            record_event(connection, now, actor, "login_link_made", "token", token_id, data=data)
             link = LoginLink(id=key, read_only=only, expires_at=ends)
             if derivation is not None:
-                keep_result(connection, SaltedLink(link=link, salt=derivation.salt))
+                store_result(connection, SaltedLink(link=link, salt=derivation.salt))
             return link, code
 
-    @retry_on_clash
+    @retry_on_rollback
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
         """Return a token for a code; None if the code is unknown, used or expired."""
         digest = digest_of(code)
         with self._database.read_statement() as connection:  # strangers' guesses are no writes
             known = select(login_codes.c.id).where(
-                login_codes.c.digest == digest, *_is_open(UtcNow())
+                login_codes.c.digest == digest, *_open_link_conditions(UtcNow())
             )
             key = connection.execute(known).scalar_one_or_none()
         if key is None:
@@ -129,7 +129,7 @@ class Logins:
             now = db_now(connection)
             used = (
                 update(login_codes)
-                .where(login_codes.c.id == key, *_is_open(now))
+                .where(login_codes.c.id == key, *_open_link_conditions(now))
                 .values(used_at=now)
                 .returning(login_codes.c.token_id, login_codes.c.read_only)
             )
@@ -137,7 +137,7 @@ class Logins:
             parent = None if found is None else _token_in_force(connection, found.token_id, now)
             if found is None or parent is None:
                 return None
-            return _log_in(
+            return _create_login_token(
                 connection,
                 now,
                 "link",
@@ -150,7 +150,7 @@ class Logins:
                 detail={"by": parent.name},
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def admit(self, admission: Admission, *, life_s: int) -> tuple[Token, str]:
         """Return a token for a user for whom an identity provider vouches.
 
@@ -161,7 +161,7 @@ class Logins:
         """
         with self._database.write() as connection:
             now = db_now(connection)
-            return _log_in(
+            return _create_login_token(
                 connection,
                 now,
                 "oidc",
@@ -174,7 +174,7 @@ class Logins:
                 detail=admission.event_data,
             )
 
-    @retry_on_clash
+    @retry_on_rollback
     def log_out(self, token_id: UUID, *, actor: str) -> Token:
         """Revoke a login's token, and the tokens that it created.
 
@@ -192,10 +192,10 @@ class Logins:
                     f"token {token.name} is not of a login: its creator revokes it"
                     " (`fuga token revoke`)"
                 )
-            return end_token(connection, token, db_now(connection), actor=actor)
+            return revoke_token(connection, token, db_now(connection), actor=actor)
 
 
-def _is_open(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
+def _open_link_conditions(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
     return login_codes.c.used_at.is_(None), login_codes.c.expires_at > now
 
 
@@ -213,7 +213,7 @@ def _count_logins_of_origin(connection: Connection, token_id: UUID, now: datetim
     )
     theirs = login_codes.c.token_id.in_(select(all_of.c.id))
     logins = select(func.count()).select_from(all_of).scalar_subquery()
-    waiting = select(func.count()).where(theirs, *_is_open(now)).scalar_subquery()
+    waiting = select(func.count()).where(theirs, *_open_link_conditions(now)).scalar_subquery()
     found: int = connection.execute(select(logins + waiting)).scalar_one()
     return found - 1
 
@@ -231,7 +231,7 @@ def _earlier_end(end: datetime, other: datetime | None) -> datetime:
     return end if other is None else min(end, other)
 
 
-def _log_in(
+def _create_login_token(
     connection: Connection,
     now: datetime,
     login: Login,
@@ -252,7 +252,7 @@ def _log_in(
         secret,
         name=name,
         role=role,
-        tenant_id=None if tenant is None else lock_asker(connection, tenant),
+        tenant_id=None if tenant is None else lock_requesting_tenant(connection, tenant),
         read_only=read_only,
         expires_at=ends,
         login=login,
@@ -260,8 +260,8 @@ def _log_in(
     )
     actor = f"operator:{name}" if tenant is None else f"tenant:{tenant}"
     data = {"name": name, "login": login, "read_only": read_only, **detail}
-    note(connection, now, actor, "logged_in", "token", token.id, tenant=tenant, data=data)
-    call = call_of(connection)
+    record_event(connection, now, actor, "logged_in", "token", token.id, tenant=tenant, data=data)
+    call = audited_call_of(connection)
     if call is not None:  # the caller was not known before
         call.token_id, call.token, call.tenant = token.id, name, tenant
     return token, secret

@@ -1,8 +1,8 @@
 """Limits of tenants and groups, and their use.
 
-Requested is what every wanted VM amounts to by its type and overhead: that is compared with a
-quota when a call requests more (`RemainingQuota`). Held is what unreleased assignments hold: a
-round compares that before it places more (`within_quotas`).
+The requested amounts are those of all wanted VMs, by type and overhead. A call that requests more
+compares them with the quota (`RemainingQuota`). The held amounts are those of unreleased
+assignments. A round compares them before it places more (`drop_over_quota`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, literal, select
 
 from registry.catalogue.resources import VMS, demands
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
 from registry.db.locks import lock_tenants
@@ -40,7 +40,7 @@ from registry.tenancy.tree import descendants, path_of
 Amounts = Mapping[str, int]
 #: VMs that a tenant may ask for at most where requests above its quota wait: what waits is
 #: rows, too, and read by every round.
-MOST_REQUESTED: Final = 50_000
+MAX_REQUESTED: Final = 50_000
 _FINISHED: Final = [state.value for state in FINISHED]
 
 
@@ -50,7 +50,7 @@ def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amo
     for some in chunks(sorted(set(keys))):
         query = (
             select(quotas)
-            .where(among(connection, quotas.c.tenant_id, some))
+            .where(is_any_of(connection, quotas.c.tenant_id, some))
             .order_by(quotas.c.resource)
         )
         for row in connection.execute(query):
@@ -66,15 +66,18 @@ def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UU
     return {(row.tenant_id, row.resource) for row in connection.execute(query)}
 
 
-def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID, Sequence[UUID]]:
+def lock_limited_nodes(
+    connection: Connection, tenant_keys: Iterable[UUID]
+) -> Mapping[UUID, Sequence[UUID]]:
     """Lock the tenants with limits, and the groups with limits above them.
 
-    Until this transaction is over, no other call is given more within these
-    limits. Returns for each tenant those on its path that have limits. Tenants
-    first, however deep they are, as who asks holds their locks already; then
-    groups, the deepest first: so all who lock several meet in one order.
+    Until this transaction ends, no other call gets more within these limits. Returns for each
+    tenant the nodes on its path that have limits.
+
+    Tenants are locked first, as a requesting tenant is locked already, then groups, the deepest
+    first. So all transactions lock several nodes in one order.
     """
-    wanted = sorted(set(askers))
+    wanted = sorted(set(tenant_keys))
     locked: set[UUID] = set()
     while True:
         paths, limited = _paths_and_limited(connection, wanted)
@@ -89,32 +92,32 @@ def lock_limited(connection: Connection, askers: Iterable[UUID]) -> Mapping[UUID
         locked |= missing  # and read again: a tenant may have moved in the tree
 
 
-def limited_among(connection: Connection, askers: Iterable[UUID]) -> set[UUID]:
+def tenants_with_limits(connection: Connection, tenant_keys: Iterable[UUID]) -> set[UUID]:
     """Return the tenants that have limits, or are below a group with limits."""
-    paths, limited = _paths_and_limited(connection, sorted(set(askers)))
+    paths, limited = _paths_and_limited(connection, sorted(set(tenant_keys)))
     return {asker for asker, path in paths.items() if not limited.isdisjoint(path)}
 
 
 def _paths_and_limited(
-    connection: Connection, askers: Sequence[UUID]
+    connection: Connection, tenant_keys: Sequence[UUID]
 ) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
     """Return each tenant's path to the top of the tree, and the nodes with limits."""
-    paths: dict[UUID, list[UUID]] = {asker: [] for asker in askers}
+    paths: dict[UUID, list[UUID]] = {asker: [] for asker in tenant_keys}
     limited: set[UUID] = set()
-    for some in chunks(askers):
-        for asker, key, has_limits in connection.execute(_ON_PATHS, {"askers": some}):
+    for some in chunks(tenant_keys):
+        for asker, key, has_limits in connection.execute(_ON_PATHS, {"tenant_keys": some}):
             paths[asker].append(key)
             if has_limits:
                 limited.add(key)
     return paths, limited
 
 
-def _on_paths() -> Select[UUID, UUID, bool]:
+def _paths_query() -> Select[UUID, UUID, bool]:
     path = (
         select(
             tenants.c.id.label("asker"), tenants.c.id, tenants.c.parent_id, literal(0).label("at")
         )
-        .where(tenants.c.id.in_(bindparam("askers", expanding=True)))
+        .where(tenants.c.id.in_(bindparam("tenant_keys", expanding=True)))
         .cte("path", recursive=True)
     )
     above = select(path.c.asker, tenants.c.id, tenants.c.parent_id, path.c.at + 1).join(
@@ -125,7 +128,7 @@ def _on_paths() -> Select[UUID, UUID, bool]:
     return select(path.c.asker, path.c.id, has_limits).order_by(path.c.asker, path.c.at)
 
 
-_ON_PATHS: Final = _on_paths()
+_ON_PATHS: Final = _paths_query()
 
 
 def requested_amounts(connection: Connection, key: UUID) -> Amounts:
@@ -137,7 +140,7 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
             .select_from(vms)
             .join(requests, requests.c.id == vms.c.request_id)
             .where(
-                among(connection, requests.c.tenant_id, some),
+                is_any_of(connection, requests.c.tenant_id, some),
                 requests.c.state.not_in(_FINISHED),
                 vms.c.desired != VmDesired.DELETED.value,
             )
@@ -152,7 +155,7 @@ def held_amounts(connection: Connection, key: UUID) -> Amounts:
     """Return the amounts of unreleased assignments of a tenant, or of all below a group."""
     total: Counter[str] = Counter()
     for some in chunks((key, *descendants(connection, key))):
-        mine = (among(connection, assignments.c.tenant_id, some), is_place, unreleased)
+        mine = (is_any_of(connection, assignments.c.tenant_id, some), is_place, unreleased)
         amounts = (
             select(assignment_resources.c.resource, func.sum(assignment_resources.c.amount))
             .join(assignments, assignments.c.id == assignment_resources.c.assignment_id)
@@ -166,15 +169,15 @@ def held_amounts(connection: Connection, key: UUID) -> Amounts:
     return total
 
 
-def within_quotas(
+def drop_over_quota(
     connection: Connection,
     chosen: Sequence[tuple[Any, UUID]],
     limited: Mapping[UUID, Sequence[UUID]],
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs of VM and host within quotas, and the others as parts.
+    """Drop (VM, host) pairs beyond quotas; return the others, and the dropped ones as placements.
 
-    The round kept the quotas that it saw; here counts what they are now. ``limited``
-    is what `lock_limited` returned.
+    The present quotas apply, which may be lower than those that the round read. ``limited`` is the
+    result of `lock_limited_nodes`.
     """
     keys = {key for path in limited.values() for key in path}
     if not keys:
@@ -226,14 +229,14 @@ def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[boo
     return amounts_of(connection, numbers)
 
 
-def over_quotas(
+def exceeded_quotas(
     connection: Connection, owner: UUID, vm_type: UUID, count: int, which: ColumnElement[bool]
 ) -> tuple[Sequence[QuotaExcess], int]:
     """Return the quotas that ``count`` more VMs would exceed, and how many VMs would fit.
 
-    Requests count, and reservations that meet the condition ``which``.
+    Requests count as used, and so do reservations that meet the condition ``which``.
     """
-    limited = lock_limited(connection, [owner])[owner]
+    limited = lock_limited_nodes(connection, [owner])[owner]
     limits, wanted = limits_of(connection, limited), amounts_of(connection, {vm_type: 1})
     over, fits, names = [], count, names_of(connection, limited)
     for key in limited:
@@ -258,14 +261,14 @@ def over_quotas(
 class RemainingQuota:
     """The quota that tenants have left in a transaction; each accepted request reduces it.
 
-    To be made by every transaction that lets tenants want more VMs, before it writes them,
-    with the tenants' rows locked (`asker_id`). Until it is over no other call requests within the
-    same limits.
+    Every transaction that lets tenants request more VMs creates one before it writes the VMs, with
+    the tenants' rows locked (`lock_requesting_tenant`). Until it ends no other call requests
+    within the same limits.
     """
 
     def __init__(self, connection: Connection, owners: Iterable[UUID]) -> None:
         self._connection = connection
-        self._limited = lock_limited(connection, owners)
+        self._limited = lock_limited_nodes(connection, owners)
         self._limits = limits_of(
             connection, {key for path in self._limited.values() for key in path}
         )
@@ -302,13 +305,11 @@ class RemainingQuota:
             if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
         ]
         # Who is not limited has no more than a group above it.
-        if not over and max(each[VMS] for each in used.values()) + more <= MOST_REQUESTED:
+        if not over and max(each[VMS] for each in used.values()) + more <= MAX_REQUESTED:
             return
-        if self._may_wait(owner, over_quota):
+        if self._may_exceed_quota(owner, over_quota):
             used[owner] = self._used_amounts(owner)
-            over = (
-                [(owner, VMS, MOST_REQUESTED)] if used[owner][VMS] + more > MOST_REQUESTED else []
-            )
+            over = [(owner, VMS, MAX_REQUESTED)] if used[owner][VMS] + more > MAX_REQUESTED else []
         if over:
             names = names_of(self._connection, (owner, *limited))
             exceeded = [
@@ -343,7 +344,7 @@ class RemainingQuota:
             self._requested[key] = used
         return Counter(self._requested[key]) + self._taken[key]
 
-    def _may_wait(self, owner: UUID, otherwise: OverQuota) -> bool:
+    def _may_exceed_quota(self, owner: UUID, otherwise: OverQuota) -> bool:
         if (owner, otherwise) not in self._waits:
             said = _over_quota_rule(self._connection, owner, otherwise)
             self._waits[owner, otherwise] = said == "wait"
@@ -362,8 +363,8 @@ def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota)
 def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
     """Return the total amounts of a number of VMs of each type, overhead included.
 
-    The same that their assignments will hold: what is within a quota when it is
-    requested is within it when it is placed.
+    The assignments of the VMs will hold the same amounts. So a request within a quota is still
+    within it when its VMs are placed.
     """
     total: Counter[str] = Counter({VMS: sum(numbers.values())})
     for vm_type_id, amounts in demands(connection, numbers).items():
@@ -376,6 +377,8 @@ def names_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, str]
     """Return the names of tenants and groups."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(set(keys))):
-        query = select(tenants.c.id, tenants.c.name).where(among(connection, tenants.c.id, some))
+        query = select(tenants.c.id, tenants.c.name).where(
+            is_any_of(connection, tenants.c.id, some)
+        )
         found |= {row.id: row.name for row in connection.execute(query)}
     return found

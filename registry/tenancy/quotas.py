@@ -9,10 +9,10 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.catalogue.resources import VMS, resource_names
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
+from registry.db.engine import Database, retry_on_rollback
 from registry.db.locks import lock_tenants
 from registry.db.names import MAX_AMOUNT, check_int
 from registry.db.schema import quotas, tenants
@@ -21,10 +21,10 @@ from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
     default_limits,
     held_amounts,
-    limited_among,
     limits_of,
     names_of,
     requested_amounts,
+    tenants_with_limits,
 )
 from registry.tenancy.tree import path_of, tenant_id
 
@@ -47,10 +47,10 @@ class Quotas:
         )
         with self._database.read() as connection:
             names = {row.id: row.name for row in connection.execute(query)}
-            limited = limited_among(connection, names)
+            limited = tenants_with_limits(connection, names)
         return tuple(sorted(name for key, name in names.items() if key not in limited))
 
-    @retry_on_clash
+    @retry_on_rollback
     def set(
         self,
         tenant: str,
@@ -61,9 +61,9 @@ class Quotas:
     ) -> Quota:
         """Set limits of a tenant or group; None removes a limit, others stay.
 
-        A limit below what is used stops new VMs and ends none. ``over_quota``
-        says what becomes of requests above a quota; ``inherit``: as the nearest
-        group above says; None: as before.
+        A limit below the present use refuses new VMs and ends none. ``over_quota`` is the rule for
+        requests above a quota: ``inherit`` means that of the nearest group above, None that the
+        rule stays.
 
         Raises
         ------
@@ -100,11 +100,13 @@ class Quotas:
                 )
                 data["over_quota"] = over_quota
             now = db_now(connection)
-            note(connection, now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data)
+            record_event(
+                connection, now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data
+            )
             return _get(connection, tenant)
 
 
-def give_default(
+def set_default_limits(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
     """Set a new tenant's default limits; return them for its event, or None without any.

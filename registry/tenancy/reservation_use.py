@@ -1,4 +1,4 @@
-"""The use of reservations: VMs that were placed, wait, and are left."""
+"""The use of reservations: the VMs that were placed, that wait, and that are left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
-from registry.db.bulk import among, chunks
+from registry.db.bulk import chunks, is_any_of
 from registry.db.schema import requests, reservations, vm_types, vms
 from registry.errors import NotFoundError, ReservationError
 from registry.lifecycle import STANDING, VmDesired
@@ -46,7 +46,7 @@ def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping
             .join(requests, requests.c.id == vms.c.request_id)
             .where(
                 requests.c.reservation_id.is_not(None),
-                among(connection, requests.c.reservation_id, some),
+                is_any_of(connection, requests.c.reservation_id, some),
                 _NEVER_PLACED,
             )
             .group_by(requests.c.reservation_id)
@@ -58,9 +58,9 @@ def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping
 def unrequested_vms(
     connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, int]]:
-    """Return the unrequested VMs of reservations that meet a condition.
+    """Return the VMs of reservations that no request draws on, by owner and VM type.
 
-    By owner and VM type.
+    Only reservations that meet the condition ``which`` count.
     """
     rows: list[Any] = []
     for some in chunks(sorted(set(owners))):
@@ -70,7 +70,7 @@ def unrequested_vms(
             reservations.c.vm_type_id,
             reservations.c["count"],
             reservations.c.used,
-        ).where(which, among(connection, reservations.c.tenant_id, some))
+        ).where(which, is_any_of(connection, reservations.c.tenant_id, some))
         rows += connection.execute(query).all()
     waits = count_waiting_vms(connection, [row.id for row in rows]) if rows else {}
     found: dict[UUID, Counter[UUID]] = {}

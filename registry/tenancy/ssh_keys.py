@@ -1,4 +1,4 @@
-"""SSH keys of tenants: what opens the VMs that are built for them."""
+"""SSH keys of tenants, which give access to VMs that are built for them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.clock import db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.names import new_name
+from registry.db.names import check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import ssh_keys, tenants
@@ -33,10 +33,10 @@ class SshKeys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:
-        """Add a key; VMs built from now on let it in."""
-        new_name("name", name)
+        """Add a key; VMs that are built from now on accept it."""
+        check_new_name("name", name)
         checked = check_public_key("public_key", public_key)
         key = uuid7()
         with self._database.write() as connection:
@@ -60,12 +60,12 @@ class SshKeys:
             except IntegrityError as error:
                 raise DuplicateError("SSH key", "name", name) from error
             _note(connection, "ssh_key_added", (added := _get(connection, key)), actor)
-            return keep_result(connection, added)
+            return store_result(connection, added)
 
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[SshKey]:
-        """Return a page, oldest first."""
+        """Return a page of keys, oldest first."""
         query = _SELECT.order_by(ssh_keys.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:
             query = query.where(tenants.c.name == tenant)
@@ -76,11 +76,11 @@ class SshKeys:
         return page_of(found, limit, lambda key: (key.id.hex,))
 
     def get(self, id: UUID) -> SshKey:  # noqa: A002 - the contract's name
-        """Return one, or raise `NotFoundError`."""
+        """Return a key, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get(connection, id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def remove(self, id: UUID, *, actor: str) -> SshKey:  # noqa: A002
         """Remove a key; VMs that were built with it keep it."""
         with self._database.write() as connection:
@@ -93,7 +93,7 @@ class SshKeys:
 def _note(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
     data = {"name": key.name, "fingerprint": key.fingerprint}
     now = db_now(connection)
-    note(connection, now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)
+    record_event(connection, now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)
 
 
 def _get(connection: Connection, key: UUID) -> SshKey:

@@ -11,19 +11,19 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import event_row, note, record
+from registry.audit.events import event_row, record_event, record_events
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.names import WORDS, WORDS_OF_CALLERS, check_weight, lookup_name, new_name
+from registry.db.names import WORDS, WORDS_OF_CALLERS, check_new_name, check_weight, lookup_name
 from registry.db.pages import (
     DEFAULT_LIMIT,
     Page,
     check_limit,
     decode_cursor,
-    ids_named,
-    named_like,
+    ids_by_name,
+    name_contains,
     page_of,
 )
 from registry.db.rows import record_of
@@ -32,7 +32,7 @@ from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
 from registry.tenancy.quota_use import limits_of
-from registry.tenancy.quotas import give_default
+from registry.tenancy.quotas import set_default_limits
 from registry.tenancy.tree import check_parent, group_id, lock_tree
 
 _parent = tenants.alias("parent")
@@ -48,7 +48,7 @@ class Tenants:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retry_on_clash
+    @retry_on_rollback
     def add(
         self,
         name: str,
@@ -82,13 +82,15 @@ class Tenants:
                 default_quota=default_quota,
                 actor=actor,
             )
-            return keep_result(connection, added)
+            return store_result(connection, added)
 
     def list(
         self, *, search: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[Tenant]:
         """Return a page of existing tenants and groups, by name; ``search`` is part of it."""
-        query = _SELECT.where(_LIVE, *named_like(tenants.c.name, search)).order_by(tenants.c.name)
+        query = _SELECT.where(_LIVE, *name_contains(tenants.c.name, search)).order_by(
+            tenants.c.name
+        )
         query = query.limit(check_limit(limit) + 1)
         if cursor is not None:
             (after,) = decode_cursor(cursor, str)
@@ -105,9 +107,9 @@ class Tenants:
     def check_known(self, name: str) -> None:
         """Raise `UnknownNameError` if no tenant or group has, or had, this name."""
         with self._database.read() as connection:
-            ids_named(connection, "tenant", tenants, name)
+            ids_by_name(connection, "tenant", tenants, name)
 
-    @retry_on_clash
+    @retry_on_rollback
     def update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> Tenant:
@@ -123,12 +125,12 @@ class Tenants:
         with self._database.write() as connection:
             return update_tenant(connection, name, weight=weight, move=move, actor=actor)
 
-    @retry_on_clash
+    @retry_on_rollback
     def remove(self, name: str, *, actor: str) -> Tenant:
         """Remove an unused tenant or group.
 
-        What never was used leaves no row and its name is free again; of
-        anything else the history stays, and keeps the name.
+        If it was never used, its row is deleted and its name is free again. Otherwise the history
+        and the name stay.
 
         Raises
         ------
@@ -152,7 +154,9 @@ class Tenants:
                 "limits": limits_of(connection, [found.id]).get(found.id, {}),
             }
             _delete_or_mark_removed(connection, found.id, now)
-            note(connection, now, actor, "tenant_removed", "tenant", name, tenant=name, data=data)
+            record_event(
+                connection, now, actor, "tenant_removed", "tenant", name, tenant=name, data=data
+            )
         return found
 
 
@@ -167,7 +171,7 @@ def add_tenant(
     actor: str,
 ) -> Tenant:
     """Add a tenant, or a group, within a transaction."""
-    new_name("name", name, WORDS | WORDS_OF_CALLERS)
+    check_new_name("name", name, WORDS | WORDS_OF_CALLERS)
     lock_tree(connection)
     now = db_now(connection)
     before = connection.execute(
@@ -188,10 +192,10 @@ def add_tenant(
         raise DuplicateError("tenant", "name", name) from error
     data = {"weight": weight, "parent": parent, "is_group": is_group}
     history = [event_row(now, actor, "tenant_added", "tenant", name, tenant=name, data=data)]
-    given = None if is_group else give_default(connection, key, default_quota)
+    given = None if is_group else set_default_limits(connection, key, default_quota)
     if given is not None:
         history.append(event_row(now, actor, "quota_set", "tenant", name, tenant=name, data=given))
-    record(connection, history)
+    record_events(connection, history)
     return _get(connection, name)
 
 
@@ -219,7 +223,7 @@ def update_tenant(
         history.append(
             event_row(now, actor, "tenant_moved", "tenant", name, tenant=name, data=data)
         )
-    record(connection, history)
+    record_events(connection, history)
     return _get(connection, name)
 
 

@@ -14,25 +14,25 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from registry.audit.events import note
+from registry.audit.events import record_event
 from registry.db.clock import UtcNow, db_now
-from registry.db.engine import Database, retry_on_clash
-from registry.db.idempotency_keys import keep_result
+from registry.db.engine import Database, retry_on_rollback
+from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.names import expires_at, new_name
+from registry.db.names import check_new_name, expires_at
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.rows import record_of
 from registry.db.schema import tenants, tokens
 from registry.errors import DuplicateError, InvalidError, NotFoundError, RegistryUnavailableError
 from registry.records.tenancy import Role, SaltedToken, Token
 from registry.tenancy.derived_secrets import OF_TOKENS, Derivation
-from registry.tenancy.tree import lock_asker
+from registry.tenancy.tree import lock_requesting_tenant
 
 #: The accuracy of a token's last use: each recorded use is a write.
 USE_NOTED_EVERY: Final = timedelta(hours=1)
 
 #: The most operators' tokens listed; the list is for a person.
-_MOST_LIVING: Final = 1000
+_MAX_LISTED: Final = 1000
 
 _SELECT = select(tokens, tenants.c.name.label("tenant")).outerjoin(
     tenants, tokens.c.tenant_id == tenants.c.id
@@ -46,7 +46,7 @@ _ALL_LIVE = _LIVE.where(tokens.c.digest.in_(bindparam("digests", expanding=True)
 
 
 #: Tokens whose last recorded use a process remembers.
-_MOST_REMEMBERED: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 
 
 def new_secret() -> str:
@@ -66,7 +66,7 @@ class Tokens:
         self._database = database
         self._use_noted: dict[UUID, float] = {}  #: by this process, on its monotonic clock
 
-    @retry_on_clash
+    @retry_on_rollback
     def create(
         self,
         role: Role,
@@ -78,11 +78,11 @@ class Tokens:
         ttl_s: int | None = None,
         derivation: Derivation | None = None,
     ) -> tuple[Token, str]:
-        """Create a token; its secret is returned once and stored nowhere.
+        """Create a token; its secret is returned once and is not stored.
 
-        With a derivation its maker can make the secret again.
+        With a ``derivation`` its maker can derive the secret again.
         """
-        new_name("name", name)
+        check_new_name("name", name)
         if role not in ("operator", "tenant"):
             raise InvalidError("role", role, "operator or tenant")
         if (role == "tenant") != (tenant is not None):
@@ -91,9 +91,9 @@ class Tokens:
         secret = new_secret() if derivation is None else derivation.token()
         with self._database.write() as connection:
             now = db_now(connection)
-            owner = lock_asker(connection, tenant) if tenant is not None else None
+            owner = lock_requesting_tenant(connection, tenant) if tenant is not None else None
             ends = expires_at(ttl_s, now)
-            _free_name(connection, name, now)
+            _revoke_expired_namesake(connection, name, now)
             try:
                 token = insert_token(
                     connection,
@@ -113,23 +113,23 @@ class Tokens:
                 "read_only": read_only,
                 "expires_at": None if ends is None else ends.isoformat(),
             }
-            note(
+            record_event(
                 connection, now, actor, "token_created", "token", token.id, tenant=tenant, data=data
             )
             if derivation is not None:
-                keep_result(connection, SaltedToken(token=token, salt=derivation.salt))
+                store_result(connection, SaltedToken(token=token, salt=derivation.salt))
             return token, secret
 
-    def living_operators(self) -> tuple[Token, ...]:
+    def active_operator_tokens(self) -> tuple[Token, ...]:
         """Return the operators' tokens in force, the earliest expiry first.
 
-        Without those of logins: they end within hours, and their holders log in again.
+        Tokens of logins are left out: they end within hours, and their holders log in again.
         """
         query = _LIVE.where(tokens.c.role == "operator", tokens.c.login.is_(None)).order_by(
             tokens.c.expires_at.is_(None), tokens.c.expires_at, tokens.c.id
         )
         with self._database.read() as connection:
-            return tuple(_to_token(row) for row in connection.execute(query.limit(_MOST_LIVING)))
+            return tuple(_to_token(row) for row in connection.execute(query.limit(_MAX_LISTED)))
 
     def authenticate(self, secret: str) -> Token | None:
         """Return the token of a secret; None if there is none, or it was revoked or has expired."""
@@ -137,7 +137,7 @@ class Tokens:
             row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
             return None
-        self._note_use(row.id)
+        self._record_use(row.id)
         return _to_token(row)
 
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
@@ -146,24 +146,24 @@ class Tokens:
         with self._database.read_statement() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
         for row in rows:
-            self._note_use(row.id)
+            self._record_use(row.id)
         found = {row.digest: _to_token(row) for row in rows}
         return [found.get(digest) for digest in digests]
 
-    def _note_use(self, id: UUID) -> None:  # noqa: A002
-        """Note that a token is used, rarely: reading must not cost a write."""
+    def _record_use(self, id: UUID) -> None:  # noqa: A002
+        """Record the use of a token, at intervals, as most reads must not cause a write."""
         now = time.monotonic()
         last_noted = self._use_noted.get(id)
         if last_noted is not None and now - last_noted < USE_NOTED_EVERY.total_seconds():
             return
         self._use_noted[id] = now
-        if len(self._use_noted) > _MOST_REMEMBERED:
+        if len(self._use_noted) > _MAX_REMEMBERED:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread may be here too
                 del self._use_noted[next(iter(self._use_noted))]
         with suppress(RegistryUnavailableError):  # a failed note keeps no caller out
             self._write_use(id)
 
-    @retry_on_clash
+    @retry_on_rollback
     def _write_use(self, id: UUID) -> None:  # noqa: A002
         with self._database.write() as connection:
             at = db_now(connection)
@@ -174,7 +174,7 @@ class Tokens:
             )
 
     def get(self, id: UUID) -> Token:  # noqa: A002 - the contract's name
-        """Return a token; raises `NotFoundError`."""
+        """Return a token, or raise `NotFoundError`."""
         with self._database.read() as connection:
             row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
         if row is None:
@@ -182,7 +182,7 @@ class Tokens:
         return _to_token(row)
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Token]:
-        """Return a page, oldest first, revoked ones included."""
+        """Return a page of tokens, oldest first, revoked ones included."""
         query = _SELECT.order_by(tokens.c.id).limit(check_limit(limit) + 1)
         if cursor is not None:
             query = query.where(tokens.c.id > cursor_uuid(cursor))
@@ -190,14 +190,14 @@ class Tokens:
             found = [_to_token(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda token: (token.id.hex,))
 
-    @retry_on_clash
+    @retry_on_rollback
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
         """Revoke a token and the tokens of its logins; a repeated call is no error."""
         with self._database.write() as connection:
             token = token_of(connection, id)
             if token is None:
                 raise NotFoundError("token", id)
-            return end_token(connection, token, db_now(connection), actor=actor)
+            return revoke_token(connection, token, db_now(connection), actor=actor)
 
 
 def insert_token(connection: Connection, now: datetime, secret: str, **values: Any) -> Token:
@@ -209,28 +209,29 @@ def insert_token(connection: Connection, now: datetime, secret: str, **values: A
 
 
 def token_of(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
-    """Return a token, in this transaction."""
+    """Return a token in a caller's transaction, or None."""
     row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
     return None if row is None else _to_token(row)
 
 
-def end_token(connection: Connection, token: Token, now: datetime, *, actor: str) -> Token:
+def revoke_token(connection: Connection, token: Token, now: datetime, *, actor: str) -> Token:
     """Revoke a token, the tokens of its logins, and their tokens in turn.
 
-    Each row is written before its own are looked for: who is let in by one locks its row.
+    Each row is written before its children are searched: a login locks the row of the token that
+    created it, so no new child appears afterwards.
     """
     ending = [token]
     for each in ending:
         over = update(tokens).where(tokens.c.id == each.id, tokens.c.revoked_at.is_(None))
         if connection.execute(over.values(revoked_at=now)).rowcount:
             data = {"name": each.name, "role": each.role}
-            note(connection, now, actor, "token_revoked", "token", each.id, data=data)
+            record_event(connection, now, actor, "token_revoked", "token", each.id, data=data)
         of_it = _SELECT.where(tokens.c.parent_id == each.id, tokens.c.revoked_at.is_(None))
         ending += [_to_token(row) for row in connection.execute(of_it)]
     return _to_token(connection.execute(_SELECT.where(tokens.c.id == token.id)).one())
 
 
-def _free_name(connection: Connection, name: str, now: datetime) -> None:
+def _revoke_expired_namesake(connection: Connection, name: str, now: datetime) -> None:
     """Mark an expired token as revoked, so that its name is free."""
     over = (tokens.c.name == name, tokens.c.revoked_at.is_(None), tokens.c.expires_at <= now)
     connection.execute(update(tokens).where(*over).values(revoked_at=tokens.c.expires_at))

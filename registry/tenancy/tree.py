@@ -1,7 +1,7 @@
 """The tree of tenants and groups: paths, descendants and changes.
 
 Groups are inner nodes without requests; tenants are leaves and have requests. Changes of the
-tree are serialized (`take_turns`), so that no two of them form a cycle together.
+tree are serialized (`take_advisory_lock`), so that no two of them form a cycle together.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from uuid import UUID
 
 from sqlalchemy import Connection, ScalarSelect, bindparam, select
 
-from registry.db.bulk import among, chunks
-from registry.db.locks import take_turns
+from registry.db.bulk import chunks, is_any_of
+from registry.db.locks import take_advisory_lock
 from registry.db.names import lookup_name
 from registry.db.schema import tenants
 from registry.errors import ConflictError, InvalidError, NotFoundError
 
 #: Levels of groups and tenants together; so that walks along a path end.
 MAX_DEPTH: Final = 16
-#: The key under which `take_turns` serializes changes of the tree.
+#: The key under which `take_advisory_lock` serializes changes of the tree.
 _TREE: Final = "tenants"
 _NAMED: Final = select(tenants.c.id, tenants.c.is_group).where(
     tenants.c.name == bindparam("named"), tenants.c.removed_at.is_(None)
@@ -31,8 +31,8 @@ _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 def key_query(name: str) -> ScalarSelect[UUID]:
     """Return a scalar subquery for the id of a tenant or group; NULL without one.
 
-    The database looks it up first: with a join it could not know that the rows of one
-    tenant lie in the order of an index.
+    The database evaluates it first. With a join it could not know that the rows of one tenant are
+    in the order of an index.
     """
     return select(tenants.c.id).where(tenants.c.name == name).scalar_subquery()
 
@@ -43,10 +43,10 @@ def tenant_id(connection: Connection, name: str) -> UUID:
     return key
 
 
-def lock_asker(connection: Connection, name: str) -> UUID:
+def lock_requesting_tenant(connection: Connection, name: str) -> UUID:
     """Lock a tenant that may request VMs, and return its id.
 
-    Until this transaction is over, no other call creates requests for it.
+    Until this transaction ends, no other call creates requests for it.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def group_id(connection: Connection, name: str) -> UUID:
 
 def lock_tree(connection: Connection) -> None:
     """Lock the tree: no other transaction changes it until this one ends."""
-    take_turns(connection, _TREE)
+    take_advisory_lock(connection, _TREE)
 
 
 def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
@@ -90,7 +90,7 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
     while level:
         for some in chunks(sorted(level)):
             query = select(tenants.c.id, tenants.c.parent_id).where(
-                among(connection, tenants.c.id, some)
+                is_any_of(connection, tenants.c.id, some)
             )
             parents.update((row.id, row.parent_id) for row in connection.execute(query).all())
         above = {parents.get(key) for key in level}
@@ -105,7 +105,7 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
 
 
 def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
-    """Return everything below a group, layer by layer, without itself; nothing for a tenant."""
+    """Return all nodes below a group, level by level; nothing for a tenant."""
     found: list[UUID] = []
     layer = [key]
     while layer:

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from registry.admin import HostTransition, Past, PastHost, PastRequest, PastTenant, PastVm
+from registry.admin import HostTransition, PastHost, PastPeriod, PastRequest, PastTenant, PastVm
 from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
 from simulation.recordings.names import FileNames, seconds
@@ -27,7 +27,7 @@ from simulation.topology.hosts import HostEventKind
 from simulation.traces.native import COLUMNS
 
 
-def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
+def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
     """Yield parent and weight of tenants and groups, with the time from which they hold.
 
     The first row of a tenant that came later holds its first parent.
@@ -45,7 +45,7 @@ def tree_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, float, f
         yield from rows.values()
 
 
-def quota_rows(past: Past, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
+def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
     """Yield the quotas of tenants and groups, with the time from which they hold."""
     groups = _groups_above(past.tenants, names)
     for quota in past.quotas:
@@ -190,13 +190,13 @@ def read_recording(folder: Path) -> Recording:
 
 
 def record(
-    past: Past, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
+    past: PastPeriod, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
 ) -> Recording:
     """Record a period of the register center; the folder appears once it is complete.
 
     Parameters
     ----------
-    past : Past
+    past : PastPeriod
         Its requests are read here.
     decided : DecidedRounds
         How its rounds were decided; of zones that no host is in, nothing is kept.
@@ -268,7 +268,7 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 
 def _native_rows(
-    request: PastRequest, past: Past, names: FileNames, slots: _RecordedSlots
+    request: PastRequest, past: PastPeriod, names: FileNames, slots: _RecordedSlots
 ) -> Iterator[dict[str, Any]]:
     """Return rows of the native format for VMs of a request."""
     there: defaultdict[str, list[PastVm]] = defaultdict(list)
@@ -358,7 +358,7 @@ def _group(rule: MembershipRule | None, names: FileNames) -> str:
     return names.vm_groups.alias_of(rule.group) + (":soft" if rule.soft else "")
 
 
-def _inventory(past: Past, names: FileNames) -> Mapping[str, Any]:
+def _inventory(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
-from registry.admin import Past, PastRequest, PastVm
+from registry.admin import PastPeriod, PastRequest, PastVm
 
 #: Nothing ends later than this: further than any simulation goes, and a time that can be written.
 _LONGEST_S: Final = 10 * 365 * 86_400.0
@@ -36,13 +36,13 @@ class Life:
 class RepeatedPeriod:
     """The expected future, and the past period it repeats."""
 
-    past: Past
+    past: PastPeriod
     since: datetime  #: requests from then on are repeated
     vms_left_out: int  #: requested earlier in the wanted period
     lifetimes_known: bool  #: False: what runs is taken to run on
 
 
-def latest_requests(past: Past, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
+def latest_requests(past: PastPeriod, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
     """Return the latest requests with ``most_vms`` VMs, their beginning, and the VMs left out.
 
     Those that were there at its beginning are none of them.
@@ -64,15 +64,15 @@ def latest_requests(past: Past, most_vms: int) -> tuple[list[PastRequest], datet
 
 
 def repeat_requests(
-    present: Past, window: Past, lives: Iterable[Life], *, most_vms: int, seed: int
+    present: PastPeriod, window: PastPeriod, lives: Iterable[Life], *, most_vms: int, seed: int
 ) -> RepeatedPeriod:
     """Return the present site with the requests of ``window`` repeated as its future.
 
     Parameters
     ----------
-    present : Past
+    present : PastPeriod
         Of one moment, the end of ``window``: what stands and waits.
-    window : Past
+    window : PastPeriod
     most_vms : int
         Of the window; the earliest beyond it are left out.
     """

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from plain_text import each_once
 from registry import InvalidError
-from registry.db import check_labels, check_one_valued
+from registry.db import check_labels, check_single_values
 from simulation.errors import InputError
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
@@ -115,7 +115,7 @@ def checked_inventory(
         raise InputError(where, f"{len(listed)} hosts, allowed are {_MOST_HOSTS}")
     for host in listed:
         try:
-            check_one_valued("labels", host.labels)
+            check_single_values("labels", host.labels)
         except InvalidError as error:
             raise InputError(f"{where}: host {host.name}", str(error)) from None
     ordered = sorted(events, key=lambda event: event.at_s)

@@ -294,7 +294,7 @@ class Site:
         return found
 
     def send(self, task: str, key: str) -> None:
-        queue = QUEUE_OF[task].at_broker
+        queue = QUEUE_OF[task].broker_name
         self._celery.send_task(task, args=[key], ignore_result=True, queue=queue)
 
     # ---- start and end ------------------------------------------------------------

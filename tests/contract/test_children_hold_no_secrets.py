@@ -14,7 +14,7 @@ from controller.rounds.policy_process import PolicyProcess
 from hypervisor import HostConnection, SharedHosts
 from lab import cluster, driver_hosts
 from registry.admin import backup
-from registry.db.engine import database_at
+from registry.db.engine import parse_database_url
 from tests.contract.test_hypervisor_faults import children_for
 from tests.contract.test_shared_hosts import processes
 from tests.servers.lab_hosts import start_real
@@ -103,7 +103,7 @@ def test_postgresqls_programs_get_the_one_password_that_they_need(
         f"#!{sys.executable}\nimport os\nopen({str(seen)!r}, 'w').write(str(os.environ))"
     )
     program.chmod(0o755)
-    url = database_at("postgresql+psycopg://fuga:its-own@db/fuga")
+    url = parse_database_url("postgresql+psycopg://fuga:its-own@db/fuga")
 
     backup._run_postgresql_program("pg_dump", url)
 

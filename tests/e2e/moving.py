@@ -33,7 +33,7 @@ def begin(registry: Registry, move: str, total: int = 0, left: int = 0, rate: in
     step = registry.move_steps.claim(UUID(move), "w1", 60, LIMITS)
     assert step is not None, f"move {move} cannot be claimed"
     far = MoveProgress(total_bytes=total, remaining_bytes=left, rate_bytes_s=rate)
-    registry.move_steps.keep(step.claim, 60, far if total else None)
+    registry.move_steps.extend_claim(step.claim, 60, far if total else None)
     return step
 
 

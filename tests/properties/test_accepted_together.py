@@ -17,7 +17,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from registry import AnsweredBeforeError, QuotaExceededError, QuotaExcess, Registry, RegistryError
-from registry.audit import AuditedCall, IdempotencyKey, kept_record
+from registry.audit import AuditedCall, IdempotencyKey, parse_stored_record
 from registry.requests import (
     CreateRequestCommand,
     MembershipRule,
@@ -121,7 +121,7 @@ def alone(registry: Registry, asking: CreateRequestCommand) -> Request | str:
     try:
         return registry.requests.accept(asking)
     except AnsweredBeforeError as before:
-        found = kept_record(TypeAdapter(Request), before.body)
+        found = parse_stored_record(TypeAdapter(Request), before.body)
         assert found is not None
         return f"answered before: {before.status} {found.tenant} {found.count}"
     except RegistryError as error:
@@ -188,15 +188,15 @@ def test_calls_accepted_together_come_to_the_same_as_one_at_a_time(
     for size in (1, 12, 17):
         calls = [a_call(draw, number + each) for each in range(size)]
         number += size
-        askings = [an_asking(call, "grouped") for call in calls]
+        commands = [an_asking(call, "grouped") for call in calls]
         made: list[Request | str | None] = [
-            said(each) for each in register.requests.accept_batch(askings)
+            said(each) for each in register.requests.accept_batch(commands)
         ]
         in_order = sorted(range(size), key=lambda at: made[at] is None)
         together += sum(isinstance(each, Request) for each in made)
         for at in in_order:
             if made[at] is None:
-                made[at] = alone(register, askings[at])
+                made[at] = alone(register, commands[at])
         oracle: dict[int, Request | str] = {
             at: alone(register, an_asking(calls[at], "single")) for at in in_order
         }
@@ -222,14 +222,14 @@ def test_what_stands_in_nobodys_way_is_accepted_together(register: Registry):
         call |= {"number": number, "fingerprint": "same", "audited": True}
         call["asked"] |= {"vm_type": "small", "count": 1}
 
-    askings = [an_asking(call, "w") for call in calls]
-    made = register.requests.accept_batch(askings)
+    commands = [an_asking(call, "w") for call in calls]
+    made = register.requests.accept_batch(commands)
 
     ids = [each.id for each in made if isinstance(each, Request)]
-    assert len(ids) == len(askings)
+    assert len(ids) == len(commands)
     assert ids == sorted(ids)
-    assert all(asking.call is not None and asking.call.row is not None for asking in askings)
-    for asking, request in zip(askings, made, strict=True):
+    assert all(asking.call is not None and asking.call.row is not None for asking in commands)
+    for asking, request in zip(commands, made, strict=True):
         assert isinstance(request, Request)
         assert register.requests.get(request.id) == request
         if asking.idempotency is not None:
@@ -241,18 +241,18 @@ def test_of_two_that_together_exceed_a_quota_the_second_is_refused(register: Reg
     add_vm_type(register, "small")
     a_world(register, "w")
     call = {"number": 0, "tenant": "few", "key": None, "audited": False}
-    askings = [
+    commands = [
         an_asking({**call, "asked": {"vm_type": "small", "count": count}}, "w")
         for count in (3, 2, 1)
     ]
 
-    made = register.requests.accept_batch(askings)
+    made = register.requests.accept_batch(commands)
 
     first, second, third = made
     assert (isinstance(first, Request), isinstance(third, Request)) == (True, True)
     excess = QuotaExcess(tenant="w-few", resource="vms", limit=4, used=3, requested=2)
     assert str(second) == str(QuotaExceededError("w-few", [excess]))
-    assert "vms" in str(alone(register, askings[1]))
+    assert "vms" in str(alone(register, commands[1]))
     assert register.quotas.get("w-few").limits[0].requested == 4
 
 
@@ -261,12 +261,12 @@ def test_one_key_twice_makes_one_request(register: Registry, raw: RawSql):
     a_world(register, "w")
     call = {"number": 0, "tenant": "free", "key": "k", "fingerprint": "f"}
     call |= {"audited": False, "asked": {"vm_type": "small", "count": 1}}
-    askings = [an_asking(call, "w") for _ in range(3)]
+    commands = [an_asking(call, "w") for _ in range(3)]
 
-    made = register.requests.accept_batch(askings)
+    made = register.requests.accept_batch(commands)
 
     assert [each is None for each in made] == [False, True, True]
-    assert alone(register, askings[2]) == "answered before: 201 w-free 1"
+    assert alone(register, commands[2]) == "answered before: 201 w-free 1"
     assert raw.value("SELECT count(*) FROM requests") == 1
 
 
@@ -274,19 +274,19 @@ def test_a_group_that_is_refused_whole_leaves_nothing_behind(register: Registry,
     add_vm_type(register, "small")
     a_world(register, "w")
     call = {"number": 0, "tenant": "free", "fingerprint": "f", "audited": True}
-    askings = [
+    commands = [
         an_asking({**call, "key": key, "asked": {"vm_type": "small", "count": 1}}, "w")
         for key in ("k1", "k2")
     ]
     raw.run("CREATE UNIQUE INDEX one_a_tenant ON requests (tenant_id)")
 
-    made = register.requests.accept_batch(askings)
+    made = register.requests.accept_batch(commands)
 
     assert made == [None, None]
     assert raw.value("SELECT count(*) FROM idempotency_keys") == 0
     assert raw.value("SELECT count(*) FROM audit") == 0
-    assert isinstance(alone(register, askings[0]), Request)
-    assert str(alone(register, askings[1])).startswith("DuplicateError")
+    assert isinstance(alone(register, commands[0]), Request)
+    assert str(alone(register, commands[1])).startswith("DuplicateError")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def purge(
     registry = Registry.connect(settings.resolved_database_url())
     try:
         periods = settings.periods
-        counts = registry.retention.due(periods) if dry_run else purge_all(registry, periods)
+        counts = registry.retention.count_due(periods) if dry_run else purge_all(registry, periods)
     finally:
         registry.close()
     for number, what in (

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
 
     from controller.settings import ControllerSettings
-    from registry.hosts import OnFailure
+    from registry.hosts import FailurePolicy
 
 
 #: What is late, as the doctor calls it.
@@ -88,7 +88,7 @@ def doctor(
     if hosts:
         print_differences(session, repair=repair, yes=yes)
         return
-    from registry.hosts import OnFailure  # noqa: PLC0415 - slow; `--help` needs none
+    from registry.hosts import FailurePolicy  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()
     rows = list(_print_settings(settings, os.environ))
@@ -102,7 +102,7 @@ def doctor(
         *_package_findings(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),
         *certificate_findings(session, settings, datetime.now(UTC)),
-        *_host_findings(session, OnFailure(settings.on_failure)),
+        *_host_findings(session, FailurePolicy(settings.on_failure)),
         *_stored_login_findings(session, settings),
     ]
     if session.json:
@@ -262,7 +262,7 @@ def _worker_settings() -> Any:
     return load_as(settings_classes()["worker"])
 
 
-def _host_findings(session: Session, on_failure: OnFailure) -> Iterator[CheckResult]:
+def _host_findings(session: Session, on_failure: FailurePolicy) -> Iterator[CheckResult]:
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))

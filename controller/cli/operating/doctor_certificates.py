@@ -35,21 +35,23 @@ def credential_findings(store: HostCredentials, now: datetime) -> Iterator[Check
 
     for name in store.names():
         about = f"credential {name}"
-        openings = store.openings(name)
-        if not openings:
+        access_methods = store.access_methods(name)
+        if not access_methods:
             yield CheckResult(about, False, "its folder holds no files for TLS or SSH")
-        for opening in openings:
+        for access_method in access_methods:
             try:
-                store.check(name, opening)
-                ends_at = store.end_of_validity(name) if opening == "tls" else None
+                store.check(name, access_method)
+                ends_at = store.end_of_validity(name) if access_method == "tls" else None
             except HostCredentialError as error:
-                yield CheckResult(about, False, f"{opening}: {error.reason}")
+                yield CheckResult(about, False, f"{access_method}: {error.reason}")
                 continue
             if ends_at is None:
-                yield CheckResult(about, True, f"{opening}: valid")
+                yield CheckResult(about, True, f"{access_method}: valid")
             else:
                 well = ends_at - now > CERTIFICATES_LAST
-                yield CheckResult(about, well, f"{opening}: a certificate ends at {clock(ends_at)}")
+                yield CheckResult(
+                    about, well, f"{access_method}: a certificate ends at {clock(ends_at)}"
+                )
 
 
 def certificate_findings(

@@ -11,7 +11,7 @@ from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.operating.encryption import is_local
 
 if TYPE_CHECKING:
-    from registry.hosts import OnFailure
+    from registry.hosts import FailurePolicy
 
 
 _ABOUT: Final = "moves"
@@ -93,17 +93,17 @@ _NAMED: Final = 5
 
 
 def failure_findings(
-    hosts: Sequence[Mapping[str, Any]], by_default: OnFailure
+    hosts: Sequence[Mapping[str, Any]], by_default: FailurePolicy
 ) -> Iterator[CheckResult]:
     """Find failed hosts whose VMs wait because their disks exist only there."""
     # Slow; `--help` needs none of it.
-    from registry.hosts import OnFailure, failure_policy_of, shared_pool_of  # noqa: PLC0415
+    from registry.hosts import FailurePolicy, failure_policy_of, shared_pool_of  # noqa: PLC0415
 
     waits = [
         host["name"]
         for host in hosts
         if host["admin"] != "retired"
-        and failure_policy_of(host["labels"], by_default=by_default) is OnFailure.REPLACE
+        and failure_policy_of(host["labels"], by_default=by_default) is FailurePolicy.REPLACE
         and shared_pool_of(host["labels"]) is None
     ]
     if not waits:
@@ -153,11 +153,11 @@ def exposure_finding(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
 ) -> Iterator[CheckResult]:
     """Check whether other machines reach a host's libvirt; hosts of `fuga up` are local."""
-    from registry.hosts import OPEN_DANGER, is_open  # noqa: PLC0415 - slow; `--help` needs none
+    from registry.hosts import OPEN_DANGER, is_unprotected  # noqa: PLC0415 - slow; `--help` needs none
 
     for host in hosts:
         uri = str(host.get("uri", ""))
-        if host["admin"] == "retired" or not is_open(uri):
+        if host["admin"] == "retired" or not is_unprotected(uri):
             continue
         about = f"host {host['name']}"
         if is_local(urlsplit(uri).hostname) or uri in lab_uris:

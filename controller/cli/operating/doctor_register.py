@@ -137,7 +137,7 @@ def _database_findings(
     if not wrong:
         of = "the states of existing and ended items" if history else "the states of existing items"
         yield CheckResult("database", True, f"the ledger's sums, addresses and {of} agree")
-    for kind, name in registry.named_like_words():
+    for kind, name in registry.reserved_names():
         yield CheckResult(
             "names",
             False,
@@ -195,7 +195,7 @@ def _role_findings(registry: Registry) -> Iterator[CheckResult]:
 
 def _token_findings(registry: Registry) -> Iterator[CheckResult]:
     """Report operators' tokens that expire soon or never."""
-    living = registry.tokens.living_operators()
+    living = registry.tokens.active_operator_tokens()
     now = registry.now()
     soon = [
         token.name

@@ -102,9 +102,9 @@ def _record_window(window: RecordingWindow, folder: Path) -> Recording:
     registry = Registry.connect(settings.resolved_database_url())
     try:
         since, until = window.times(registry.now())
-        decided = deciding_settings(registry.history.decision(since, until), settings)
+        decided = deciding_settings(registry.history.last_decision(since, until), settings)
         since = _slot_start(since, decided.slot_length_s)
-        with registry.history.between(since, until) as past:
+        with registry.history.read_period(since, until) as past:
             found = record(past, folder, decided, anonymous=window.anonymous)
     finally:
         registry.close()

@@ -66,7 +66,7 @@ class AuditTrail:
             if call.row is None and (status is None or status >= _REFUSED_FROM):
                 await self.refusals.add(call, status)
                 return
-            if call.is_noted(status):
+            if call.has_outcome(status):
                 return
             await run_in_threadpool(self._store_record, call, status)
 

@@ -24,7 +24,7 @@ from controller.rest.idempotency.audit import note_route
 from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
 from controller.rest.problems import patterns
 from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
-from registry.audit import AuditedCall, IdempotencyKey, IdempotentCall, kept_record
+from registry.audit import AuditedCall, IdempotencyKey, IdempotentCall, parse_stored_record
 from registry.tenancy import Derivation
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"
@@ -85,7 +85,7 @@ class Creation:
         if key is None:
             return _encode_json(show(create(registry)), status)
         keys = self.registry.idempotency
-        keys.forget_old()
+        keys.delete_expired()
         try:
             # First, because the earlier creation may be the reason why this one would fail.
             keys.check_unused(key)
@@ -111,8 +111,8 @@ class Creation:
     ) -> Response:
         """Do the same as `answer` for a creation that is batched with others."""
         key = self.key_of(body, status)
-        if key is not None and self.registry.idempotency.may_forget():
-            await run_in_threadpool(self.registry.idempotency.forget_old)
+        if key is not None and self.registry.idempotency.is_deletion_due():
+            await run_in_threadpool(self.registry.idempotency.delete_expired)
         try:
             return _encode_json(shown(await create(key)), status)
         except AnsweredBeforeError as before:
@@ -159,7 +159,7 @@ def _replayed_answer(
     before: AnsweredBeforeError, adapter: TypeAdapter[T], shown: Callable[[T], bytes]
 ) -> Response:
     try:
-        record = kept_record(adapter, before.body)
+        record = parse_stored_record(adapter, before.body)
     except ValueError as error:
         raise ConflictError(
             f"the first call with Idempotency-Key {before.key!r} did its work, and was answered"

@@ -22,7 +22,7 @@ from registry import (
     InvalidError,
     UnknownNameError,
     UriRefusedError,
-    said_value,
+    quote_value,
 )
 
 #: Members of a body that are never quoted in errors: secrets and long texts.
@@ -185,7 +185,7 @@ def _fault_of(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
         detail = f"{what}: found nothing, allowed is {allowed}"
         return {**place, "detail": detail, "found": "nothing", "allowed": allowed}
     quoted = _is_worth_quoting(error.get("input"), path)
-    detail = f"{name}: found {said_value(found) if quoted else found}, allowed is {allowed}"
+    detail = f"{name}: found {quote_value(found) if quoted else found}, allowed is {allowed}"
     suggestion = _suggestion_for(error.get("input"), wanted)
     if suggestion and quoted:
         detail += f"; did you mean {suggestion}?"

@@ -33,7 +33,7 @@ def list_events(
     tenant = caller.tenant_to_list(query.tenant, registry)
     events = registry.events.list(
         after=query.after,
-        subject_id=query.subject and registry.events.subjects_named(query.subject, tenant),
+        subject_id=query.subject and registry.events.find_subjects(query.subject, tenant),
         kind=query.kind,
         tenant=tenant,
         since=query.since_moment(),
@@ -74,7 +74,7 @@ async def follow_events(
     tenant = await run_in_threadpool(caller.tenant_to_list, query.tenant, registry)
     subjects = None
     if query.subject is not None:
-        named = registry.events.subjects_named
+        named = registry.events.find_subjects
         subjects = await run_in_threadpool(named, query.subject, tenant)
     wanted = EventFilter(reader=reader, tenant=tenant, subjects=subjects, kind=query.kind)
     after = query.after if last_event_id is None else last_event_id

@@ -107,7 +107,7 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: Regist
         changes["credential"] = body.credential
     host = registry.hosts.get(name)
     if body.admin is not None:  # first: a retired host refuses, and then nothing has changed
-        host = registry.hosts.apply(name, _EVENTS[body.admin], actor=caller.actor)
+        host = registry.hosts.change_admin(name, _EVENTS[body.admin], actor=caller.actor)
     if changes:
         host = registry.hosts.update(name, actor=caller.actor, **changes)
     return host
@@ -116,7 +116,7 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: Regist
 @router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
 def retire_host(name: Name, caller: Operator, registry: RegistryDep) -> Host:
     """Retire a host. Refused while VMs hold a part of it: have them moved away first."""
-    return registry.hosts.apply(name, HostAdminEvent.RETIRE, actor=caller.actor)
+    return registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=caller.actor)
 
 
 @router.post(

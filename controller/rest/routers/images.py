@@ -152,7 +152,7 @@ async def upload_image(
             if await run_in_threadpool(services.registry.images.is_removed, image.id):
                 store.discard(image_id, new.format)
             else:
-                store.put_in_place(image_id, image.id, new.format)
+                store.rename_file(image_id, image.id, new.format)
     return answered
 
 
@@ -182,7 +182,7 @@ async def _receive_upload(
             await run_in_threadpool(incoming.write, piece)
     except ClientDisconnect:
         raise MalformedBodyError("it ended early") from None
-    return await run_in_threadpool(incoming.keep, sha256)
+    return await run_in_threadpool(incoming.store, sha256)
 
 
 async def _body_pieces(request: HttpRequest) -> AsyncIterator[bytes]:

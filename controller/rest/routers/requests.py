@@ -195,9 +195,9 @@ def request_batches(
     """Return the batcher that accepts simultaneous requests in one transaction."""
 
     def create_batch(
-        askings: Sequence[CreateRequestCommand],
+        commands: Sequence[CreateRequestCommand],
     ) -> Sequence[Request | RegistryError | None]:
-        return registry.requests.accept_batch(askings)
+        return registry.requests.accept_batch(commands)
 
     return CallBatcher(create_batch, max_members=MAX_PER_BATCH)
 

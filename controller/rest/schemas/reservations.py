@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from controller.rest.schemas.values import Count, Input, Labels, MomentText, Name, PageQuery, moment
-from registry.reservations import MOST_LENGTH_S, ReservationState
+from registry.reservations import MAX_LENGTH_S, ReservationState
 
 
 class ReservationInput(Input):
@@ -19,7 +19,7 @@ class ReservationInput(Input):
     starts_at: MomentText | None = Field(
         None, description="Beginning, at most 30 days ahead; null: now."
     )
-    for_s: Annotated[int, Field(ge=1, le=MOST_LENGTH_S)] = Field(
+    for_s: Annotated[int, Field(ge=1, le=MAX_LENGTH_S)] = Field(
         description="Seconds from the beginning to the end."
     )
     name: Name | None = None

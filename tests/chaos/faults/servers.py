@@ -13,7 +13,7 @@ from tests.chaos.faults.fault import ChaosFault
 from tests.servers.small_disks import SmallDisk
 
 _BACKLOG = 2_000
-_AT_BROKER = tuple(queue.at_broker for queue in WorkQueue)
+_AT_BROKER = tuple(queue.broker_name for queue in WorkQueue)
 
 
 class BrokerKilled(ChaosFault):

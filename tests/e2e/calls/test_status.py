@@ -15,7 +15,7 @@ from controller.fleet_metrics import FleetCollector
 from controller.queries.lateness import overdue_work
 from controller.rest.health import FULL
 from registry import Registry
-from registry.admin import HeardProcess
+from registry.admin import ProcessHeartbeat
 from service import Check
 from service.heartbeat import sending_heartbeats
 from service.version import release
@@ -31,12 +31,12 @@ KINDS = ("control", "worker", "monitor")
 def all_heard(registry: Registry) -> Iterator[None]:
     """A site at work: somebody leads, a slot was decided, and each kind of process is heard."""
     take_lease(registry, "cc:1")
-    registry.slot_loop.note_decided_slot(registry.now(), 5)
+    registry.slot_loop.record_decided_slot(registry.now(), 5)
     for kind in KINDS:
-        registry.processes.begin(
+        registry.processes.register(
             kind, f"{kind}:1", "m1", 1, stamp_of=lambda _: "s", release=release()
         )
-        registry.processes.beat(kind, f"{kind}:1", None)
+        registry.processes.record_heartbeat(kind, f"{kind}:1", None)
     yield
 
 
@@ -130,8 +130,8 @@ def test_frozen_processes_are_late_to_everybody_who_asks(
 def test_one_silent_worker_of_two_is_late_and_the_others_build(api: Api, raw: RawSql) -> None:
     with all_heard(api.registry):
         silence(raw, "worker")
-        api.registry.processes.begin("worker", "worker:2", "m2", 2, stamp_of=lambda _: "s")
-        api.registry.processes.beat("worker", "worker:2", "broker: it does not answer")
+        api.registry.processes.register("worker", "worker:2", "m2", 2, stamp_of=lambda _: "s")
+        api.registry.processes.record_heartbeat("worker", "worker:2", "broker: it does not answer")
         told = api.operator.get("/v1/status").json()
 
     assert [(each["unattended"], each["message"]) for each in told["late"]] == [
@@ -220,7 +220,7 @@ def test_a_beat_tells_of_readiness_and_an_end_is_no_silence(register: Registry) 
     assert register.liveness().processes == ()
 
 
-def heard_with(register: Registry, trouble: str | None) -> HeardProcess:
+def heard_with(register: Registry, trouble: str | None) -> ProcessHeartbeat:
     for _ in range(400):
         for each in register.liveness().processes:
             if each.trouble == trouble:
@@ -233,11 +233,11 @@ def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_
     register: Registry,
 ) -> None:
     for name, pid in (("killed", 11), ("frozen", 12)):
-        register.processes.begin("worker", name, "m1", pid, stamp_of=lambda _: "s")
-    register.processes.begin("monitor", "other kind", "m1", 11, stamp_of=lambda _: "s")
-    register.processes.begin("worker", "elsewhere", "m2", 11, stamp_of=lambda _: "s")
+        register.processes.register("worker", name, "m1", pid, stamp_of=lambda _: "s")
+    register.processes.register("monitor", "other kind", "m1", 11, stamp_of=lambda _: "s")
+    register.processes.register("worker", "elsewhere", "m2", 11, stamp_of=lambda _: "s")
 
-    register.processes.begin(
+    register.processes.register(
         "worker", "new", "m1", os.getpid(), stamp_of=lambda pid: None if pid == 11 else "s"
     )
 
@@ -250,7 +250,7 @@ def test_a_killed_process_is_forgotten_when_its_like_starts_and_a_frozen_one_is_
 
 
 def test_operators_read_the_settings_of_processes_that_live(api: Api, raw: RawSql) -> None:
-    begin, stamp = api.registry.processes.begin, lambda _: "s"
+    begin, stamp = api.registry.processes.register, lambda _: "s"
     for name, settings in (("c1", {"FUGA_POLICY": "drf"}), ("dead", {}), ("old", None)):
         begin("control", name, name, 1, stamp_of=stamp, settings=settings)
     raw.run("UPDATE processes SET heartbeat_at = " + raw.before("now", "60 seconds")
@@ -264,9 +264,9 @@ def test_operators_read_the_settings_of_processes_that_live(api: Api, raw: RawSq
 
 
 def test_a_killed_process_whose_id_another_program_has_is_forgotten(register: Registry) -> None:
-    register.processes.begin("worker", "killed", "m1", 11, stamp_of=lambda _: "boot 5")
+    register.processes.register("worker", "killed", "m1", 11, stamp_of=lambda _: "boot 5")
 
-    register.processes.begin("worker", "new", "m1", 12, stamp_of=lambda pid: f"boot {pid - 2}")
+    register.processes.register("worker", "new", "m1", 12, stamp_of=lambda pid: f"boot {pid - 2}")
 
     assert [each.name for each in register.liveness().processes] == ["new"]
 

@@ -225,7 +225,7 @@ def test_a_host_keeps_its_version_whatever_the_monitor_sees(api: Api):
     api.registry.hosts.record_miss(host.id, "gone", unreachable_after=1, down_after=9)
 
     assert tag(api.operator, "/v1/hosts/h1") == read
-    api.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    api.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     stale = api.operator.patch("/v1/hosts/h1", json={"labels": ["ssd"]}, headers={"If-Match": read})
     the_problem(stale, 412, "version_mismatch")
     assert api.operator.get("/v1/hosts/h1").json()["labels"] == []

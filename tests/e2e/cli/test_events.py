@@ -13,7 +13,7 @@ import pytest
 
 from controller.queries.vm_explanation import explain_vm
 from registry import Registry
-from registry.hosts import OnFailure
+from registry.hosts import FailurePolicy
 from registry.requests import Vm
 from tests.e2e.conftest import Api, Fuga
 from tests.raw_sql import RawSql
@@ -168,7 +168,7 @@ def test_a_vm_that_waits_for_a_dead_host_says_since_when_and_what_to_do(
     vm = a_vm_on_a_dead_host(api, raw, labels)
     operator = an_operator(api.registry)
 
-    told = explain_vm(api.registry, vm.id, operator, on_failure=OnFailure(default)).message
+    told = explain_vm(api.registry, vm.id, operator, on_failure=FailurePolicy(default)).message
     to_tenant = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
 
     assert vm.unknown_since is not None
@@ -182,10 +182,10 @@ def test_a_vm_that_waits_for_a_dead_host_says_since_when_and_what_to_do(
 
 def test_an_explanation_goes_by_the_setting_of_the_control_centres(api: Api, raw: RawSql) -> None:
     vm = a_vm_on_a_dead_host(api, raw, [])
-    api.registry.processes.begin(
+    api.registry.processes.register(
         "control", "cc:1", "m1", 1, stamp_of=str, settings={"FUGA_ON_FAILURE": "rebuild"}
     )
-    api.registry.processes.beat("control", "cc:1", None)
+    api.registry.processes.record_heartbeat("control", "cc:1", None)
 
     told = api.tenant_a.get(f"/v1/vms/{vm.id}/explanation").json()["message"]
 
@@ -195,7 +195,9 @@ def test_an_explanation_goes_by_the_setting_of_the_control_centres(api: Api, raw
 def test_a_vm_that_is_built_anew_by_the_sites_setting_does_not_wait(api: Api, raw: RawSql) -> None:
     vm = a_vm_on_a_dead_host(api, raw, [])
 
-    told = explain_vm(api.registry, vm.id, an_operator(api.registry), on_failure=OnFailure.REBUILD)
+    told = explain_vm(
+        api.registry, vm.id, an_operator(api.registry), on_failure=FailurePolicy.REBUILD
+    )
 
     assert "once its host is proven to be off it is built anew from its image" in told.message
     assert "waits" not in told.message

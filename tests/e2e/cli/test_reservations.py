@@ -20,9 +20,9 @@ def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fug
         *("--tenant", "a", "--no-wait"),
     )
     assert "reservation launch" in asked
-    [each] = register.reservations.to_decide()
+    [each] = register.reservations.list_pending()
     decide(register, each)
-    register.reservations.settle()
+    register.reservations.begin_and_end_due()
     run(register, 0, decider=DecidesHere())
 
     table = fuga("reservations")
@@ -44,7 +44,7 @@ def test_a_reservation_is_found_by_name_and_by_parts_of_its_id_and_nothing_else_
     add_vm_type(register)
     add_tenant(register, "a")
     fuga(*("reserve", "small", "--for", "2h", "--name", "launch", "--tenant", "a", "--no-wait"))
-    [each] = register.reservations.to_decide()
+    [each] = register.reservations.list_pending()
 
     for typed in ("launch", str(each.id), each.id.hex[-8:], str(each.id)[:13]):
         assert "reservation launch" in fuga("reservation", "show", typed)

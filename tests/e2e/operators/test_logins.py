@@ -12,7 +12,7 @@ from controller.control_center.purge import purge_all
 from controller.rest import create_app
 from controller.rest.middleware.rate_limits import Rate, RateLimits
 from registry import Registry
-from registry.admin import Periods
+from registry.admin import Periods, PurgeCounts
 from registry.tenancy import logins
 from tests.e2e.conftest import Api, a_token
 from tests.problems import the_problem
@@ -141,7 +141,7 @@ def test_links_that_nobody_opens_are_few(api: Api) -> None:
 def test_a_token_does_not_multiply_by_logins_of_its_logins(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logins, "MOST_LOGINS", 3)
+    monkeypatch.setattr(logins, "MAX_LOGINS", 3)
     first = api.client(logged_in(api, a_link(api.tenant_a))["secret"])
     second = api.client(logged_in(api, a_link(first))["secret"])
     a_link(second)
@@ -200,7 +200,7 @@ def test_what_logins_left_goes_after_a_day_and_keeps_no_tenant(
 ) -> None:
     made = logged_in(api, a_link(api.tenant_a))
     waiting = a_link(api.client(made["secret"]))
-    assert register.retention.due(Periods()) == type(register.retention.due(Periods()))()
+    assert register.retention.count_due(Periods()) == PurgeCounts()
     (of_a,) = (each for each in register.tokens.list().items if each.name == "a-token")
     days = raw.before("expires_at", "2 days")
     raw.run(f"UPDATE tokens SET expires_at = {days} WHERE login IS NOT NULL")

@@ -99,7 +99,7 @@ def test_a_new_tenant_begins_with_the_sites_default_until_its_quota_is_set(api: 
         "by_default": True,
     }
     now = datetime.now(UTC)
-    with api.registry.history.between(now - timedelta(hours=1), now) as past:
+    with api.registry.history.read_period(now - timedelta(hours=1), now) as past:
         quotas = {each.resource: [limit for _, limit in each.limits] for each in past.quotas}
     assert quotas == {"vcpus": [None, 8, None], "vms": [None, 2, 2, None]}
 
@@ -129,7 +129,7 @@ def test_where_requests_wait_for_a_quota_no_more_than_can_be_kept_are_taken(
     api: Api, monkeypatch: pytest.MonkeyPatch, named: bool
 ):
     """Requests that are accepted together, and those that are not, as a network is named."""
-    monkeypatch.setattr("registry.tenancy.quota_use.MOST_REQUESTED", 10)
+    monkeypatch.setattr("registry.tenancy.quota_use.MAX_REQUESTED", 10)
     body = {"limits": {"vms": 1}, "over_quota": "wait"}
     assert api.operator.patch("/v1/tenants/a/quota", json=body).status_code == 200
 

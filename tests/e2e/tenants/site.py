@@ -145,7 +145,7 @@ def _fill(site: Site, decider: PolicyProcess) -> None:
     registry.hosts.record_miss(
         registry.hosts.get(host_name(3)).id, failed(3), unreachable_after=1, down_after=1
     )
-    registry.hosts.apply(host_name(5), HostAdminEvent.DRAIN, actor=f"operator:{OPERATOR}")
+    registry.hosts.change_admin(host_name(5), HostAdminEvent.DRAIN, actor=f"operator:{OPERATOR}")
     _hold_back(site)
     _move(site)
 
@@ -196,7 +196,7 @@ def _switch(site: Site, vm_id: Any) -> None:
     site.registry.vms.switch(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor=actor)
     step = site.registry.power.claim(vm_id, WORKER, 60)
     assert step is not None
-    site.registry.power.put_off(step.claim, failed(2))
+    site.registry.power.retry_later(step.claim, failed(2))
 
 
 def _type(site: Site, vm_id: Any) -> None:

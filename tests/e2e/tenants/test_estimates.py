@@ -12,7 +12,7 @@ import pytest
 from controller.queries.ahead import ForecastQuery
 from controller.queries.wait_estimates import WaitingTimes
 from controller.rounds.policy_process import PolicyProcess
-from registry.db.ids import first_at
+from registry.db.ids import lowest_uuid7
 from registry.rounds import forecast_inputs as reading
 from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
@@ -51,8 +51,8 @@ def process(api: Api, decider: PolicyProcess) -> Kept:
 
 def live(api: Api, raw: RawSql, decider: PolicyProcess, number: int) -> None:
     """Let VMs of so many requests live nine minutes each; then VMs of tenant b fill the host."""
-    api.registry.processes.begin("control", "cc-1", "m", 1, stamp_of=lambda _: "s")
-    api.registry.processes.beat("control", "cc-1", None)
+    api.registry.processes.register("control", "cc-1", "m", 1, stamp_of=lambda _: "s")
+    api.registry.processes.record_heartbeat("control", "cc-1", None)
     add_host(api.registry, "h1", vcpus=LIVES, memory_mib=10**6, disk_gib=10**5)
     for _ in range(number):
         ask(api, 1, tenant="b")
@@ -72,7 +72,7 @@ def live(api: Api, raw: RawSql, decider: PolicyProcess, number: int) -> None:
 def decided(api: Api, decider: PolicyProcess) -> None:
     """Let a round of now decide."""
     run_slot(api.registry, decider, 3)
-    api.registry.slot_loop.note_decided_slot(datetime.now(UTC), 60.0)
+    api.registry.slot_loop.record_decided_slot(datetime.now(UTC), 60.0)
 
 
 def of_a_past(raw: RawSql, *, days: int, each_day: int) -> None:
@@ -84,7 +84,7 @@ def of_a_past(raw: RawSql, *, days: int, each_day: int) -> None:
     rows = []
     for number in range(days * each_day):
         began = at + timedelta(days=number // each_day, minutes=number % each_day)
-        key = UUID(int=first_at(began).int + number)
+        key = UUID(int=lowest_uuid7(began).int + number)
         rows.append((key, began))
     for key, began in rows:
         placed, ended = (stored(raw, began + timedelta(hours=each)) for each in (0, 1))

@@ -29,9 +29,9 @@ def test_room_is_reserved_drawn_on_and_given_back(
     row = tab.page.get_by_role("row", name="launch")
     row.filter(has_text="not decided yet").wait_for()
 
-    [asked] = register.reservations.to_decide()
+    [asked] = register.reservations.list_pending()
     decide(register, asked)
-    register.reservations.settle()
+    register.reservations.begin_and_end_due()
     row.filter(has_text="there will be room").wait_for()
     row.filter(has_text="in force").wait_for()
 

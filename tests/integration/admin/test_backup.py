@@ -62,7 +62,7 @@ def test_what_was_committed_comes_back_and_nothing_later(
     (host,) = a_cluster(register)
     run_vm(register, place(register, add_request(register), host).assignment_ids[0])
     before = content(register_url)
-    register.processes.begin("worker", "runs now", "m1", 1, stamp_of=lambda _: "s")
+    register.processes.register("worker", "runs now", "m1", 1, stamp_of=lambda _: "s")
     file = tmp_path / "fuga.backup"
 
     backup(register_url, file)

@@ -19,7 +19,7 @@ from registry import Registry
 from registry.admin import ClockStep, LeaseLengths
 from registry.admin.clock_steps import HELD, TOLERANCE, _limited_times
 from registry.db.clock import UtcDateTime
-from registry.db.engine import database_at
+from registry.db.engine import parse_database_url
 from registry.db.schema import metadata, power_actions
 from registry.rounds import CONTROL_LEASE
 from tests.raw_sql import RawSql
@@ -84,7 +84,7 @@ def step_back(raw: RawSql) -> None:
 
 
 def engine_of(register: Registry) -> Engine:
-    return create_engine(database_at(register.database_url))
+    return create_engine(parse_database_url(register.database_url))
 
 
 def ahead(register: Registry) -> set[str]:
@@ -108,8 +108,8 @@ def lived(register: Registry) -> Registry:
     register.hosts.record_report(host.id, a_report(started_at=register.now()))
     first, _ = register.assignments.due(resend_after_s=60)
     assert register.assignments.claim_build(first.id, "w1", 60) is not None
-    register.monitors.beat(uuid4(), "m1", lease_s=15, watched=1, late=0)
-    register.processes.begin("worker", "w1", "kvm7", 1, stamp_of=lambda _: "s")
+    register.monitors.record_heartbeat(uuid4(), "m1", lease_s=15, watched=1, late=0)
+    register.processes.register("worker", "w1", "kvm7", 1, stamp_of=lambda _: "s")
     return register
 
 
@@ -130,7 +130,7 @@ def test_what_a_dead_worker_had_is_built_soon_after_the_clock_stepped_back(
     short = LeaseLengths(lease_s=0, fence_timeout_s=0, spot_grace_s=0, room_hold_s=0)
     assert lived.assignments.due(resend_after_s=0) == ()
 
-    lived.clock_steps.settle(short)
+    lived.clock_steps.correct_times(short)
 
     assert len(lived.assignments.due(resend_after_s=0)) == 2
 
@@ -144,11 +144,11 @@ def test_all_that_lies_ahead_is_brought_back_and_the_step_is_noted_once(
     )
     assert lived.liveness().clock_ahead_s > STEP_S - 60
 
-    back_s = lived.clock_steps.settle(LENGTHS)
+    back_s = lived.clock_steps.correct_times(LENGTHS)
 
     assert STEP_S - 60 < back_s <= STEP_S
     assert ahead(lived) == set()
-    assert lived.clock_steps.settle(LENGTHS, thorough=True) == 0
+    assert lived.clock_steps.correct_times(LENGTHS, thorough=True) == 0
     (noted,) = lived.events.list(kind="clock_stepped_back")
     step = lived.liveness().clock_step
     assert step is not None
@@ -163,7 +163,7 @@ def test_a_host_that_was_fenced_before_the_clock_stepped_back_comes_back(
     running(register, host)
     register.hosts.update("h1", labels=["on_failure=rebuild"], fence_target="bmc", actor=ACTOR)
     register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-    assert register.fencing.request_for_failed(take_lease(register)) == ("h1",)
+    assert register.fencing.request_for_failed_hosts(take_lease(register)) == ("h1",)
     order = register.fencing.claim(host.id, "w1", 60)
     assert order is not None
     register.fencing.succeed(order)
@@ -171,7 +171,7 @@ def test_a_host_that_was_fenced_before_the_clock_stepped_back_comes_back(
     seen = register.hosts.record_report(host.id, a_report(started_at=register.now()))
     assert seen.health == "down"
 
-    register.clock_steps.settle(LENGTHS)
+    register.clock_steps.correct_times(LENGTHS)
 
     seen = register.hosts.record_report(host.id, a_report(started_at=register.now()))
     assert seen.health == "up"
@@ -194,7 +194,7 @@ def test_a_guest_is_forced_off_after_its_own_time(lived: Registry, raw: RawSql) 
         )
     step_back(raw)
 
-    lived.clock_steps.settle(LENGTHS)
+    lived.clock_steps.correct_times(LENGTHS)
 
     with engine_of(lived).connect() as connection:
         force_at = connection.scalar(select(power_actions.c.force_at))
@@ -205,7 +205,7 @@ def test_a_clock_that_runs_well_is_left_alone(lived: Registry) -> None:
     lived.assignments.due(resend_after_s=60)
 
     assert ahead(lived) == set()
-    assert lived.clock_steps.settle(LENGTHS, thorough=True) == 0
+    assert lived.clock_steps.correct_times(LENGTHS, thorough=True) == 0
     assert lived.liveness().clock_step is None
     assert lived.events.list(kind="clock_stepped_back") == ()
 
@@ -249,15 +249,15 @@ class SteppingSite:
     def now(self) -> datetime:
         return self._register.now() + self.step + timedelta(seconds=self.passed_s)
 
-    def note_ahead(self, ahead_s: float) -> None:
-        self._register.clock_steps.note_ahead(ahead_s)
+    def record_step_ahead(self, ahead_s: float) -> None:
+        self._register.clock_steps.record_step_ahead(ahead_s)
 
-    def ahead(self) -> ClockStep | None:
-        noted = self._register.clock_steps.ahead()
+    def last_step_ahead(self) -> ClockStep | None:
+        noted = self._register.clock_steps.last_step_ahead()
         return noted and replace(noted, at=noted.at + self.step)
 
-    def back(self) -> ClockStep | None:
-        return self._register.clock_steps.back()
+    def last_step_back(self) -> ClockStep | None:
+        return self._register.clock_steps.last_step_back()
 
     def clock(self) -> SteadyClock:
         return SteadyClock(cast("Registry", self), lambda: time.monotonic() + self.passed_s)
@@ -301,7 +301,7 @@ def test_a_clock_that_returns_after_a_step_back_did_not_step_ahead(
     clock = site.clock()
     clock.now()
     step_back(raw)
-    lived.clock_steps.settle(LENGTHS)
+    lived.clock_steps.correct_times(LENGTHS)
     for hours in (-1.0, -0.5, 0.0):  # it steps back, and returns in two steps
         site.step = timedelta(hours=hours)
         if restarted and hours == -1:

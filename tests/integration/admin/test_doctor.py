@@ -191,8 +191,8 @@ def test_connections_that_processes_keep_are_counted_beside_what_the_server_give
     register: Registry, raw: RawSql
 ) -> None:
     for number in range(3):
-        register.processes.begin("worker", f"w{number}", "m1", number, stamp_of=lambda _: "s")
-    register.processes.begin("worker", "silent", "m2", 9, stamp_of=lambda _: "s")
+        register.processes.register("worker", f"w{number}", "m1", number, stamp_of=lambda _: "s")
+    register.processes.register("worker", "silent", "m2", 9, stamp_of=lambda _: "s")
     silent = "UPDATE processes SET heartbeat_at = {} WHERE name = 'silent'"
     raw.run(silent.format(raw.before("now", "1 hour")))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from registry import HostAdminEvent, Registry
-from registry.admin import HostTransition, Past, PastVm
+from registry.admin import HostTransition, PastPeriod, PastVm
 from registry.db import engine
 from registry.requests import MembershipRule, Rules
 from registry.tenancy import MoveTo
@@ -54,8 +54,8 @@ def delete(register: Registry, request, assignment_ids) -> None:
         remove_vm(register, key)
 
 
-def read(register: Registry, since: datetime, until: datetime) -> tuple[Past, list]:
-    with register.history.between(since, until) as past:
+def read(register: Registry, since: datetime, until: datetime) -> tuple[PastPeriod, list]:
+    with register.history.read_period(since, until) as past:
         return past, list(past.requests)
 
 
@@ -73,12 +73,12 @@ def lived(register):
     ended = moment(register)
     rules = Rules(forbids=("hdd",), anti_affinity=MembershipRule(group="apart", soft=True))
     asked, keys = placed_and_run(register, "asked", "h2", count=2, rules=rules)
-    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     add_host(register, "h3")
     until = moment(register)
     delete(register, asked, keys)
     add_request(register, name="after", tenant="b")
-    register.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
     return register, since, ended, until, (h1, h2)
 
 
@@ -128,7 +128,7 @@ def test_hosts_are_told_with_what_became_of_them(lived):
 def test_retired_hosts_leave_and_do_not_come_back(register):
     a_cluster(register, hosts=2)
     since = moment(register)
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     between = moment(register)
 
     whole, _ = read(register, since, moment(register))
@@ -192,7 +192,7 @@ def test_tenants_groups_and_quotas_are_told_as_they_were(register):
 def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
     register, since, _, until, _ = lived
 
-    with register.history.between(since, until) as past:
+    with register.history.read_period(since, until) as past:
         recording = record(past, tmp_path / "registry", DECIDED)
     summary = simulate(
         RunSpec(
@@ -220,7 +220,7 @@ def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
 def test_recorded_twice_it_is_the_same(lived, tmp_path: Path):
     register, since, _, until, _ = lived
     for name in ("one", "two"):
-        with register.history.between(since, until) as past:
+        with register.history.read_period(since, until) as past:
             record(past, tmp_path / name, DECIDED)
         add_tenant(register, name)  # has asked for nothing: is not in it
 
@@ -253,7 +253,7 @@ def test_a_reader_may_work_through_what_it_read_for_a_while(
     reader = Registry.connect(register_url)
     try:
         now = reader.now()
-        with reader.history.between(now, now) as past:
+        with reader.history.read_period(now, now) as past:
             time.sleep(1.5)
             assert [len(request.vms) for request in past.requests] == [1]
     finally:

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from registry import InvalidError, Registry, RegistryUnavailableError, SchemaOutdatedError, upgrade
 from registry.admin.doctor import TRIGGERS_FOUND
 from registry.admin.revisions import alembic_config, first_revision, head_revision
-from registry.db.engine import HeldUpError, make_engine
+from registry.db.engine import LockTimeoutError, make_engine
 from registry.db.schema import metadata
 from registry.ledger.triggers import TRIGGERS, trigger_statements
 from tests.raw_sql import RawSql, raw_sql
@@ -312,7 +312,7 @@ def test_on_postgresql_an_upgrade_waits_for_no_table_that_a_backup_reads(
         engine.dispose()
         raw.run("BEGIN")
         raw.run("LOCK TABLE hosts IN ACCESS SHARE MODE")
-        with pytest.raises(HeldUpError, match="lock timeout"):
+        with pytest.raises(LockTimeoutError, match="lock timeout"):
             upgrade(url)
         raw.run("COMMIT")
 

@@ -15,7 +15,7 @@ from registry import Registry, RequestState, upgrade
 from registry.admin import Periods, revisions
 from registry.admin.revisions import first_revision, head_revision, known_revisions
 from registry.db.engine import make_engine
-from registry.db.online_indexes import build_beforehand
+from registry.db.online_indexes import build_missing_indexes
 from tests.raw_sql import RawSql, raw_sql
 from tests.register import ACTOR, a_cluster, add_request, place, run_vm, take_lease
 from tests.servers.postgres import PostgresServer
@@ -41,7 +41,7 @@ DAILY: dict[str, Daily] = {
     "a purge": lambda register: register.retention.purge_batch(
         Periods(), lease=take_lease(register)
     ),
-    "what a purge would take": lambda register: register.retention.due(Periods()),
+    "what a purge would take": lambda register: register.retention.count_due(Periods()),
 }
 
 
@@ -137,7 +137,7 @@ def test_an_upgrade_builds_indexes_of_large_tables_beside_processes_that_write(
     engine = make_engine(register_url, patient=True)
     event.listen(Engine, "before_cursor_execute", lambda *given: built.append(given[2]))
 
-    build_beforehand(engine)
+    build_missing_indexes(engine)
 
     engine.dispose()
     assert [each for each in built if "CONCURRENTLY" in each] == [

@@ -14,7 +14,7 @@ from controller.control_center.purge import Purger, purge_all
 from registry import InvalidError, Registry, StaleEpochError
 from registry.admin import Periods, PurgeCounts
 from registry.admin.retention import _month_start
-from registry.db.ids import first_at
+from registry.db.ids import lowest_uuid7
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -65,7 +65,7 @@ def lived(register: Registry) -> Registry:
 def test_nothing_goes_before_its_time(lived: Registry, raw: RawSql) -> None:
     age(raw, 6)
 
-    assert lived.retention.due(Periods()) == PurgeCounts()
+    assert lived.retention.count_due(Periods()) == PurgeCounts()
     assert purge_all(lived, Periods()) == PurgeCounts()
     assert all(each.stored for each in (lived.rounds.get(1), lived.rounds.get(2)))
 
@@ -73,7 +73,7 @@ def test_nothing_goes_before_its_time(lived: Registry, raw: RawSql) -> None:
 def test_inputs_go_first_and_their_rounds_stay(lived: Registry, raw: RawSql) -> None:
     age(raw, 8)
 
-    assert lived.retention.due(Periods()) == PurgeCounts(inputs=2)
+    assert lived.retention.count_due(Periods()) == PurgeCounts(inputs=2)
     assert purge_all(lived, Periods()) == PurgeCounts(inputs=2)
 
     assert lived.rounds.get(1).stored is None
@@ -102,7 +102,7 @@ def test_a_dry_run_counts_what_a_purge_takes_and_takes_nothing(
     age(raw, 5000)
     before = [rows(raw, table) for table in ("round_inputs", "assignments", "rounds", "events")]
 
-    due = lived.retention.due(Periods())
+    due = lived.retention.count_due(Periods())
 
     assert [
         rows(raw, table) for table in ("round_inputs", "assignments", "rounds", "events")
@@ -132,7 +132,7 @@ def test_events_go_by_whole_months(lived: Registry, raw: RawSql) -> None:
 def ended(raw: RawSql, at: datetime) -> None:
     """Add a move and a plan that were requested and ended at a time."""
     stored = at.strftime("%Y-%m-%d %H:%M:%S.%f")
-    key = raw.key(UUID(int=first_at(at).int + uuid4().int % 2**80))
+    key = raw.key(UUID(int=lowest_uuid7(at).int + uuid4().int % 2**80))
     row = {"id": key, "requested_by": "op", "requested_at": stored, "ended_at": stored}
     one, other = (each["id"] for each in raw.rows("SELECT id FROM hosts ORDER BY name"))
     ends = {"from_id": key, "to_id": key, "from_host_id": one, "to_host_id": other}

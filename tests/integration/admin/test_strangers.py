@@ -12,7 +12,7 @@ import pytest
 from registry import Registry, RegistryError, upgrade
 from registry.admin.backup import BackupError, backup, restore
 from registry.admin.revisions import head_revision
-from registry.errors import StrangersInSchemaError
+from registry.errors import ForeignSchemaObjectsError
 from tests.raw_sql import raw_sql
 from tests.register import add_tenant
 
@@ -77,7 +77,7 @@ def test_a_database_that_was_put_there_by_hand_is_refused_before_it_is_written_t
 ) -> None:
     add(file, TRIGGER)
 
-    with pytest.raises(StrangersInSchemaError, match="make_operators"):
+    with pytest.raises(ForeignSchemaObjectsError, match="make_operators"):
         opened(f"sqlite:///{file}")
 
 
@@ -115,7 +115,7 @@ def test_a_backup_of_another_programs_database_is_none(tmp_path: Path) -> None:
 
     with pytest.raises(BackupError):
         restore(f"sqlite:///{tmp_path / 'fuga.db'}", other)
-    with pytest.raises(StrangersInSchemaError, match="table 'songs'"):
+    with pytest.raises(ForeignSchemaObjectsError, match="table 'songs'"):
         upgrade(f"sqlite:///{other}")
 
 
@@ -134,5 +134,5 @@ def test_a_backup_of_an_unknown_revision_is_refused_with_the_way_on(
         raw.script((Path(__file__).with_name("at_0066") / "sqlite.sql").read_text())
         raw.run("UPDATE alembic_version SET version_num = ?", revision)
 
-    with pytest.raises(StrangersInSchemaError, match=problem):
+    with pytest.raises(ForeignSchemaObjectsError, match=problem):
         restore(f"sqlite:///{tmp_path / 'fuga.db'}", old)

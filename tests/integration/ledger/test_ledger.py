@@ -328,7 +328,7 @@ RAISES: dict[str, Callable[[Registry], object]] = {
     "a lower ratio": lambda r: r.hosts.update("h1", ratios={"vcpus": 500}, actor=ACTOR),
     "less detected": lambda r: r.hosts.record_report(r.hosts.get("h1").id, a_report(vcpus=15)),
     "labels": lambda r: r.hosts.update("h1", labels=["ssd"], actor=ACTOR),
-    "drained": lambda r: r.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR),
+    "drained": lambda r: r.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR),
     "unreachable": lambda r: r.hosts.record_miss(
         r.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
     ),
@@ -339,7 +339,7 @@ KEEPS: dict[str, Callable[[Registry], object]] = {
     "a higher ratio": lambda r: r.hosts.update("h1", ratios={"vcpus": 2000}, actor=ACTOR),
     "the same labels": lambda r: r.hosts.update("h1", labels=[], actor=ACTOR),
     "max builds": lambda r: r.hosts.update("h1", max_builds=9, actor=ACTOR),
-    "activated again": lambda r: r.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor=ACTOR),
+    "activated again": lambda r: r.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor=ACTOR),
     "one missed poll": lambda r: r.hosts.record_miss(
         r.hosts.get("h1").id, "no answer", unreachable_after=2, down_after=9
     ),

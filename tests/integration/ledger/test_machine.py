@@ -38,7 +38,7 @@ from registry import (
     HostAdminEvent,
     Registry,
 )
-from registry.hosts import FenceOrder, OnFailure
+from registry.hosts import FailurePolicy, FenceOrder
 from registry.requests import WaitingStatus
 from registry.rounds import Placement
 from registry.tasks import Build, Claim
@@ -115,7 +115,7 @@ class Cluster(RuleBasedStateMachine):
         if event == HostAdminEvent.RETIRE and host != "h3":
             return
         try:
-            self.registry.hosts.apply(host, event, actor=ACTOR)
+            self.registry.hosts.change_admin(host, event, actor=ACTOR)
         except ConflictError:
             assert self.registry.vms.list(host=host).items
 
@@ -245,8 +245,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(replace=st.booleans())
     def ask_for_fencing(self, replace: bool) -> None:
-        by_default = OnFailure.REBUILD if replace else OnFailure.WAIT
-        for host in self.registry.fencing.request_for_failed(self.lease, by_default=by_default):
+        by_default = FailurePolicy.REBUILD if replace else FailurePolicy.WAIT
+        for host in self.registry.fencing.request_for_failed_hosts(
+            self.lease, by_default=by_default
+        ):
             assert self.registry.hosts.get(host).health == "down"
             assert replace
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from registry.audit.events import event_row
-from registry.db.bulk import insert_rows, prepare_insert, run_behind, update_rows
+from registry.db.bulk import background_executor, insert_rows, prepare_insert, update_rows
 from registry.db.engine import Database
 from registry.db.ids import uuid7
 from registry.db.schema import events, tenants
@@ -35,7 +35,7 @@ AWKWARD = [
 @pytest.fixture
 def connection(register_url: str) -> Iterator[Connection]:
     database = Database(register_url)
-    with database.rehearse() as connection:
+    with database.write_and_roll_back() as connection:
         yield connection
     database.close()
 
@@ -106,7 +106,7 @@ def test_rows_updated_together_hold_what_they_are_told(connection: Connection) -
 def test_statements_are_done_in_their_order(connection: Connection) -> None:
     start = last_event(connection)
 
-    with run_behind(connection) as later:
+    with background_executor(connection) as later:
         for n in range(20):
             later(prepare_insert(connection, events, [an_event(text, n) for text in ("x", "y")]))
 
@@ -121,7 +121,7 @@ def test_after_one_that_fails_none_is_run(connection: Connection) -> None:
         connection.exec_driver_sql("SELECT nothing FROM nowhere")
 
     def hand_over() -> None:
-        with run_behind(connection) as later:
+        with background_executor(connection) as later:
             later(lambda: run.append(1))
             later(fail)
             later(lambda: run.append(2))

@@ -184,12 +184,12 @@ def test_fences_hold_no_thread_of_power_and_consoles() -> None:
         [allowed_messages_of_queue(*each) for each in threads.items()], ProcessMetrics("test")
     )
     taken = 0
-    while (queue := QUEUE_OF[FENCE_HOST].at_broker) in inbox.readable_queues():
+    while (queue := QUEUE_OF[FENCE_HOST].broker_name) in inbox.readable_queues():
         taken += inbox.open(queue, json.dumps(a_message(FENCE_HOST)).encode()) is not None
 
     assert taken == threads[QUEUE_OF[FENCE_HOST]]
     for task in (SWITCH_POWER, READ_CONSOLE):
-        assert QUEUE_OF[task].at_broker in inbox.readable_queues()
+        assert QUEUE_OF[task].broker_name in inbox.readable_queues()
 
 
 def test_every_task_has_a_queue() -> None:

@@ -28,8 +28,8 @@ from registry import (
     RegistryUnavailableError,
     StaleEpochError,
 )
-from registry.audit import IdempotencyKey, IdempotentCall, kept_record
-from registry.db.engine import ClashError, retry_on_clash
+from registry.audit import IdempotencyKey, IdempotentCall, parse_stored_record
+from registry.db.engine import TransactionRolledBackError, retry_on_rollback
 from registry.hosts import Host, Miss, MissPolicy
 from registry.requests import Request
 from registry.rounds import Placement
@@ -308,7 +308,9 @@ def test_a_host_is_not_retired_under_a_commit(register: Registry, other: Registr
 
     with held_before_its_end(register) as start:
         start(lambda: register.rounds.commit_round(commit))
-        retired = outcome(lambda: other.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR))
+        retired = outcome(
+            lambda: other.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+        )
 
     assert "cannot be retired" in str(retired)
     assert register.check() == []
@@ -357,7 +359,7 @@ def test_the_same_key_used_twice_at_once_does_its_work_once(
         second = outcome(lambda: two.tenants.add("c", weight=1.0, actor=ACTOR))
 
     assert isinstance(second, AnsweredBeforeError)
-    assert kept_record(TypeAdapter(Tenant), second.body) == first.result()
+    assert parse_stored_record(TypeAdapter(Tenant), second.body) == first.result()
 
 
 def test_a_key_that_makes_two_requests_at_once_makes_one_and_both_get_its_record(
@@ -371,7 +373,7 @@ def test_a_key_that_makes_two_requests_at_once_makes_one_and_both_get_its_record
         second = outcome(lambda: add_request(other, name="web", idempotency=key))
 
     assert isinstance(second, AnsweredBeforeError)
-    assert kept_record(TypeAdapter(Request), second.body) == first.result()
+    assert parse_stored_record(TypeAdapter(Request), second.body) == first.result()
     assert len(register.requests.list().items) == 1
 
 
@@ -579,7 +581,7 @@ def test_tailing_while_many_write_sees_every_event_once(register: Registry) -> N
     seen: list[int] = []
 
     def write(number: int) -> None:
-        register.hosts.apply(
+        register.hosts.change_admin(
             "h1", list(HostAdminEvent)[number % 2], actor=ACTOR, reason=str(number)
         )
         add_request(register)
@@ -601,11 +603,11 @@ def test_tailing_while_many_write_sees_every_event_once(register: Registry) -> N
 def test_what_clashed_is_tried_again_and_given_up_at_last() -> None:
     tries: list[int] = []
 
-    @retry_on_clash
+    @retry_on_rollback
     def clash(times: int) -> str:
         tries.append(times)
         if len(tries) <= times:
-            raise ClashError("deadlock detected")
+            raise TransactionRolledBackError("deadlock detected")
         return "done"
 
     assert clash(2) == "done"

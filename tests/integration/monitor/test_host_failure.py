@@ -61,7 +61,7 @@ def test_a_host_that_is_cut_off_is_fenced_and_its_vm_runs_once_elsewhere(
     lab.fault(1, "cut-network")
     eventually(lambda: health(site, first.name) == HostHealth.DOWN)
     assert domain_states(second.uri) == {}
-    site.registry.fencing.request_for_failed(lease)
+    site.registry.fencing.request_for_failed_hosts(lease)
     eventually(lambda: site.sweep() or site.vms()[0].host is None)
 
     assert [host.running for host in cluster.status(lab.directory)][:2] == [False, True]

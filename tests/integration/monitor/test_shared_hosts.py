@@ -101,7 +101,7 @@ def test_hosts_that_come_drain_and_go_are_noticed_by_whoever_they_fall_to(
     monitors = [site.start("monitor", **SETTINGS) for _ in range(2)]
     eventually(lambda: sum(watched(site, *monitors)) == HOSTS - 1)
 
-    site.registry.hosts.apply(drained, HostAdminEvent.DRAIN, actor="test")
+    site.registry.hosts.change_admin(drained, HostAdminEvent.DRAIN, actor="test")
     site.add_host(hosts[0], reported=False)
     moment = site.registry.now()
     eventually(lambda: all_are_looked_at_since(site, moment, {gone, drained, *rest}))

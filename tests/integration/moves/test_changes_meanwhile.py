@@ -45,14 +45,14 @@ def test_no_move_begins_to_a_host_that_takes_no_vms_by_now(
 ) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    world.registry.hosts.apply("h2", event, actor=ACTOR)
+    world.registry.hosts.change_admin("h2", event, actor=ACTOR)
 
     world.sweep()
 
     ended = world.get(asked)
     assert (ended.state, ended.last_error) == ("failed", f"host h2 is {told}")
     world.assert_settled(vm, "h1")
-    world.registry.hosts.apply("h2", HostAdminEvent.RETIRE, actor=ACTOR)
+    world.registry.hosts.change_admin("h2", HostAdminEvent.RETIRE, actor=ACTOR)
 
 
 def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: MovingWorld) -> None:
@@ -61,7 +61,7 @@ def test_a_host_that_closes_holds_nothing_for_moves_that_cannot_begin(world: Mov
     world.registry.hosts.record_miss(
         world.registry.hosts.get("h1").id, "no answer", unreachable_after=1, down_after=9
     )
-    world.registry.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
 
     world.sweep()
 
@@ -244,7 +244,7 @@ def test_a_move_under_way_to_a_host_that_closes_arrives(world: MovingWorld) -> N
     asked = world.ask(vm)
 
     def close() -> None:
-        world.registry.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+        world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
         world.registry.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
 
     world.movers.during = close
@@ -302,7 +302,7 @@ def test_the_command_begins_on_no_host_that_got_vms_since_it_was_empty(world: Mo
     site = Site(world)
     claim = site.begin("h1")
     site.until(claim, "empty")
-    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="somebody")
+    world.registry.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor="somebody")
     vm = arrives_on(world, "h1")
 
     [host] = site.step(claim, StepReport(begun=("h1",))).hosts

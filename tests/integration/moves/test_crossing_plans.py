@@ -162,9 +162,9 @@ def test_a_plan_whose_destination_changed_since_moves_nothing_there(
     vm = world.running("h1")
     plan = a_plan(world, (vm, "h1", "h2"))
     if change == "maintain":
-        world.registry.hosts.apply("h2", HostAdminEvent.MAINTAIN, actor=ACTOR)
+        world.registry.hosts.change_admin("h2", HostAdminEvent.MAINTAIN, actor=ACTOR)
     elif change == "remove":
-        world.registry.hosts.apply("h2", HostAdminEvent.RETIRE, actor=ACTOR)
+        world.registry.hosts.change_admin("h2", HostAdminEvent.RETIRE, actor=ACTOR)
     else:
         world.registry.hosts.update("h2", overrides={"memory_mib": 1024}, actor=ACTOR)
     world.registry.plans.approve(plan.id, actor=ACTOR)

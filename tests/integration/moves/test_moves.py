@@ -99,7 +99,7 @@ def test_what_cannot_be_moved_says_why(world: MovingWorld) -> None:
     vm = world.running()
     moving = world.running()
     world.ask(moving, "h3")
-    world.registry.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
     forbidden = world.running()
     world.registry.vms.label(forbidden.id, {"moves": "never"})
     deleted = world.running()

@@ -72,7 +72,7 @@ def test_a_host_is_emptied_and_each_vm_finds_a_place(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
     vms = [world.running("h1") for _ in range(5)]
-    world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     asked = evacuate(world, "h1")
     assert (asked.state, asked.moves) == ("pending", 0)
 
@@ -400,12 +400,12 @@ def test_a_host_that_is_activated_again_is_emptied_no_further(
     world: MovingWorld, centre: PlanExecutor, taken_out: HostAdminEvent, looks: int
 ) -> None:
     vms = [world.running("h1") for _ in range(6)]
-    world.registry.hosts.apply("h1", taken_out, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", taken_out, actor=ACTOR)
     plan = evacuate(world, "h1", approve=True)
     for _ in range(looks):
         centre.advance()
 
-    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
+    world.registry.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor="boss")
     ended = carry_out(world, centre, plan)
 
     assert (ended.state, ended.last_error) == ("cancelled", "host h1 was activated by boss")
@@ -421,11 +421,11 @@ def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
 ) -> None:
     first, second = world.running("h1"), world.running("h2")
     for host in ("h1", "h2"):
-        world.registry.hosts.apply(host, HostAdminEvent.DRAIN, actor=ACTOR)
+        world.registry.hosts.change_admin(host, HostAdminEvent.DRAIN, actor=ACTOR)
     plan = evacuate(world, "h1", "h2")
     centre.advance()
 
-    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="boss")
+    world.registry.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor="boss")
     world.registry.plans.approve(plan.id, actor=ACTOR)
     done = carry_out(world, centre, plan)
 
@@ -437,8 +437,8 @@ def test_of_a_plan_for_two_hosts_the_one_that_is_activated_keeps_its_vms(
 
 def test_a_host_that_nobody_took_out_is_emptied(world: MovingWorld, centre: PlanExecutor) -> None:
     vm = world.running("h1")
-    world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
-    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor=ACTOR)
 
     done = carry_out(world, centre, evacuate(world, "h1", approve=True))
 

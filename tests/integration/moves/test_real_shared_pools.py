@@ -112,7 +112,9 @@ def test_a_guest_moves_without_its_disk_and_outlives_its_host_with_it(
     lab.fault(2, "cut-network")
     down = site.registry.hosts.get(second.name)
     site.registry.hosts.record_miss(down.id, "timeout", unreachable_after=1, down_after=1)
-    assert site.registry.fencing.request_for_failed(take_lease(site.registry)) == (second.name,)
+    assert site.registry.fencing.request_for_failed_hosts(take_lease(site.registry)) == (
+        second.name,
+    )
     eventually(lambda: site.sweep() or site.vms()[0].host is None)
     place_what_waits(site, first)
     eventually(lambda: site.sweep() or site.all_run())

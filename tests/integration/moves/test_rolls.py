@@ -36,7 +36,7 @@ def test_another_process_plans_the_turns_of_a_large_site(world: MovingWorld) -> 
 
     assert dry_run_roll(asked(), start=start, max_in_thread=0) == 1
     for other in ("h2", "h3"):
-        world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
+        world.registry.hosts.change_admin(other, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(ConflictError, match="host h1 cannot be emptied: 1 VMs have no place"):
         dry_run_roll(asked(), start=start, max_in_thread=0)
     with pytest.raises(ConflictError, match=r"whether the hosts can be emptied: .* was killed"):
@@ -198,8 +198,8 @@ def test_hosts_of_a_turn_that_work_come_back_though_another_failed(
 
 
 def test_a_host_is_what_it_was_before(world: MovingWorld, site: Site) -> None:
-    world.registry.hosts.apply("h1", HostAdminEvent.MAINTAIN, actor=ACTOR)
-    world.registry.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.MAINTAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
 
     assert site.drive(site.begin()).roll.state == "done"
 
@@ -210,11 +210,11 @@ def test_a_host_is_what_it_was_before(world: MovingWorld, site: Site) -> None:
 def test_a_host_that_somebody_activates_meanwhile_is_left_to_them(
     world: MovingWorld, site: Site
 ) -> None:
-    world.registry.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    world.registry.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     claim = site.begin("h1")
     site.until(claim, "empty")
     site.step(claim, StepReport(begun=("h1",)))
-    world.registry.hosts.apply("h1", HostAdminEvent.ACTIVATE, actor="somebody")
+    world.registry.hosts.change_admin("h1", HostAdminEvent.ACTIVATE, actor="somebody")
     site.step(claim, StepReport(ended=(CommandEnd(host="h1"),)))
     world.report("h1")
 
@@ -292,7 +292,7 @@ def test_a_roll_says_why_moves_failed_where_the_last_plan_no_longer_finds_a_host
         turn = site.step(claim)
         if world.registry.moves.list(state=MoveState.FAILED).items:
             for other in ("h2", "h3"):
-                world.registry.hosts.apply(other, HostAdminEvent.DRAIN, actor=ACTOR)
+                world.registry.hosts.change_admin(other, HostAdminEvent.DRAIN, actor=ACTOR)
         raw.run("UPDATE plans SET ended_at = '2026-01-01 00:00:00' WHERE ended_at IS NOT NULL")
         if turn.roll.state != "running":
             break

@@ -174,7 +174,7 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
 
     assert may_go_to == {"h1", "h2", "h3"} - {made["host"], vm.host}
     for name in may_go_to:
-        world.registry.hosts.apply(name, HostAdminEvent.DRAIN, actor=ACTOR)
+        world.registry.hosts.change_admin(name, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(MoveRefusedError, match="reserved for requests that have waited longer"):
         next(destinations(world.registry.moves.cluster_for_move(vm.id), vm.name))
     # Who names the host means it.

@@ -51,7 +51,7 @@ def fail(world: MovingWorld, name: str = "h1") -> tuple[str, ...]:
     world.hosts[name].unreachable = True
     host = world.registry.hosts.get(name)
     world.registry.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=1)
-    asked = world.registry.fencing.request_for_failed(take_lease(world.registry))
+    asked = world.registry.fencing.request_for_failed_hosts(take_lease(world.registry))
     for each in asked:
         order = world.registry.fencing.claim(world.registry.hosts.get(each).id, "w1", 60)
         assert order is not None

@@ -105,7 +105,7 @@ def test_what_is_missing_is_told_by_domain_and_watched(site: Registry) -> None:
     zones = seen[0]
     assert zones is not None
     assert (zones.domains, zones.hold, zones.not_known) == (2, 0, 0)
-    site.hosts.apply("h3", HostAdminEvent.DRAIN, actor="boss")
+    site.hosts.change_admin("h3", HostAdminEvent.DRAIN, actor="boss")
     assert survival(site, "label:rack").domains == 0
 
 

@@ -16,7 +16,7 @@ from registry import (
     NotFoundError,
     Registry,
 )
-from registry.audit import IdempotencyKey, IdempotentCall, kept_record
+from registry.audit import IdempotencyKey, IdempotentCall, parse_stored_record
 from registry.db.schema import metadata
 from registry.tenancy import Tenant
 from tests.raw_sql import RawSql
@@ -221,7 +221,7 @@ def test_the_first_caller_works_and_the_others_get_its_record(register: Registry
         add_tenant_once(register, "a")
 
     assert again.value.status == 201
-    assert kept_record(TypeAdapter(Tenant), again.value.body) == first
+    assert parse_stored_record(TypeAdapter(Tenant), again.value.body) == first
     with pytest.raises(IdempotencyConflictError, match="another body"):
         add_tenant_once(register, "b", "g")
     assert add_tenant_once(register, "b", "g", scope="t").name == "b"
@@ -324,6 +324,6 @@ def test_what_has_the_name_of_a_word_works_on_and_is_named(register: Registry, r
     raw.run("UPDATE tenants SET name = 'all' WHERE name = 'b'")
     raw.run("UPDATE requests SET name = 'none'")
 
-    assert register.named_like_words() == [("request", "none"), ("tenant or group", "all")]
+    assert register.reserved_names() == [("request", "none"), ("tenant or group", "all")]
     assert register.tenants.get("all").name == "all"
     register.requests.delete(request.id, actor=ACTOR)

@@ -22,7 +22,7 @@ from registry import (
     VmDesiredEvent,
 )
 from registry.hosts import Host
-from registry.ledger.failure_policy import OnFailure, failure_policy_of, is_replaced
+from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.rounds import Lease
 from tests.raw_sql import RawSql
 from tests.register import (
@@ -81,7 +81,7 @@ def come_back(
 
 
 def ask(register: Registry, lease: Lease, **fields: Any) -> tuple[str, ...]:
-    return register.fencing.request_for_failed(lease, **fields)
+    return register.fencing.request_for_failed_hosts(lease, **fields)
 
 
 def claim(register: Registry, owner: str = "w1") -> Any:
@@ -119,7 +119,7 @@ def tasks(register: Registry) -> list[str]:
 def test_a_label_goes_before_the_sites_default(
     labels: list[str], by_default: str, wanted: str
 ) -> None:
-    assert failure_policy_of(labels, by_default=OnFailure(by_default)) == wanted
+    assert failure_policy_of(labels, by_default=FailurePolicy(by_default)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_label_goes_before_the_sites_default(
     [("wait", False, False), ("replace", True, False), ("rebuild", True, True)],
 )
 def test_no_disk_is_lost_unsaid(wanted: str, on_a_shared_pool: bool, on_its_own: bool) -> None:
-    assert is_replaced(OnFailure(wanted), "nfs") is on_a_shared_pool
-    assert is_replaced(OnFailure(wanted), None) is on_its_own
+    assert is_replaced(FailurePolicy(wanted), "nfs") is on_a_shared_pool
+    assert is_replaced(FailurePolicy(wanted), None) is on_its_own
 
 
 def test_a_host_that_is_down_and_holds_vms_is_asked_for_once(
@@ -155,7 +155,7 @@ def test_a_host_whose_vms_wait_is_not_fenced(
     go_down(register)
 
     assert ask(register, lease) == ()
-    assert ask(register, lease, by_default=OnFailure.REBUILD) == ("h1",)
+    assert ask(register, lease, by_default=FailurePolicy.REBUILD) == ("h1",)
 
 
 def test_a_host_that_holds_nothing_is_not_fenced(register: Registry, lease: Lease) -> None:
@@ -167,7 +167,7 @@ def test_a_host_that_holds_nothing_is_not_fenced(register: Registry, lease: Leas
 def test_a_host_in_maintenance_is_not_fenced(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
-    register.hosts.apply("h1", HostAdminEvent.MAINTAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.MAINTAIN, actor=ACTOR)
     go_down(register)
 
     assert ask(register, lease) == ()
@@ -320,7 +320,7 @@ def test_another_worker_takes_over_and_the_first_ones_word_counts_no_more(
     second = claim(register, "w2")
 
     for late in (
-        lambda: register.fencing.keep(first, 60),
+        lambda: register.fencing.extend_claim(first, 60),
         lambda: register.fencing.succeed(first),
         lambda: register.fencing.fail(first, "late"),
     ):

@@ -23,7 +23,7 @@ from registry.db.engine import Database
 from registry.db.pages import MAX_LIMIT
 from registry.db.schema import hosts
 from registry.hosts import NewHost
-from registry.hosts.rows import with_inventories
+from registry.hosts.rows import hosts_of_rows
 from tests.register import (
     ACTOR,
     TEST_URIS,
@@ -122,7 +122,7 @@ def test_name_and_uri_are_unique_among_hosts_that_are_not_retired(register: Regi
         add_host(register, "h2", uri="test+unix:///h1")
     assert (by_name.value.field, by_uri.value.field) == ("name", "uri")
 
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     again = add_host(register, "h1")
 
     assert register.hosts.get("h1") == again
@@ -134,7 +134,7 @@ def test_an_operator_drains_maintains_activates_and_retires(register: Registry) 
     add_host(register)
 
     def apply(event: HostAdminEvent) -> HostAdmin:
-        return register.hosts.apply("h1", event, actor=ACTOR, reason="new disks").admin
+        return register.hosts.change_admin("h1", event, actor=ACTOR, reason="new disks").admin
 
     assert apply(HostAdminEvent.DRAIN) == HostAdmin.DRAINING
     assert apply(HostAdminEvent.DRAIN) == HostAdmin.DRAINING
@@ -156,11 +156,11 @@ def test_a_host_that_holds_vms_cannot_be_retired(register: Registry) -> None:
     run_vm(register, key)
 
     with pytest.raises(ConflictError, match="VMs that hold capacity there: 1"):
-        register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+        register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     register.requests.delete(request.id, actor=ACTOR)
     remove_vm(register, key)
 
-    assert register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR).admin == "retired"
+    assert register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR).admin == "retired"
 
 
 def test_an_update_changes_what_is_given_and_says_so(register: Registry) -> None:
@@ -201,7 +201,7 @@ def test_a_bad_update_changes_nothing(
 
 def test_a_retired_host_is_not_updated(register: Registry) -> None:
     add_host(register)
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     with pytest.raises(ConflictError, match="retired"):
         register.hosts.update("h1", labels=["x"], actor=ACTOR)
@@ -211,7 +211,7 @@ def test_an_unknown_host_is_not_found(register: Registry) -> None:
     for call in (
         lambda: register.hosts.get("h1"),
         lambda: register.hosts.update("h1", labels=[], actor=ACTOR),
-        lambda: register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR),
+        lambda: register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR),
     ):
         with pytest.raises(NotFoundError, match="host"):
             call()
@@ -234,7 +234,7 @@ def test_hosts_are_listed_by_name_in_pages(register: Registry) -> None:
 def test_pages_go_on_between_hosts_that_had_one_name(register: Registry) -> None:
     for _ in range(3):
         add_host(register, "h1")
-        register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+        register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     seen, cursor = [], None
     while True:
@@ -252,7 +252,7 @@ def test_a_host_moves_to_another_uri_with_all_that_is_on_it(register: Registry) 
     place(register, request, host)
     uri = "qemu+tls://elsewhere.example/system"
 
-    moved = register.hosts.move("h1", uri, actor=ACTOR)
+    moved = register.hosts.change_uri("h1", uri, actor=ACTOR)
 
     assert (moved.id, moved.uri, moved.inventories) == (
         host.id, uri, register.hosts.get("h1").inventories,
@@ -261,9 +261,9 @@ def test_a_host_moves_to_another_uri_with_all_that_is_on_it(register: Registry) 
     [told] = register.events.list(kind="host_updated")
     assert told.data == {"name": "h1", "uri": uri, "before": host.uri}
     with pytest.raises(DuplicateError):
-        register.hosts.move("h2", uri, actor=ACTOR)
+        register.hosts.change_uri("h2", uri, actor=ACTOR)
     with pytest.raises(UriRefusedError):
-        register.hosts.move("h2", f"{uri}?command=sh", actor=ACTOR)
+        register.hosts.change_uri("h2", f"{uri}?command=sh", actor=ACTOR)
     assert register.hosts.get("h2") == other
 
 
@@ -282,6 +282,6 @@ def test_the_longest_page_of_hosts_reads_the_inventories_of_no_others(
             "before_cursor_execute",
             lambda *given: read.append("host_id" in given[2].partition("WHERE")[2]),
         )
-        with_inventories(connection, [row] * (MAX_LIMIT + 1))  # one more shows if more follow
+        hosts_of_rows(connection, [row] * (MAX_LIMIT + 1))  # one more shows if more follow
 
     assert read == [True]

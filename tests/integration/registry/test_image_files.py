@@ -33,7 +33,7 @@ def add(registry: Registry, store: ImageStore, name: str = "debian", *, rows: bo
     key = uuid7()
     with store.receive(key, "raw") as incoming:
         incoming.write(CONTENT)
-        stored = incoming.keep(None)
+        stored = incoming.store(None)
         if rows:
             registry.images.add(
                 NewImage(name=name, format="raw"),
@@ -84,7 +84,7 @@ def test_a_file_whose_image_is_being_added_is_left_alone(register: Registry, sto
     with store.receive(uuid7(), "raw") as incoming:
         incoming.write(CONTENT)
         assert (told(register, store), remove_strays(register.images, store)) == ([], [])
-        incoming.keep(None)
+        incoming.store(None)
         assert (told(register, store), remove_strays(register.images, store)) == ([], [])
 
     assert len(remove_strays(register.images, store)) == 1

@@ -228,7 +228,7 @@ def test_a_host_that_was_removed_is_not_in_an_images_way(site: Site) -> None:
     assert site.claim("h3") is None
 
     site.miss("h1", times=4)
-    site.registry.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    site.registry.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     assert site.claim("h3") is not None
 

@@ -140,8 +140,8 @@ def test_of_two_that_enrol_at_the_same_moment_one_is_the_host(register: Registry
 
 def test_a_retired_host_gives_its_machine_back(register: Registry, first: Host) -> None:
     second(register)
-    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     found = look(register, "h2")
 
@@ -219,8 +219,8 @@ def test_a_second_host_tells_of_no_foreign_domain_and_a_retired_one_of_none_any_
 
     add_host(register, "h3")
     look(register, "h3", theirs, machine=OTHER)
-    register.hosts.apply("h3", HostAdminEvent.DRAIN, actor=ACTOR)
-    register.hosts.apply("h3", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h3", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h3", HostAdminEvent.RETIRE, actor=ACTOR)
     assert len(raw.rows("SELECT * FROM strangers")) == 1
 
 
@@ -230,7 +230,7 @@ def test_a_uri_that_leads_to_another_hosts_machine_says_whose_it_is(
     h2 = add_host(register, "h2")
     build = running(register, h2)
     look(register, "h2", a_domain(build), machine=OTHER)
-    register.hosts.move("h2", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
+    register.hosts.change_uri("h2", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
 
     with pytest.raises(AnotherMachineError, match="which is host h1"):
         look(register, "h2")

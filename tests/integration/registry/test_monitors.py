@@ -13,7 +13,7 @@ from tests.register import ACTOR, TEST_URIS, a_report, add_host
 def beat(
     register: Registry, key: UUID, name: str = "m", *, watched: int = 0, late: int = 0
 ) -> None:
-    register.monitors.beat(key, name, lease_s=60, watched=watched, late=late)
+    register.monitors.record_heartbeat(key, name, lease_s=60, watched=watched, late=late)
 
 
 def let_time_pass(raw: RawSql, key: UUID, by: str) -> None:
@@ -56,7 +56,7 @@ def test_a_monitor_that_leaves_is_gone_at_once(register: Registry) -> None:
     key = uuid7()
     beat(register, key)
 
-    register.monitors.leave(key)
+    register.monitors.unregister(key)
 
     assert register.monitors.all() == ()
 
@@ -65,7 +65,7 @@ def test_only_hosts_that_changed_are_read_again(register: Registry) -> None:
     first, second = add_host(register, "first"), add_host(register, "second")
     before = register.watched_hosts.all()
 
-    register.hosts.move("second", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
+    register.hosts.change_uri("second", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
     third = add_host(register, "third", up=False)
     after = register.watched_hosts.since(before.cursor)
 
@@ -90,8 +90,8 @@ def test_a_host_that_was_retired_is_gone(register: Registry) -> None:
     host, drained = add_host(register, "h1"), add_host(register, "h2")
     cursor = register.watched_hosts.all().cursor
 
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
-    register.hosts.apply("h2", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
     read = register.watched_hosts.since(cursor)
 
     assert read.gone == {host.id}
@@ -105,4 +105,4 @@ def test_hosts_in_trouble_are_those_whose_latest_look_was_missed(register: Regis
         register.hosts.record_miss(host.id, "no answer", unreachable_after=3, down_after=10)
     register.hosts.record_report(well.id, a_report())
 
-    assert register.watched_hosts.in_trouble() == {missed.id}
+    assert register.watched_hosts.failing_hosts() == {missed.id}

@@ -174,7 +174,7 @@ def test_a_report_that_arrives_late_changes_nothing(
 
 
 def test_a_retired_host_is_left_alone(register: Registry, host: Host) -> None:
-    retired = register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    retired = register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     register.hosts.record_miss(host.id, "gone", unreachable_after=1, down_after=1)
     register.hosts.record_report(host.id, a_report(vcpus=1))

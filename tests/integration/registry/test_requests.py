@@ -22,7 +22,7 @@ from registry import (
     VmDesired,
     VmObserved,
 )
-from registry.audit import IdempotencyKey, kept_record
+from registry.audit import IdempotencyKey, parse_stored_record
 from registry.networks import NetworkSource
 from registry.requests import (
     CreateRequestCommand,
@@ -44,7 +44,7 @@ def kept(register: Registry, key: IdempotencyKey) -> Request | None:
     with pytest.raises(AnsweredBeforeError) as before:
         register.idempotency.check_unused(key)
     assert before.value.status == key.status
-    return kept_record(TypeAdapter(Request), before.value.body)
+    return parse_stored_record(TypeAdapter(Request), before.value.body)
 
 
 def begun_by_an_earlier_release(raw: RawSql, key: IdempotencyKey) -> None:
@@ -116,7 +116,7 @@ def test_bad_requests_are_refused_and_leave_nothing(
 
 def test_a_retired_host_cannot_be_asked_for(register: Registry) -> None:
     a_cluster(register)
-    register.hosts.apply("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
 
     with pytest.raises(NotFoundError, match="h1"):
         add_request(register, hosts=["h1"])
@@ -328,7 +328,7 @@ def test_what_an_earlier_release_answered_is_answered_again(
         add_request(register, idempotency=KEY)
 
     assert (before.value.status, before.value.body) == (201, "{}")
-    assert kept_record(TypeAdapter(Request), before.value.body) is None
+    assert parse_stored_record(TypeAdapter(Request), before.value.body) is None
 
 
 def test_a_key_of_yesterday_makes_another_request(register: Registry, raw: RawSql) -> None:
@@ -348,7 +348,7 @@ def test_keys_of_yesterday_are_deleted_now_and_then(register: Registry, raw: Raw
     raw.run(f"UPDATE idempotency_keys SET first_used_at = {raw.before('now', '1441 minutes')}")
     add_request(register, idempotency=replace(KEY, key="new"))
 
-    register.idempotency.forget_old()
+    register.idempotency.delete_expired()
 
     assert [row["key"] for row in raw.rows("SELECT key FROM idempotency_keys")] == ["new"]
 

@@ -45,8 +45,8 @@ def test_the_view_shows_hosts_by_name_and_which_accept(register: Registry) -> No
     for name in ("b", "a", "d", "c", "e"):
         add_host(register, name, vcpus=4, labels=("ssd",) if name == "a" else ())
     add_host(register, "new", up=False)
-    register.hosts.apply("b", HostAdminEvent.DRAIN, actor=ACTOR)
-    register.hosts.apply("d", HostAdminEvent.RETIRE, actor=ACTOR)
+    register.hosts.change_admin("b", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("d", HostAdminEvent.RETIRE, actor=ACTOR)
     register.hosts.record_miss(
         register.hosts.get("c").id, "gone", unreachable_after=1, down_after=2
     )
@@ -161,7 +161,7 @@ def test_a_request_whose_every_part_was_dropped_stays_pending(register: Registry
     part = Placement(request_id=request.id, host_id=host.id, count=1)
     lease = take_lease(register)
     version = register.hosts.get("h1").version
-    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
 
     done = register.rounds.commit_round(a_commit(lease, (part,), {host.id: version}))
 
@@ -236,7 +236,7 @@ def test_who_waits_gets_older_in_slots_that_leave_no_round(register: Registry) -
 
     for slot in range(3):  # each would have repeated the round
         start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=slot)
-        register.slot_loop.note_decided_slot(start, 60)
+        register.slot_loop.record_decided_slot(start, 60)
 
     assert [each.age for each in register.rounds.read_cluster(lease).requests] == [4, 0]
     assert register.room_plans.requests_lacking_room(rounds=4, rest_s=0) == {early.id}
@@ -353,7 +353,7 @@ def test_a_gang_that_is_whole_without_the_dropped_part_stands(register: Registry
     gang = add_request(register, 5, min_count=3)
     lease = take_lease(register)
     versions = {host.id: host.version for host in register.rounds.read_cluster(lease).hosts}
-    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
     parts = (
         Placement(request_id=gang.id, host_id=moved.id, count=2),
         Placement(request_id=gang.id, host_id=stayed.id, count=3),

@@ -18,7 +18,7 @@ from controller.rounds.policy_process import PolicyAnswer
 from controller.rounds.replay import replay_round
 from registry import MoveRefusedError, Registry
 from registry.admin import Periods, PurgeCounts
-from registry.db.ids import first_at
+from registry.db.ids import lowest_uuid7
 from registry.errors import ConflictError, NotFoundError, ReservationError
 from registry.lifecycle import HostAdminEvent, ReservationState
 from registry.requests import Request, Vm
@@ -55,7 +55,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
-    view, standing = register.views.forecast_inputs(), register.reservations.list_standing()
+    view, standing = register.views.forecast_inputs(), register.reservations.list_accepted()
     decision = decision_of(asked, judge_reservation(query_of(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
@@ -63,7 +63,7 @@ def decide(register: Registry, asked: Reservation) -> Reservation:
 def accepted(register: Registry, count: int, **given) -> Reservation:
     found = decide(register, ask(register, count, **given))
     assert found.state is ReservationState.ACCEPTED, found.decision
-    register.reservations.settle()
+    register.reservations.begin_and_end_due()
     return register.reservations.get(found.id)
 
 
@@ -149,7 +149,7 @@ def test_it_is_drawn_on_by_its_tenant_and_type_in_its_time_as_far_as_it_goes(
             add_request(register, count, tenant="a", vm_type=vm_type, reservation=key)
         whys.append(refused.value.why)
     raw.run("UPDATE reservations SET starts_at = ?, keep_from = ?, ends_at = ?", *_past())
-    register.reservations.settle()
+    register.reservations.begin_and_end_due()
     with pytest.raises(ReservationError) as refused:
         add_request(register, 1, tenant="a", reservation=reservation.id)
 
@@ -169,10 +169,10 @@ def test_room_moves_when_its_host_is_drained_and_the_tenant_hears_what_is_short(
     reservation = accepted(register, 4)
     a_round(register, 60)
 
-    register.hosts.apply("h1", HostAdminEvent.DRAIN, actor="operator")
+    register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor="operator")
     a_round(register, 120)
     moved = register.reservations.get(reservation.id)
-    register.hosts.apply("h2", HostAdminEvent.DRAIN, actor="operator")
+    register.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor="operator")
     a_round(register, 180)
     gone = register.reservations.get(reservation.id)
 
@@ -232,9 +232,9 @@ def test_on_a_host_that_changed_meanwhile_no_more_room_is_promised_than_before(
     reservation = accepted(register, 4)
     # Of four VMs one has room in the first round, and three more in the second.
     [host] = register.hosts.list().items
-    register.hosts.apply(host.name, HostAdminEvent.DRAIN, actor="operator")
+    register.hosts.change_admin(host.name, HostAdminEvent.DRAIN, actor="operator")
     raw.run("INSERT INTO reservation_holds VALUES (?, ?, 1)", reservation.id.hex, host.id.hex)
-    register.hosts.apply(host.name, HostAdminEvent.ACTIVATE, actor="operator")
+    register.hosts.change_admin(host.name, HostAdminEvent.ACTIVATE, actor="operator")
 
     run(register, 60, decider=WhileOthersWrite(raw))
     moved = register.reservations.get(reservation.id)
@@ -252,7 +252,7 @@ def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
     raw.run("UPDATE reservations SET starts_at = ?, keep_from = ?, ends_at = ?", *_past())
     assert [each for each in register.check() if "did not end" in each]
 
-    register.clock_steps.note_ahead(7200)
+    register.clock_steps.record_step_ahead(7200)
 
     assert register.check() == []
 
@@ -277,7 +277,7 @@ def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(
     add_request(register, 1, tenant="a", reservation=drawn_on.id)
     long_ago = now() - timedelta(days=500)
     for each, state in ((ended, "ended"), (drawn_on, "ended"), (held, "in_force")):
-        key = UUID(int=first_at(long_ago).int + each.id.int % 2**80).hex
+        key = UUID(int=lowest_uuid7(long_ago).int + each.id.int % 2**80).hex
         raw.run(
             "UPDATE reservations SET id = ?, state = ?, keep_from = ?, starts_at = ?, ends_at = ?"
             " WHERE id = ?",
@@ -334,7 +334,7 @@ def test_metrics_tell_what_is_reserved_and_short(register: Registry, two_hosts) 
     reservation = accepted(register, 4)
     ask(register, 1, tenant="b")
     for name in ("h1", "h2"):
-        register.hosts.apply(name, HostAdminEvent.DRAIN, actor="operator")
+        register.hosts.change_admin(name, HostAdminEvent.DRAIN, actor="operator")
     a_round(register, 60)
 
     fleet = register.fleet()
@@ -352,7 +352,7 @@ def test_whoever_draws_and_waits_hears_of_its_reservation(register: Registry, tw
     reservation = accepted(register, 4)
     own = add_request(register, 4, tenant="a", reservation=reservation.id)
     for name in ("h1", "h2"):
-        register.hosts.apply(name, HostAdminEvent.DRAIN, actor="operator")
+        register.hosts.change_admin(name, HostAdminEvent.DRAIN, actor="operator")
     a_round(register, 60)
 
     waiting = explain_request(register, own.id, a_tenant(register, "a")).waiting
@@ -473,7 +473,7 @@ def test_what_is_placed_without_kept_room_is_not_short(register: Registry, two_h
         actor="a",
     )
     assert decide(register, asked).state is ReservationState.ACCEPTED
-    register.reservations.settle()
+    register.reservations.begin_and_end_due()
     a_round(register, 60)
     own = add_request(register, 2, tenant="a", reservation=asked.id)
     register.hosts.update("h1", labels=[], actor="operator")

@@ -105,6 +105,6 @@ def test_who_asks_for_many_holds_up_nobody_else(register: Registry) -> None:
     many = [ask(register, 1) for _ in range(12)]
     one = ask(register, 1, tenant="b")
 
-    found = [each.id for each in register.reservations.to_decide()]
+    found = [each.id for each in register.reservations.list_pending()]
 
     assert found == [many[0].id, one.id, *(each.id for each in many[1:7])]

@@ -89,7 +89,7 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
     assert ending(register, full) == ends
 
     let_time_pass(raw)
-    assert set(register.requests.end_spot()) == {vm.id for vm in ends}
+    assert set(register.requests.end_spot_vms()) == {vm.id for vm in ends}
     for vm in ends:
         remove_vm(register, vm.assignment_id)
     other = add_request(register, 2, tenant="b", spot=True)
@@ -106,7 +106,7 @@ def test_a_round_ends_no_more_spot_vms_than_let_a_request_in_and_keeps_their_roo
 def test_room_that_is_kept_on_a_host_grows_by_what_a_later_round_lets_in_there(
     register: Registry, raw: RawSql, full: Request
 ) -> None:
-    register.hosts.apply("h2", HostAdminEvent.DRAIN, actor="cli")
+    register.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor="cli")
     wanted = add_request(register, 1, name="web")
     a_round(register, 60)
     register.requests.change(wanted.id, count=2, actor="cli")
@@ -158,7 +158,7 @@ def test_an_end_is_withdrawn_once_nobody_needs_it(
         let_time_pass(raw)
         raw.run("UPDATE spot_preemptions SET host_id = request_id")
 
-    assert register.requests.end_spot() == ()
+    assert register.requests.end_spot_vms() == ()
 
     assert ending(register, full) == []
     assert len(vms_of(register, full)) == 4
@@ -175,7 +175,7 @@ def test_no_more_spot_vms_end_than_vms_still_wait_for_their_room(
     register.requests.change(wanted.id, count=2, actor="cli")
     let_time_pass(raw)
 
-    assert len(register.requests.end_spot()) == 2
+    assert len(register.requests.end_spot_vms()) == 2
 
 
 def test_where_a_host_takes_no_vms_any_more_none_ends_and_nobody_waits_for_its_room(
@@ -185,13 +185,13 @@ def test_where_a_host_takes_no_vms_any_more_none_ends_and_nobody_waits_for_its_r
     a_round(register, 60)
     [first] = ending(register, full)
     assert first.host is not None
-    register.hosts.apply(first.host, HostAdminEvent.DRAIN, actor="cli")
+    register.hosts.change_admin(first.host, HostAdminEvent.DRAIN, actor="cli")
     let_time_pass(raw)
     a_round(register, 120)
 
     assert {vm.host for vm in ending(register, full)} == {"h1", "h2"}
     let_time_pass(raw)
-    [ended] = register.requests.end_spot()
+    [ended] = register.requests.end_spot_vms()
 
     assert ended != first.id
     assert raw.value("SELECT count(*) FROM spot_room_holds") == 1
@@ -206,7 +206,7 @@ def test_a_spot_vm_that_its_tenant_deletes_first_is_ended_once(
     register.vms.delete(vm.id, actor="tenant:b")
     let_time_pass(raw)
 
-    assert register.requests.end_spot() == ()
+    assert register.requests.end_spot_vms() == ()
 
     assert register.requests.get(full.id).count == 3
     assert raw.value("SELECT count(*) FROM spot_preemptions") == 0
@@ -219,7 +219,7 @@ def test_room_that_nobody_took_is_kept_for_a_time_alone(
     a_round(register, 60)
     raw.run("UPDATE spot_room_holds SET until = ?", now() - timedelta(seconds=1))
 
-    register.requests.end_spot()
+    register.requests.end_spot_vms()
 
     assert raw.value("SELECT count(*) FROM spot_room_holds") == 0
 
@@ -260,7 +260,7 @@ def test_the_check_of_the_register_finds_ends_and_rooms_that_are_overdue(
         " 2022-12-01 00:00:00 UTC",
     ]
     assert register.check(history=False) == register.check()
-    register.requests.end_spot()
+    register.requests.end_spot_vms()
     assert register.check() == []
 
 

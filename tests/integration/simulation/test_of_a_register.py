@@ -140,7 +140,7 @@ def test_a_recording_is_decided_as_the_rounds_were(
     register.tenants.update("a", weight=3.0, actor=ACTOR)
     add_request(register, 3, name="a2", tenant="a", vm_type="wide")
     life.pass_slot()
-    register.hosts.apply("h5", HostAdminEvent.DRAIN, actor=ACTOR)
+    register.hosts.change_admin("h5", HostAdminEvent.DRAIN, actor=ACTOR)
     register.quotas.set("a", {"vms": None}, actor=ACTOR)
     register.quotas.set("staff", {"vcpus": None}, actor=ACTOR)
     add_request(register, 2, name="gang", tenant="c", min_count=2)
@@ -149,8 +149,8 @@ def test_a_recording_is_decided_as_the_rounds_were(
     register.quotas.set("c", {"vms": 1}, actor=ACTOR)  # after the time: not in it
 
     since = life.first + timedelta(seconds=LENGTH_S)
-    decided = deciding_settings(register.history.decision(since, end), ControllerSettings())
-    with register.history.between(since, end) as past:
+    decided = deciding_settings(register.history.last_decision(since, end), ControllerSettings())
+    with register.history.read_period(since, end) as past:
         found = record(past, tmp_path / "registry", decided)
     summary = simulate(
         RunSpec(

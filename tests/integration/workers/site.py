@@ -119,7 +119,7 @@ class Site:
         self.registry.hosts.add(NewHost(name=name, uri=uri), actor="cli", uri_policy=_POLICY)
 
     def retire(self, name: str) -> None:
-        self.registry.hosts.apply(name, HostAdminEvent.RETIRE, actor="cli")
+        self.registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor="cli")
 
     def report(self, host: LabHost) -> None:
         """Look at a host once, as the monitor does."""
@@ -135,7 +135,7 @@ class Site:
         store = ImageStore(self.folder / "images", max_bytes=1 << 30)
         with store.receive(key, "qcow2") as incoming:
             incoming.write(content)
-            stored = incoming.keep(hashlib.sha256(content).hexdigest())
+            stored = incoming.store(hashlib.sha256(content).hexdigest())
         self.registry.images.add(
             NewImage(name=name, format="qcow2"),
             id=key,

@@ -114,7 +114,7 @@ def test_what_is_typed_reaches_the_guest_and_its_answer_comes_back(
         answer = eventually(said)
         assert answer == b"LAB-GUEST-HEARD hello\r\n"
         assert raw.value("SELECT count(*) FROM console_inputs") == 0
-        sessions.note_caller(vm_id, key, after=len(answer))
+        sessions.record_reader(vm_id, key, after=len(answer))
         assert raw.value("SELECT count(*) FROM console_outputs") == 0
         assert world.host.held_console == str(vm_id)
 
@@ -185,7 +185,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
         for late in (
             lambda: holds.take(dead.claim),
             lambda: holds.store_output(dead.claim, b"late"),
-            lambda: holds.keep(dead.claim, LEASE_S),
+            lambda: holds.extend_claim(dead.claim, LEASE_S),
             lambda: holds.has_input(dead.claim),
         ):
             with pytest.raises(ClaimLostError, match="another has it"):

@@ -39,7 +39,7 @@ class ImageWorld(World):
         content, key = os.urandom(SIZE_BYTES), uuid7()
         with self.store.receive(key, "raw") as incoming:
             incoming.write(content)
-            stored = incoming.keep(hashlib.sha256(content).hexdigest())
+            stored = incoming.store(hashlib.sha256(content).hexdigest())
         return self.registry.images.add(
             NewImage(name=name, format="raw"),
             id=key,

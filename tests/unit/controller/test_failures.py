@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.control_center.failures import FailedHosts
 from registry import RegistryUnavailableError, StaleEpochError
-from registry.hosts import OnFailure
+from registry.hosts import FailurePolicy
 from registry.rounds import Lease
 
 LEASE = Lease(name="control", holder="cc-1", epoch=3, expires_at=datetime(2026, 1, 1, tzinfo=UTC))
@@ -20,10 +20,12 @@ class Fencing:
     """Remembers how it was asked; ``answers`` are given, or raised, in turn."""
 
     def __init__(self, *answers: tuple[str, ...] | Exception) -> None:
-        self.asked: list[tuple[Lease, OnFailure]] = []
+        self.asked: list[tuple[Lease, FailurePolicy]] = []
         self._answers = list(answers)
 
-    def request_for_failed(self, lease: Lease, *, by_default: OnFailure) -> tuple[str, ...]:
+    def request_for_failed_hosts(
+        self, lease: Lease, *, by_default: FailurePolicy
+    ) -> tuple[str, ...]:
         self.asked.append((lease, by_default))
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
@@ -47,7 +49,7 @@ def failed_hosts(
     fencing: Fencing,
     lease: Callable[[], Lease | None] = lambda: LEASE,
     *,
-    by_default: OnFailure = OnFailure.WAIT,
+    by_default: FailurePolicy = FailurePolicy.WAIT,
 ) -> FailedHosts:
     registry: Any = SimpleNamespace(fencing=fencing)
     return FailedHosts(registry, lease, by_default=by_default, interval_s=1)
@@ -56,9 +58,9 @@ def failed_hosts(
 def test_who_leads_asks_with_its_lease_and_the_sites_policy() -> None:
     fencing = Fencing(("h1", "h2"))
 
-    assert failed_hosts(fencing, by_default=OnFailure.REPLACE).request_fencing() == ("h1", "h2")
+    assert failed_hosts(fencing, by_default=FailurePolicy.REPLACE).request_fencing() == ("h1", "h2")
 
-    assert fencing.asked == [(LEASE, OnFailure.REPLACE)]
+    assert fencing.asked == [(LEASE, FailurePolicy.REPLACE)]
 
 
 def test_who_follows_asks_for_nothing() -> None:

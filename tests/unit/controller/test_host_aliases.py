@@ -23,7 +23,7 @@ class Hosts:
     def secret(self) -> bytes:
         return b"s" * 32
 
-    def tally(self) -> tuple[int, int]:
+    def change_mark(self) -> tuple[int, int]:
         return len(self.names), len(self.retired)
 
     def all(self) -> list[HostIdentity]:

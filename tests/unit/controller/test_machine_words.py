@@ -17,7 +17,7 @@ class Site:
     def secret(self) -> bytes:
         return b"secret"
 
-    def tally(self) -> int:
+    def change_mark(self) -> int:
         return 1
 
     def all(self) -> list[HostIdentity]:

@@ -35,13 +35,15 @@ class Leases:
     def monitors(self) -> Leases:
         return self
 
-    def beat(self, key: UUID, name: str, *, lease_s: float, watched: int, late: int) -> None:
+    def record_heartbeat(
+        self, key: UUID, name: str, *, lease_s: float, watched: int, late: int
+    ) -> None:
         if self.away:
             raise ConnectionError("the database is away")
         self.beats += 1
         self.until[key] = self.clock.now + lease_s
 
-    def leave(self, key: UUID) -> None:
+    def unregister(self, key: UUID) -> None:
         del self.until[key]
 
     def all(self) -> tuple[Any, ...]:

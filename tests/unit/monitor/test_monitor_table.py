@@ -48,7 +48,7 @@ class Register:
         self.read.append(f"since {cursor}")
         return HostsRead(cursor=cursor + 1, hosts=self.changed, gone=self.gone)
 
-    def in_trouble(self) -> frozenset[UUID]:
+    def failing_hosts(self) -> frozenset[UUID]:
         return self.troubled
 
 

@@ -64,10 +64,10 @@ class FakeMonitors:
 
     live: dict[UUID, bool] = field(default_factory=dict)
 
-    def beat(self, key: UUID, name: str, **_: Any) -> None:
+    def record_heartbeat(self, key: UUID, name: str, **_: Any) -> None:
         self.live[key] = True
 
-    def leave(self, key: UUID) -> None:
+    def unregister(self, key: UUID) -> None:
         del self.live[key]
 
     def all(self) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ class FakeHosts:
         gone = before.keys() - {host.id for host in now.hosts}
         return HostsRead(cursor=now.cursor, hosts=changed, gone=frozenset(gone))
 
-    def in_trouble(self) -> frozenset[UUID]:
+    def failing_hosts(self) -> frozenset[UUID]:
         return frozenset(self.registry.troubled)
 
 

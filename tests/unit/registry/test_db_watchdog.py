@@ -91,7 +91,7 @@ def test_who_waits_is_let_go_when_nobody_can_connect_and_all_is_well_when_somebo
 
 
 def test_a_connection_that_came_to_nothing_is_proof_enough(server: Server) -> None:
-    server.pulse.note_timeout()
+    server.pulse.record_timeout()
 
     assert server.is_known_to_hang()
     server.tell()
@@ -125,7 +125,7 @@ class Unable:
 @pytest.mark.parametrize("error", [OSError("too many open files"), MemoryError(), TypeError("?")])
 def test_a_look_that_cannot_be_taken_refuses_nobody_and_is_taken_again(error: Exception) -> None:
     unable = Unable(error)
-    unable.pulse.note_timeout()
+    unable.pulse.record_timeout()
     eventually(lambda: unable.looks == 1 and not unable.pulse._probing)
 
     unable.pulse.check()  # nobody knows, so everybody waits for themselves
@@ -149,7 +149,7 @@ def test_a_look_that_gets_no_thread_refuses_nobody_and_is_taken_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        unable.pulse.note_timeout()
+        unable.pulse.record_timeout()
         unable.pulse.check()
         unable.now += 1
         unable.pulse.check_wait(0)

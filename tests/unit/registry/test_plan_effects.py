@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from registry.moves.effects import effect
+from registry.moves.effects import effect_text
 
 BEFORE = {
     "potential": -1.0,
@@ -45,9 +45,9 @@ BEFORE = {
 def test_it_names_what_changes_and_nothing_else(
     kind: str, changes: dict[str, Any], said: str | None
 ) -> None:
-    assert effect(kind, BEFORE, {**BEFORE, **changes}) == said
+    assert effect_text(kind, BEFORE, {**BEFORE, **changes}) == said
 
 
 def test_plans_without_measures_have_none() -> None:
-    assert effect("balance", None, None) is None
-    assert effect("balance", {"potential": 1.0}, {"potential": 1.0}) is not None
+    assert effect_text("balance", None, None) is None
+    assert effect_text("balance", {"potential": 1.0}, {"potential": 1.0}) is not None

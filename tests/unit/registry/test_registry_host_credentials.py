@@ -12,7 +12,7 @@ import pytest
 from controller.cli.operating.doctor_certificates import credential_findings
 from registry import HostCredentialError
 from registry.hosts import HostCredentials
-from registry.hosts.uris import Opening, opening_of
+from registry.hosts.uris import HostAccessMethod, access_method_of
 
 TLS_URI, SSH_URI = "qemu+tls://kvm-1/system", "qemu+ssh://root@kvm-1/system"
 
@@ -33,17 +33,17 @@ def credentials(tmp_path: Path) -> HostCredentials:
 @pytest.mark.parametrize(
     ("uri", "opening"),
     [
-        (TLS_URI, Opening.TLS),
-        (SSH_URI, Opening.SSH),
-        ("qemu+libssh://kvm-1/system", Opening.SSH),
-        ("qemu+libssh2://kvm-1/system", Opening.SSH),
+        (TLS_URI, HostAccessMethod.TLS),
+        (SSH_URI, HostAccessMethod.SSH),
+        ("qemu+libssh://kvm-1/system", HostAccessMethod.SSH),
+        ("qemu+libssh2://kvm-1/system", HostAccessMethod.SSH),
         ("qemu+tcp://kvm-1/system", None),
         ("qemu+unix:///system?socket=/run/s", None),
         ("test:///default", None),
     ],
 )
-def test_what_opens_a_host_follows_from_its_uri(uri: str, opening: Opening | None) -> None:
-    assert opening_of(uri) is opening
+def test_what_opens_a_host_follows_from_its_uri(uri: str, opening: HostAccessMethod | None) -> None:
+    assert access_method_of(uri) is opening
 
 
 @pytest.mark.parametrize("uri", [TLS_URI, SSH_URI])

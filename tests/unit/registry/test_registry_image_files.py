@@ -209,7 +209,7 @@ def receive(store: ImageStore, content: bytes, sha256: str | None = None) -> Non
     with store.receive(uuid7(), "raw") as incoming:
         for start in range(0, len(content), 512):
             incoming.write(content[start : start + 512])
-        incoming.keep(sha256)
+        incoming.store(sha256)
 
 
 def files(store: ImageStore) -> list[Path]:
@@ -224,7 +224,7 @@ def test_a_file_that_is_kept_is_there_whole(store: ImageStore) -> None:
     with store.receive(key, "raw") as incoming:
         incoming.write(content[:1000])
         incoming.write(content[1000:])
-        stored = incoming.keep(sha256)
+        stored = incoming.store(sha256)
 
     assert (stored.sha256, stored.size_bytes, stored.virtual_size_bytes) == (sha256, 1024, 1024)
     assert files(store) == [store.path(key, "raw")]
@@ -257,7 +257,7 @@ def test_zeros_take_no_place(tmp_path: Path, piece_bytes: int) -> None:
     with store.receive(key, "raw") as incoming:
         for start in range(0, len(content), piece_bytes):
             incoming.write(content[start : start + piece_bytes])
-        incoming.keep(hashlib.sha256(content).hexdigest())
+        incoming.store(hashlib.sha256(content).hexdigest())
 
     assert store.path(key, "raw").read_bytes() == content
     if piece_bytes >= 1 << 16:
@@ -298,7 +298,7 @@ def test_a_disk_that_is_full_is_said_and_nothing_stays(tmp_path: Path) -> None:
 def receive_whole(store: ImageStore, content: bytes) -> None:
     with store.receive(uuid7(), "raw") as incoming:
         incoming.write(content)
-        incoming.keep(None)
+        incoming.store(None)
 
 
 def test_what_a_killed_process_left_is_cleared_away_after_a_while(store: ImageStore) -> None:
@@ -325,7 +325,7 @@ def test_a_file_that_gets_nothing_but_zeros_for_an_hour_stays_its_writers(
         os.utime(part, (time.time() - 7200,) * 2)  # holes are not written
 
         receive_whole(store, bytes(512))
-        incoming.keep(None)
+        incoming.store(None)
 
     assert store.path(image_id, "raw").exists()
 

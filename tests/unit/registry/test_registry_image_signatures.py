@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from registry import ImageRefusedError, SettingsError
 from registry.db import uuid7
 from registry.images import ImageStore
-from registry.images.signatures import check_signature, parse_key, read_keys
+from registry.images.signatures import check_signature, parse_key, read_image_keys
 
 CONTENT = b"a disk".ljust(1024, b"\0")
 SHA256 = hashlib.sha256(CONTENT).digest()
@@ -146,16 +146,16 @@ def test_keys_of_other_kinds_are_named_with_their_file(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(SettingsError, match=name):
-            read_keys([tmp_path / name])
+            read_image_keys([tmp_path / name])
     with pytest.raises(SettingsError, match=r"FUGA_IMAGE_KEYS.*No such file"):
-        read_keys([tmp_path / "none.pub"])
+        read_image_keys([tmp_path / "none.pub"])
 
 
 def receive(store: ImageStore, content: bytes, signature: bytes | None) -> str | None:
     with store.receive(uuid7(), "raw", signature) as incoming:
         incoming.write(content[:500])
         incoming.write(content[500:])
-        return incoming.keep(None).signed_by
+        return incoming.store(None).signed_by
 
 
 def test_the_store_judges_the_bytes_that_it_keeps(tmp_path: Path) -> None:
@@ -189,7 +189,9 @@ def test_what_openssl_signs_like_cosign_is_taken(tmp_path: Path) -> None:
     openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
     openssl("ec", "-in", key, "-pubout", "-out", tmp_path / "cosign.pub")
     openssl("dgst", "-sha256", "-sign", key, "-out", proof, blob)
-    store = ImageStore(tmp_path / "s", max_bytes=4096, keys=read_keys([tmp_path / "cosign.pub"]))
+    store = ImageStore(
+        tmp_path / "s", max_bytes=4096, keys=read_image_keys([tmp_path / "cosign.pub"])
+    )
 
     told = receive(store, CONTENT, base64.b64encode(proof.read_bytes()))
 

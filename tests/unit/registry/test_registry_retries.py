@@ -35,10 +35,10 @@ def test_every_method_that_writes_is_retried() -> None:
     forgotten = [
         place
         for place, function in found.items()
-        if "retry_on_clash" not in [ast.unparse(each) for each in function.decorator_list]
+        if "retry_on_rollback" not in [ast.unparse(each) for each in function.decorator_list]
     ]
 
     assert len(found) > 20
     assert forgotten == [], (
-        "PostgreSQL may take any transaction back: decorate with @retry_on_clash"
+        "PostgreSQL may take any transaction back: decorate with @retry_on_rollback"
     )

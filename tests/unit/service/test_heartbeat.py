@@ -23,14 +23,14 @@ class Processes:
     def __init__(self) -> None:
         self.troubles: list[str | None] = []
 
-    def begin(self, *_: object, **__: object) -> None:
+    def register(self, *_: object, **__: object) -> None:
         """Take it."""
 
-    def beat(self, kind: str, name: str, trouble: str | None) -> bool:
+    def record_heartbeat(self, kind: str, name: str, trouble: str | None) -> bool:
         self.troubles.append(trouble)
         return True
 
-    def end(self, kind: str, name: str) -> None:
+    def unregister(self, kind: str, name: str) -> None:
         """Take it."""
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from registry.admin import (
     HostTransition,
-    Past,
     PastHost,
+    PastPeriod,
     PastQuota,
     PastRequest,
     PastStanding,
@@ -102,7 +102,7 @@ def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[st
         "hosts": (a_host(H1, "h1"), a_host(H2, "h2")),
         "requests": iter(requests),
     }
-    found = record(Past(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous)
+    found = record(PastPeriod(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous)
     with Path(found.trace).open(newline="") as file:
         return [
             {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
@@ -279,7 +279,7 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
         parameters={"alpha": 2.5},
         zone_policies={zone: {"policy": "slots", "parameters": {}} for zone in ("east", "nowhere")},
     )
-    past = Past(
+    past = PastPeriod(
         since=SINCE,
         until=at(90.5),
         resources=("vcpus",),

@@ -24,10 +24,10 @@ class Requests:
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def accept_batch(self, askings: Sequence[CreateRequestCommand]) -> list[str | None]:
+    def accept_batch(self, commands: Sequence[CreateRequestCommand]) -> list[str | None]:
         if self.away:
             raise RegistryUnavailableError("gone")
-        counts = [asking.spec.count for asking in askings]
+        counts = [asking.spec.count for asking in commands]
         self.together += counts
         return [f"together {count}" if count < 3 else None for count in counts]
 
@@ -43,11 +43,11 @@ def asking(count: int, **asked: Any) -> CreateRequestCommand:
     )
 
 
-def accepted(requests: Requests, *askings: CreateRequestCommand) -> list[Any]:
+def accepted(requests: Requests, *commands: CreateRequestCommand) -> list[Any]:
     async def accept_all() -> list[Any]:
         registry = cast(Registry, requests)
         gathering = request_batches(registry)
-        each = (accept_request(asking, gathering, registry) for asking in askings)
+        each = (accept_request(asking, gathering, registry) for asking in commands)
         return await asyncio.gather(*each, return_exceptions=True)
 
     return asyncio.run(accept_all())

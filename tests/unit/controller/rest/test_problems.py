@@ -33,7 +33,7 @@ NEVER_MET = {
     "HostCredentialError",
     "AnotherMachineError",
     "SettingsError",
-    "StrangersInSchemaError",  # no process serves such a database
+    "ForeignSchemaObjectsError",  # no process serves such a database
     "UnknownNameError",  # is an InvalidError
     "UnknownSettingError",
     "AnsweredBeforeError",  # is answered with what the first call was told

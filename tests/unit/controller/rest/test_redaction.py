@@ -31,7 +31,7 @@ class OneHost:
     def secret(self) -> bytes:
         return b"secret"
 
-    def tally(self) -> int:
+    def change_mark(self) -> int:
         return 1
 
     def all(self) -> list[HostIdentity]:

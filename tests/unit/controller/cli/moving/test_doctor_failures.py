@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.cli.operating.doctor_hosts import failure_findings
-from registry.hosts import OnFailure
+from registry.hosts import FailurePolicy
 
 
 def a_host(name: str, *labels: str, **fields: Any) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def a_host(name: str, *labels: str, **fields: Any) -> dict[str, Any]:
 
 
 def found(*hosts: dict[str, Any], by_default: str = "wait") -> list[str]:
-    return [each.message for each in failure_findings(hosts, OnFailure(by_default))]
+    return [each.message for each in failure_findings(hosts, FailurePolicy(by_default))]
 
 
 def test_a_host_that_replaces_nothing_is_named() -> None:

@@ -36,7 +36,7 @@ _NAMED: Final[tuple[tuple[str, Table], ...]] = (
 )
 
 
-def named_like_words(connection: Connection) -> Iterator[tuple[str, str]]:
+def reserved_names(connection: Connection) -> Iterator[tuple[str, str]]:
     """Yield kind and name of everything that is named like a reserved word."""
     for kind, table in _NAMED:
         words = WORDS | WORDS_OF_CALLERS if table is tenants else WORDS

@@ -1,7 +1,7 @@
-"""Parts that a commit drops from a round, and the waiting reasons of requests after it.
+"""Placements that a commit drops from a round, and the waiting reasons of requests after it.
 
-A commit calls each function only if it is needed: for VMs that have images or
-networks, parts that were dropped, requests that wait.
+A commit calls each function only if it is needed: for VMs with images or networks, for dropped
+placements, and for waiting requests.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from registry.catalogue.resources import demands
-from registry.db.bulk import among, chunks, update_rows
+from registry.db.bulk import chunks, is_any_of, update_rows
 from registry.db.schema import requests
 from registry.images.host_copies import pairs_without_room
-from registry.ledger.host_backoff import avoid_host
+from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.placeable import count_waiting, waiting_requests
 from registry.ledger.waiting_status import SLOTS_WAITED, from_json, to_json
 from registry.lifecycle import FINISHED
-from registry.networks.addresses import NO_ADDRESS, give_addresses
+from registry.networks.addresses import NO_ADDRESS, assign_addresses
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import Placement, RoundCommit
 from registry.rounds.cluster import min_at_once, requests_ever_placed
@@ -36,8 +36,8 @@ GROUP_MOVED: Final = "group_moved"
 _LAST_REASONS: Final = (GROUP_MOVED, NO_ROOM_FOR_IMAGE, NO_ADDRESS, QUOTA)
 
 
-def parts_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
-    """Return VMs counted by request and host as parts of a round."""
+def placements_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]:
+    """Return VMs counted by request and host as placements."""
     return [
         Placement(request_id=request_id, host_id=host_id, count=count)
         for (request_id, host_id), count in counted.items()
@@ -47,9 +47,10 @@ def parts_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Placement]
 def drop_without_image_room(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those whose image does not fit on their host, and these as parts.
+    """Drop pairs whose image does not fit on their host; return the others, and the dropped ones.
 
-    Their requests avoid such a host for a while, or the next round would choose it again.
+    Requests of dropped pairs avoid such a host for a while, or the next round would choose it
+    again.
     """
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})
     full = pairs_without_room(connection, chosen, amounts)
@@ -57,37 +58,37 @@ def drop_without_image_room(
         (vm.request_id, host_id) for vm, host_id in chosen if (vm.image_id, host_id) in full
     )
     for request_id, host_id in sorted(parts):
-        avoid_host(connection, request_id, host_id, now)
+        record_host_backoff(connection, request_id, host_id, now)
     return (
         [(vm, host_id) for vm, host_id in chosen if (vm.image_id, host_id) not in full],
-        parts_of_counts(parts),
+        placements_of_counts(parts),
     )
 
 
 def drop_without_address(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those whose network has no address left, and these as parts.
+    """Drop pairs whose network has no address left; return the others, and the dropped ones.
 
-    A round looks at each request alone: several together may want more than there are.
+    A round limits each request alone, so several requests may together exceed the addresses.
     """
-    without = give_addresses(connection, [vm.id for vm, _ in chosen])
+    without = assign_addresses(connection, [vm.id for vm, _ in chosen])
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.id in without)
     return (
         [(vm, host_id) for vm, host_id in chosen if vm.id not in without],
-        parts_of_counts(parts),
+        placements_of_counts(parts),
     )
 
 
 def drop_broken_gangs(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Return the pairs without those of gangs that are not whole, and these as parts."""
+    """Drop pairs of incomplete gangs; return the others, and the dropped ones."""
     placed = Counter(vm.request_id for vm, _ in chosen)
     min_counts: dict[UUID, int] = {}
     for some in chunks(sorted(placed)):
         gangs = select(requests.c.id, requests.c.min_count).where(
-            among(connection, requests.c.id, some), requests.c.min_count > 1
+            is_any_of(connection, requests.c.id, some), requests.c.min_count > 1
         )
         min_counts |= {row.id: row.min_count for row in connection.execute(gangs)}
     begun = requests_ever_placed(connection, sorted(min_counts))
@@ -100,11 +101,11 @@ def drop_broken_gangs(
     parts = Counter((vm.request_id, host_id) for vm, host_id in chosen if vm.request_id in broken)
     return (
         [(vm, host_id) for vm, host_id in chosen if vm.request_id not in broken],
-        parts_of_counts(parts),
+        placements_of_counts(parts),
     )
 
 
-def write_waiting(
+def write_waiting_reasons(
     connection: Connection,
     commit: RoundCommit,
     dropped: Sequence[Placement],
@@ -115,10 +116,10 @@ def write_waiting(
 ) -> None:
     """Record the reason of each waiting request, and one more slot of waiting.
 
-    What waits is what the round left out, and dropped parts: for the reason under which they
-    are ``refused``, else since their host moved. Of VMs that were deleted since the read no
-    more are counted than the request has. To count them would cost each commit what the whole
-    backlog amounts to.
+    Requests wait for VMs that the round left out and for dropped placements. A dropped one has the
+    reason in ``refused``, or else that its host changed. A request never has more waiting VMs than
+    it wants, as VMs may have been deleted since the read; counting them would cost each commit the
+    whole backlog.
     """
     reasons = {
         part.request_id: reason for reason in _LAST_REASONS for part in refused.get(reason, ())
@@ -138,7 +139,7 @@ def write_waiting(
                 requests.c.waiting,
                 SLOTS_WAITED.label("slots"),
             )
-            .where(among(connection, requests.c.id, some), requests.c.state.not_in(finished))
+            .where(is_any_of(connection, requests.c.id, some), requests.c.state.not_in(finished))
             .order_by(requests.c.id)
         )
         for row in connection.execute(query):

@@ -43,7 +43,7 @@ HOST_COLUMNS = (
 )
 
 
-def to_access(row: Row[Any]) -> HostAccess:
+def to_host_access(row: Row[Any]) -> HostAccess:
     """Return the record for a row with `HOST_COLUMNS`."""
     return record_of(
         HostAccess,
