@@ -78,8 +78,8 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
         assignments.yield_claim(
             removal.claim,
             f"{removal.host.name} has a domain with UUID {removal.vm_id} without fuga's"
-            " mark: an operator must decide there whose it is, and `virsh undefine` it if it is"
-            " the deleted VM's",
+            " mark: an operator must decide there whose it is; if it is the deleted VM's, shut it"
+            " down and `virsh undefine` it",
         )
         return TaskOutcome.HANDED_BACK
     assignments.release(removal.claim)
@@ -161,7 +161,7 @@ def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> 
     if not absent:
         why = (
             f"{leftover.host.name} still shows it, or has a domain with UUID {leftover.vm_uuid}"
-            " without fuga's mark: if nobody needs that, undefine it there"
+            " without fuga's mark: if nobody needs that, shut it down and undefine it there"
         )
         return _leave(leftover, why, context, bound)
     context.registry.assignments.finish_leftover(leftover.id)
@@ -225,8 +225,9 @@ def _check_neighbours(
         if users:
             raise OperationFailedError(
                 "remove",
-                f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}; undefine"
-                f" {', '.join(users)} there, or give it another disk",
+                f"domain {', '.join(users)} of {each.name} uses {', '.join(volumes)}: find out"
+                " whose it is; if nobody needs it, shut it down and undefine it there, else give it"
+                " another disk",
             )
 
 

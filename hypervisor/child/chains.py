@@ -66,15 +66,19 @@ class HostFiles:
         self._folders: set[str] = set()  #: folders whose pools were refreshed for a look-up
         self._volumes: dict[str, libvirt.virStorageVol | None] = {}
         self._backings: dict[str, Backing | None] = {}
-        self._raw: set[str] = set()  #: files that domains declare raw: guests write their headers
+        self._raw: set[str] = set()  #: files whose headers guests write: raw in their domains
 
     def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
-        """Read no header of a file that domains declare raw, and none of them otherwise."""
+        """Read no header of a file that domains write as a raw disk, and none otherwise."""
         kinds: dict[str, set[str]] = {}
         for disk in (each for document in documents for each in document.findall("devices/disk")):
             driver, top = disk.find("driver"), top_of(disk)
             if top is not None and not is_vm_volume(name_of(top)):
-                kind = "" if driver is None else driver.get("type", "")
+                kind = (
+                    ""
+                    if driver is None or not _is_written_by_guest(disk)
+                    else driver.get("type", "")
+                )
                 kinds.setdefault(self._files_in_definition(disk)[0][0], set()).add(kind)
         self._raw = {path for path, found in kinds.items() if found == {"raw"}}
 
@@ -130,20 +134,24 @@ class HostFiles:
             self._volumes[path] = self._look_up_volume(path)
         return self._volumes[path]
 
-    def backing_files_of(self, path: str) -> tuple[str, ...]:
-        """Return all files that the backing name in a file's header may refer to."""
-        found = None if path in self._raw else self._read_backing(path)
+    def backing_files_of(self, path: str, *, is_top: bool = False) -> tuple[str, ...]:
+        """Return all files that the backing name in a file's header may refer to.
+
+        The header of a raw disk is not read where the file is the top of a chain. Where another
+        file rests on it, the file has a chain of its own, whatever a domain declares.
+        """
+        found = None if is_top and path in self._raw else self._read_backing(path)
         return () if found is None else backing_names.files_in(found[0], path)
 
-    def with_backing_files(self, paths: Iterable[str]) -> set[str]:
+    def with_backing_files(self, paths: Iterable[str], *, are_tops: bool = False) -> set[str]:
         """Return paths together with all files that may be in their backing chains."""
         found: set[str] = set()
-        left = list(paths)
+        left = [(path, are_tops) for path in paths]
         while left:
-            path = left.pop()
+            path, is_top = left.pop()
             if path not in found:
                 found.add(path)
-                left += self.backing_files_of(path)
+                left += [(each, False) for each in self.backing_files_of(path, is_top=is_top)]
         return found
 
     def used_by(self, disk: ET.Element) -> list[str]:
@@ -268,6 +276,11 @@ class HostFiles:
         with _ignore_missing(self.conn):
             return self.conn.storageVolLookupByPath(path)
         return None
+
+
+def _is_written_by_guest(disk: ET.Element) -> bool:
+    """Return whether a guest can write a disk, alone or with others."""
+    return disk.find("readonly") is None and disk.get("device", "disk") == "disk"
 
 
 def is_vm_volume(name: str) -> bool:

@@ -491,7 +491,8 @@ def _check_not_in_use(
         raise OperationFailedError(
             "remove",
             f"{', '.join(volumes)}: not deleted, as volume {on_them} rests on it;"
-            f" delete {on_them}, give it another base, or move it out of its pool's folder",
+            f" move {on_them} out of its pool's folder if it is a raw disk, whose guest may have"
+            " written that name; else give it another base, or delete it",
         )
     if not users:
         return

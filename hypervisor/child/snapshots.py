@@ -107,11 +107,12 @@ def uses_of(
     definitions: Definitions | None = None,
 ) -> Uses:
     """Return the users of a VM's volumes, and the files to delete with them."""
+    if not volumes:
+        return Uses(domains=[], volumes=[], files=[])
     others = list(_other_domains(files.conn, vm_id))
     own = [] if definitions is None else definitions.domain
-    if volumes:
-        files.skip_headers_of_raw_disks([*others, *own])
-    domains = _users_among(others, files, volumes) if volumes else []
+    files.skip_headers_of_raw_disks([*others, *own])
+    domains = _users_among(others, files, volumes)
     if domains:
         return Uses(domains=domains, volumes=[], files=[])
     more = _files_of_own_snapshots(files, volumes)
@@ -178,7 +179,9 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
         # By their names first: of fuga's thousands nothing more is read.
         for volume in (each for each in files.volumes_in(pool) if not is_fuga_volume(each.name())):
             path = files.path_of(volume)
-            if not is_the_vms(path) and any(map(is_the_vms, files.with_backing_files([path]))):
+            if not is_the_vms(path) and any(
+                map(is_the_vms, files.with_backing_files([path], are_tops=True))
+            ):
                 found.append(f"{pool}/{volume.name()}")
     return sorted(found)
 
@@ -240,7 +243,7 @@ def _unused_files(
     for pool in {files.pool, *(each.storagePoolLookupByVolume().name() for each in found.values())}:
         for volume in files.volumes_in(pool):
             if (path := files.path_of(volume)) not in found:
-                stay |= set(files.backing_files_of(path))
+                stay |= set(files.backing_files_of(path, is_top=True))
     used = files.with_backing_files(stay)
     return {
         path for path in found.keys() - used if not chains.name_of(path).startswith(IMAGE_PREFIX)

@@ -472,6 +472,13 @@ def _request_removal(
     connection: Connection, host: Host, found: HostDifference, *, now: Any, actor: str
 ) -> None:
     kind = "domain" if found.vm_uuid is not None else "volume"
+    one = (leftovers.c.host_id == host.id) & (leftovers.c.kind == kind)
+    one &= leftovers.c.name == found.subject
+    if connection.scalar(select(leftovers.c.id).where(one).with_for_update()) is not None:
+        # It stays so far: the removal begins again at once.
+        again = update(leftovers).where(one)
+        connection.execute(again.values(requested_by=actor, sent_at=None))
+        return
     connection.execute(
         insert(leftovers).values(
             id=uuid7(),

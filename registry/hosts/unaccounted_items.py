@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Row, delete, exists, insert, or_, select
 from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks
 from registry.db.ids import uuid7
-from registry.db.schema import assignments, hosts, leftovers, strangers, unreleased, vms
-from registry.hosts.stored_reports import latest_report
+from registry.db.schema import assignments, hosts, is_arriving, is_place, leftovers, strangers, vms
+from registry.hosts.stored_reports import reports_of
 from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
 from registry.reconciliation import (
@@ -27,6 +27,8 @@ from registry.reconciliation import (
 )
 from registry.records.hosts import DomainReport, Host, HostReport
 
+_MISSED_POLLS_OF_DEAD: Final = 10  #: as FUGA_DOWN_AFTER is by default
+_REPORTS_AT_ONCE: Final = 200  #: hosts whose reports are in memory
 _VOLUME: Final = re.compile(
     r"fuga-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.qcow2|-seed\.img)"
 )
@@ -176,42 +178,55 @@ def running_on_other_hosts(connection: Connection, host_id: UUID) -> str:
     """Return text with VMs of a host that another host reports as running or paused, or "".
 
     The machine may run under another name, or a copy was started there by hand. A second name of
-    a machine stays in enrolment and has no rows of foreign domains, so its report is read too.
-    Nothing counts of a host that is down, or that enrols and missed its last poll.
+    a machine has no rows of foreign domains, so its report is read, too. A VM that moves counts
+    at its place alone. Nothing counts of a host that is down, nor of one that enrols and missed
+    ten polls, since an enrolling host never becomes down.
     """
-    shows = strangers.join(vms, vms.c.id == strangers.c.domain_uuid)
-    shows = shows.join(assignments, assignments.c.vm_id == vms.c.id)
-    of_host = (assignments.c.host_id == host_id) & unreleased
-    has_one = select(strangers.c.host_id).select_from(shows).where(of_host)
+    is_here = (assignments.c.host_id == host_id) & is_place
+    query = select(vms.c.id, vms.c.name).join(assignments, assignments.c.vm_id == vms.c.id)
+    ours = {row.id: row.name for row in connection.execute(query.where(is_here))}
+    if not ours:
+        return ""
+    shows = strangers.join(assignments, assignments.c.vm_id == strangers.c.domain_uuid)
     others = (
         select(hosts.c.id, hosts.c.name)
         .where(
-            or_(hosts.c.id.in_(has_one), hosts.c.same_machine_as.is_not(None)),
-            hosts.c.id != host_id,
             or_(
-                hosts.c.health.in_((HostHealth.UP.value, HostHealth.UNREACHABLE.value)),
-                (hosts.c.health == HostHealth.ENROLLING.value) & (hosts.c.missed_polls == 0),
+                hosts.c.id.in_(select(strangers.c.host_id).select_from(shows).where(is_here)),
+                hosts.c.same_machine_as.is_not(None),
+            ),
+            hosts.c.id != host_id,
+            hosts.c.health != HostHealth.DOWN.value,
+            or_(
+                hosts.c.health != HostHealth.ENROLLING.value,
+                hosts.c.missed_polls < _MISSED_POLLS_OF_DEAD,
             ),
             hosts.c.admin != HostAdmin.RETIRED.value,
         )
         .order_by(hosts.c.name)
     )
-    ours = select(vms.c.id, vms.c.name).join(assignments, assignments.c.vm_id == vms.c.id)
-    names: list[str] = []
-    for other in connection.execute(others).all():
-        report = latest_report(connection, other.id)
-        # A paused QEMU has its disk open.
-        awake = [] if report is None else [d.uuid for d in report.domains if d.state != "stopped"]
-        found = [
-            row.name
-            for some in chunks(sorted(awake))
-            for row in connection.execute(ours.where(of_host, vms.c.id.in_(some)))
-        ]
-        if found:
-            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-            shown = ", ".join(sorted(found)[:5])
-            names.append(f"host {other.name} reports as running: {shown}{more}")
-    return "; ".join(names)
+    names = {row.id: row.name for row in connection.execute(others)}
+    found: list[str] = []
+    for some in chunks(list(names), _REPORTS_AT_ONCE):
+        reports = reports_of(connection, some)
+        for key in (each for each in some if each in reports):
+            # A paused QEMU has its disk open.
+            awake = {d.uuid for d in reports[key].domains if d.state != "stopped"} & ours.keys()
+            awake -= _arriving_at(connection, key, awake)
+            if running := sorted(ours[each] for each in awake):
+                more = f" and {len(running) - 5} more" if len(running) > 5 else ""
+                shown = ", ".join(running[:5])
+                found.append(f"host {names[key]} reports as running or paused: {shown}{more}")
+    return "; ".join(found)
+
+
+def _arriving_at(connection: Connection, host_id: UUID, vm_ids: Iterable[UUID]) -> set[UUID]:
+    """Return those of some VMs that are moving to a host, where they are paused until they run."""
+    query = select(assignments.c.vm_id).where(assignments.c.host_id == host_id, is_arriving)
+    found: set[UUID] = set()
+    for some in chunks(sorted(vm_ids)):
+        found |= set(connection.scalars(query.where(assignments.c.vm_id.in_(some))))
+    return found
 
 
 def record_foreign_domains(

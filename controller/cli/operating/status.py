@@ -41,7 +41,11 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
 
 
 def _print_difference(found: list[dict[str, Any]]) -> None:
-    columns = [field(name) for name in ("host", "difference", "remedy", "what", "action", "why")]
+    columns = [
+        *(field(name) for name in ("host", "difference", "remedy")),
+        Column("answer", lambda row: f"{row['action']}: {row['why']}", prose=True),
+        field("what", prose=True),  # last: it gets the rest of the line
+    ]
     print_table(columns, found, empty="no differences between hosts and ledger")
     for each in found:
         if each["on_confirmation"] is not None:

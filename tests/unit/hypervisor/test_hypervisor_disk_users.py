@@ -205,8 +205,8 @@ def test_nothing_of_a_vm_goes_while_a_volume_rests_on_its_snapshot_in_another_po
     define(conn, "web", MARK, disk="/c/s1", vm_id="22222222-2222-4222-8222-222222222222")
     before = files_of(conn, *files)
     said = (
-        f"{DISK}: not deleted, as volume {pool}/{file} rests on it; delete {pool}/{file}, give"
-        " it another base"
+        f"{DISK}: not deleted, as volume {pool}/{file} rests on it; move {pool}/{file} out of its"
+        " pool's folder if it is a raw disk"
     )
 
     with pytest.raises(OperationFailedError, match=re.escape(said)):
@@ -353,6 +353,23 @@ def test_a_raw_disk_in_the_pool_of_vms_keeps_none_by_the_name_that_its_guest_wro
     with pytest.raises(OperationFailedError, match="as domain theirs uses it"):
         remove(conn)
     assert files_of(conn, "a") == {f"/a/{DISK}", "/a/data.img"}
+
+
+def test_a_disk_stays_on_which_an_overlay_rests_by_a_base_that_another_domain_declares_raw(
+    conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raw is libvirt's default where a definition does not declare a format."""
+    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    make_pool(conn, "a", {DISK: "", "base.qcow2": f"/a/{DISK}"})
+    make_pool(conn, "c", {"over.qcow2": "/a/base.qcow2"})
+    define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id=VM_ID)
+    define(conn, "theirs", disk="/c/over.qcow2")
+    define(conn, "rescue", disk="/a/base.qcow2", kind="raw")
+
+    with pytest.raises(OperationFailedError, match="as domain theirs uses it"):
+        remove(conn)
+
+    assert f"/a/{DISK}" in files_of(conn, "a")
 
 
 @pytest.mark.parametrize(("kind", "most"), [("raw", 2), ("qcow2", 40)])

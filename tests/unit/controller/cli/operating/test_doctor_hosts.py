@@ -10,6 +10,7 @@ import pytest
 from controller.cli.operating.doctor_hosts import confinement_finding, exposure_finding
 from controller.cli.operating.status import print_differences
 from controller.session.session import Session
+from controller.terminal import output
 
 
 def a_host(**fields: Any) -> dict[str, Any]:
@@ -112,3 +113,28 @@ def test_what_repairs_do_is_shown_by_name_before_also_where_nobody_is_asked(
     [before] = shown
     assert "domain fuga-7, stopped" in before
     assert "its domain is removed" in before
+
+
+def test_why_a_leftover_stays_is_seen_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+    difference = {
+        "host": "kvm-00017",
+        "difference": "leftover",
+        "remedy": "wait",
+        "what": "volume fuga-7.qcow2; it stays: domain rescue of kvm-2 uses it",
+        "action": "a worker removes it",
+        "why": "its VM is deleted",
+        "on_confirmation": None,
+    }
+    session = cast(
+        Session, SimpleNamespace(api=SimpleNamespace(items=lambda _: [difference]), json=False)
+    )
+
+    print_differences(session, repair=False, yes=False)
+
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for word in ("leftover", "removes", "rescue", "deleted"):
+        assert word in shown
