@@ -536,3 +536,25 @@ def test_a_host_whose_vms_run_under_another_name_of_its_machine_is_not_taken_for
 
     assert register.assignments.state(running) == AssignmentState.ACTIVE
     assert register.fencing.confirm("h1", actor=ACTOR) == 1
+
+
+def test_a_vm_that_moves_to_a_dead_host_and_runs_at_its_source_keeps_none_from_being_fenced(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql
+) -> None:
+    """Its source may be a second name of a machine, whose report is read."""
+    h2 = register.hosts.get("h2")
+    request = add_request(register, name="mv")
+    (key,) = place(register, request, h2, lease=lease).assignment_ids
+    run_vm(register, key)
+    [vm] = [each for each in register.vms.list().items if each.host == "h2"]
+    domain = a_stranger(name=vm.name, state="running", uuid=vm.id, assignment_id=key, generation=1)
+    come_back(register, domain, name="h2")
+    raw.run("UPDATE hosts SET domain_type = 'kvm'")  # the test driver moves nothing
+    register.moves.create(vm.id, "h1", reason="a new fan", actor=ACTOR)
+    raw.run(
+        "UPDATE hosts SET same_machine_as = (SELECT id FROM hosts WHERE name = 'h3')"
+        " WHERE name = 'h2'"
+    )
+    go_down(register)
+
+    assert register.fencing.confirm("h1", actor=ACTOR) == 2  # its VM, and the room of the move
