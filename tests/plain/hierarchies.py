@@ -18,7 +18,8 @@ def allocate_tasks(problem: DivisibleProblem, *, rescale: bool) -> IntArray:
     tree, pool = tree_of(problem), problem.pool
     tenants = {node: tenant for tenant, node in enumerate(tree.leaf)}
     task = problem.demand / np.where(pool > 0, pool, 1.0)
-    held = problem.held / np.where(pool > 0, pool, 1.0)
+    # Of what the pool has none, nobody has a share.
+    held = np.where(pool > 0, problem.held, 0.0) / np.where(pool > 0, pool, 1.0)
     room = problem.free.sum(axis=0) / np.where(pool > 0, pool, 1.0)
     given = np.zeros(len(task), dtype=np.int64)
 

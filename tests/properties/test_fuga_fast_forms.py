@@ -167,7 +167,7 @@ def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, p
 @given(case=rooms_and_kinds(), eta=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_the_same_seed_reads_the_same_combinations(case, eta, seed):
     free, room, demand, limits = case
-    asked = {"free": free, "room": room, "demand": demand, "most": limits, "eta": eta}
+    asked = {"free": free, "room": room, "demand": demand, "maximum": limits, "eta": eta}
     first, again = (
         top_combinations(
             **asked, ranking=np.array([0, 1]), rng=np.random.default_rng(seed), budget=Budget()

@@ -642,7 +642,10 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     assert attempt() == {TaskOutcome.HANDED_BACK}
     assert disk in world.host.volumes
     [stays] = world.registry.differences.list("h1")
-    assert f"it stays: domain an-operators-own of h2 uses {disk}: find out" in stays.what
+    assert (
+        f"it stays: remove failed: domain an-operators-own of h2 uses {disk}: find out"
+        in stays.what
+    )
 
     neighbour.users.clear()
     neighbour.unreachable = True

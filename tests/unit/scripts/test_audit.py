@@ -50,7 +50,7 @@ def osv(name: str, **affected: Any) -> dict[str, Any]:
 def test_every_locked_version_is_read_with_its_marker(audit: ModuleType, lock: Path) -> None:
     found = audit.locked_in(lock)
 
-    assert [(each.name, each.version, each.here) for each in found] == [
+    assert [(each.name, each.version, each.applies_here) for each in found] == [
         ("alembic", "1.20.1", True), ("some-thing", "2.0", False), ("urllib3", "1.22", True),
     ]  # fmt: skip
     real = audit.locked_in(*(ROOT / "requirements").glob("*.lock"))

@@ -27,8 +27,8 @@ def test_stray_lines_go_to_standard_error_and_ours_to_standard_output() -> None:
 
 def test_who_takes_standard_output_has_it_alone() -> None:
     done = ended(
-        "from controller.rounds.stdout_guard import take_stdout",
-        "stdout = take_stdout()",
+        "from controller.rounds.stdout_guard import capture_stdout",
+        "stdout = capture_stdout()",
         PRINTS_IN_C,
         "print('stray, too')",
         "stdout.write(b'ours'); stdout.flush()",
