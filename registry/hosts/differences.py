@@ -169,7 +169,8 @@ class _ComparedHosts:
     copies: Mapping[UUID, Set[str]]  #: volumes of images, by the host that is their machine
     pools: Mapping[str, PoolSharing]  #: shared by hosts
     firsts: Mapping[UUID, UUID]  #: the first host of each host that is a second name of its machine
-    errors: Mapping[UUID, Mapping[str, str]]  #: why leftovers of hosts stay, by their names
+    #: Why leftovers of hosts stay, by whether they are domains, and their names.
+    errors: Mapping[UUID, Mapping[tuple[bool, str], str]]
 
 
 def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
@@ -187,10 +188,10 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
             query.where(is_any_of(connection, image_copies.c.host_id, part))
         ):
             copies[firsts.get(row.host_id, row.host_id)].add(row.volume)
-    errors: defaultdict[UUID, dict[str, str]] = defaultdict(dict)
+    errors: defaultdict[UUID, dict[tuple[bool, str], str]] = defaultdict(dict)
     stay = select(leftovers).where(leftovers.c.last_error.is_not(None))
     for row in connection.execute(stay.where(is_any_of(connection, leftovers.c.host_id, keys))):
-        errors[row.host_id][row.name] = row.last_error
+        errors[row.host_id][row.kind == "domain", row.name] = row.last_error
     return _ComparedHosts(
         reports=reports_of(connection, keys),
         errors=errors,
@@ -237,7 +238,8 @@ def _differences(
     if seen.firsts:
         found = _drop_items_of_other_names(host, report, found, known, seen.firsts)
     for difference in _domain_differences(host, report, found):
-        error = seen.errors.get(host.id, {}).get(difference.subject)
+        which = (difference.vm_uuid is not None, difference.subject)
+        error = seen.errors.get(host.id, {}).get(which)
         if error is not None:
             difference = replace(difference, what=f"{difference.what}; it stays: {error}")  # noqa: PLW2901
         yield difference
