@@ -49,7 +49,7 @@ def encode(document: CheckpointData, digest: str) -> bytes:
     bare = _extract_arrays(document, arrays)
     array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
     head = json.dumps({"arrays": array_headers, "document": bare}, allow_nan=False).encode()
-    parts = [len(head).to_bytes(8, "little"), head, *(_bytes_of(array) for array in arrays)]
+    parts = [len(head).to_bytes(8, "little"), head, *(_array_bytes(array) for array in arrays)]
     sha256 = hashlib.sha256()
     for part in parts:
         sha256.update(part)
@@ -142,7 +142,7 @@ def read_array(
     )
     if not fits:
         raise MisfitError(f"{name} has shape {found.shape}, wanted {shape}")
-    if within is not None and found.size and not _is_within(found, within):
+    if within is not None and found.size and not _is_in_range(found, within):
         raise MisfitError(f"{name} holds a number outside {within.low} to {within.high - 1}")
     return found
 
@@ -173,7 +173,7 @@ def read_texts(kept: CheckpointData, name: str) -> list[str]:
     return found
 
 
-def _is_within(found: NDArray[Any], within: ValueRange) -> bool:
+def _is_in_range(found: NDArray[Any], within: ValueRange) -> bool:
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 
@@ -222,5 +222,5 @@ def _insert_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
     return {name: _insert_arrays(each, arrays) for name, each in value.items()}
 
 
-def _bytes_of(array: NDArray[Any]) -> bytes:
+def _array_bytes(array: NDArray[Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()

@@ -85,11 +85,11 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
         claims = (
             () if name in POLICIES or name in MECHANISMS else plugins.installed_entry_points()[name]
         )
-        rows.append(_listing(name, entry, plugins.origin(claims[0]) if claims else None))
+        rows.append(_listing_of(name, entry, plugins.origin(claims[0]) if claims else None))
     return tuple(rows), tuple(broken)
 
 
-def _listing(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
+def _listing_of(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
     return Listing(
         name=name,
         kind="mechanism" if isinstance(entry, MechanismEntry) else "policy",

@@ -66,10 +66,10 @@ class AllowancesPolicy:
                 break  # no allowance has anything left for another request
         return Allocation(
             placed=join_rows(allocation.placed for allocation in passes),
-            left_out=_left_out(rest, passes),
+            left_out=_unplaced_vms(rest, passes),
             work=max(allocation.work for allocation in passes),
             cut=any(allocation.cut for allocation in passes),
-            details=_details(passes),
+            details=_merged_details(passes),
         )
 
 
@@ -105,7 +105,7 @@ def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     return close_other_hosts(snapshot, others)
 
 
-def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
+def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
     """Return the VMs that no pass placed, by quota or by the policy's reason."""
     rooms = RemainingAllowances(rest)
     by_request: dict[int, list[LeftOut]] = {}
@@ -137,7 +137,7 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
     )
 
 
-def _details(passes: Sequence[Allocation]) -> dict[str, Any]:
+def _merged_details(passes: Sequence[Allocation]) -> dict[str, Any]:
     """Return the first pass's details, with explanations of the other passes merged in."""
     first, *others = (dict(allocation.details) for allocation in passes)
     if not others:

@@ -58,10 +58,10 @@ class ZonesPolicy:
             rest = rest.after_placing(allocation.placed)
         return Allocation(
             placed=join_rows(allocation.placed for _, allocation in decided),
-            left_out=_left_out(snapshot, rest, decided),
+            left_out=_unplaced_vms(snapshot, rest, decided),
             work=sum(allocation.work for _, allocation in decided),
             cut=any(allocation.cut for _, allocation in decided),
-            details=_details(decided),
+            details=_merged_details(decided),
         )
 
 
@@ -78,7 +78,7 @@ def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
     )
 
 
-def _left_out(
+def _unplaced_vms(
     snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
 ) -> tuple[LeftOut, ...]:
     """Return the VMs that no zone placed, with a zone's reason or one judged over all hosts."""
@@ -94,7 +94,7 @@ def _left_out(
     )
 
 
-def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
+def _merged_details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
     parts = [
         dataclasses.replace(
             details, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in details.cuts)

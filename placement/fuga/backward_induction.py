@@ -96,12 +96,12 @@ def tree_of(
             return TreeTooLarge.SUBGAMES
         if not budget.spend(len(taken) * len(game.strategies(player))):
             return TreeTooLarge.BUDGET
-        turn, taken = _turn(game, player, taken)
+        turn, taken = _expand_turn(game, player, taken)
         turns.append(turn)
     return Tree(turns, taken)
 
 
-def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
+def _expand_turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
     """Return a player's turn, and the VMs taken before each subgame of the next, (S', T)."""
     own = game.strategies(player)
     rows = own.counts

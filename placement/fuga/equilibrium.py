@@ -194,7 +194,7 @@ def solve(
     if equilibrium == "sequential":
         sweeps, stopped = 0, None
     else:
-        sweeps, stopped = _sweep(game, most_sweeps, budget)
+        sweeps, stopped = _sweep_players(game, most_sweeps, budget)
     cut = stopped or cut
     return Solution(
         equilibrium="sequential" if equilibrium == "sequential" else "sweeps",
@@ -240,7 +240,7 @@ def _subtract_counts(one: Counts, other: Counts) -> Counts:
     return tuple(map(sub, one, other))
 
 
-def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
+def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
     """Let players respond in turn until no player gains.
 
     A sweep finds all players that may gain now, and lets them respond in

@@ -143,18 +143,18 @@ class _Round:
         it, and VMs that limits bound are placed up to that target (derived).
         """
         if self.draft.not_begun.any():
-            begin_covered_gangs(self.draft, self._fill, self.targets)
+            begin_covered_gangs(self.draft, self._fill_by_best_fit, self.targets)
         if self._limited.any():
             remaining = self.draft.remaining
             others = remaining.copy()
             due = np.maximum(quotas(self.targets) - self.draft.placed_counts, 0)
             remaining[:] = np.where(self._limited, np.minimum(due, others), 0)
             others -= remaining
-            self._fill()
+            self._fill_by_best_fit()
             remaining += others
         return self.draft.rows
 
-    def _fill(self) -> None:
+    def _fill_by_best_fit(self) -> None:
         fill_by_best_fit(self.draft, self.kinds)
 
     def play(self, offered: IntArray) -> None:
@@ -217,8 +217,10 @@ class _Round:
         """
         exchanged = 0
         while True:
-            self._place_and_report("best_fit", self._fill)
-            if self._place_and_report("gang", lambda: begin_next_gangs(self.draft, self._fill)):
+            self._place_and_report("best_fit", self._fill_by_best_fit)
+            if self._place_and_report(
+                "gang", lambda: begin_next_gangs(self.draft, self._fill_by_best_fit)
+            ):
                 continue
             if not self._parameters.quota:
                 return exchanged

@@ -123,7 +123,7 @@ class FreeBuckets:
         rows = np.concatenate([room, host_class[:, None]], axis=1)
         groups = group_rows(rows)
         for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
-            bucket = self._bucket(tuple(key))
+            bucket = self._bucket_of(tuple(key))
             self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
             self._push_bucket(bucket, self._hosts[bucket][0])
 
@@ -198,10 +198,10 @@ class FreeBuckets:
         """Return the bucket that a host of this one joins when it takes a VM."""
         *free, of_class = self._keys[bucket]
         left = map(operator.sub, free, self._demands[demand])
-        joined = self._after[bucket][demand] = self._bucket((*left, of_class))
+        joined = self._after[bucket][demand] = self._bucket_of((*left, of_class))
         return joined
 
-    def _bucket(self, key: tuple[int, ...]) -> int:
+    def _bucket_of(self, key: tuple[int, ...]) -> int:
         bucket = self._ids.setdefault(key, len(self._keys))
         if bucket == len(self._keys):
             self._keys.append(key)

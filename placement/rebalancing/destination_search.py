@@ -144,11 +144,11 @@ class _DestinationFinder:
         """Place units one after the other; return their hosts, and undo the moves."""
         hosts: dict[int, int] = {}
         for number in order:
-            self._place(number, choice, hosts)
+            self._place_unit(number, choice, hosts)
         self._undo_moves(hosts)
         return hosts
 
-    def _place(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
+    def _place_unit(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
         if self._cut:
             return False
         by, unit = self._by[choice], self._units[number]
@@ -249,7 +249,7 @@ class _DestinationFinder:
             queue = queues[tenant]
             while queue:
                 number = queue.popleft()
-                if self._place(number, DestinationCriterion.TIGHTEST, hosts):
+                if self._place_unit(number, DestinationCriterion.TIGHTEST, hosts):
                     kept[tenant] += self._units[number].demand
                     break
             if queue:

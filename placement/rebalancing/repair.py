@@ -153,10 +153,10 @@ class _RepairPlanner:
 
     def run(self) -> None:
         for host in np.flatnonzero((self._where.room < 0).any(axis=1)).tolist():
-            self._unload(host)
+            self._unload_host(host)
         for number, group in enumerate(self._running.groups):
             if group.hard and not group.apart:
-                self._gather(number)
+                self._gather_group(number)
         tried: set[int] = set()
         for vm, zones in misplaced_vms(self._where).items():
             if vm in tried:
@@ -197,7 +197,7 @@ class _RepairPlanner:
                 return True
         return False
 
-    def _unload(self, host: int) -> None:
+    def _unload_host(self, host: int) -> None:
         """Move VMs away from a host until it holds no more than it has."""
         room = self._where.room
         units, stays = self._all_units.units_of(self._running.vms_on([host]).tolist())
@@ -225,7 +225,7 @@ class _RepairPlanner:
                 each for each in stays if self._running.demand[kinds[each.vm]][lacks].any()
             ]
 
-    def _gather(self, number: int) -> None:
+    def _gather_group(self, number: int) -> None:
         """Move a group to the host that has most of it and room for the rest."""
         group = self._running.groups[number]
         on = _vms_by_host(self._where, group.vms)

@@ -201,14 +201,14 @@ def state_with_placed(running: RunningState, snapshot: Snapshot, placed: IntArra
         obstacle=concatenate(running.obstacle, zeros - 1),
         rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),
         demand=np.concatenate([running.demand, snapshot.demand[first]]),
-        eligible=np.concatenate([running.eligible, _eligible(snapshot, first)]),
+        eligible=np.concatenate([running.eligible, _eligibility_of_kinds(snapshot, first)]),
         over=np.maximum(-room, 0),
         groups=tuple(_group_with_placed(group, of_request) for group in running.groups),
         spreads=tuple(_spread_with_placed(spread, of_request) for spread in running.spreads),
     )
 
 
-def _eligible(snapshot: Snapshot, requests: IntArray) -> BoolArray:
+def _eligibility_of_kinds(snapshot: Snapshot, requests: IntArray) -> BoolArray:
     eligible: BoolArray = snapshot.eligible[requests]
     return eligible
 

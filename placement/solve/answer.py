@@ -61,7 +61,7 @@ def whole_vm_answer(
     return {
         "policy": policy,
         "divisible": False,
-        "tasks": _tasks(whole, allocation),
+        "tasks": _placed_tasks(whole, allocation),
         "tenants": [
             {"name": tenant.name, "tasks": int(tasks), "dominant_share": float(share)}
             for tenant, tasks, share in zip(problem.tenants, placed_of, shares, strict=True)
@@ -90,7 +90,7 @@ def whole_vm_answer(
     }
 
 
-def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
+def _placed_tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
     problem = whole.problem
     totals: dict[tuple[int, int], int] = {}
     for request, host, count in allocation.placed.tolist():

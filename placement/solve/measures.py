@@ -54,11 +54,11 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
             for index, tenant in enumerate(problem.tenants)
         },
         "fair_distance": fair_distance(alone["after"], alone["fair"]),
-        "utilization_bound": _bounds(snapshot, always=always),
+        "utilization_bound": _utilization_bounds(snapshot, always=always),
     }
 
 
-def _bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
+def _utilization_bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
     bounds: dict[str, float | None] = dict.fromkeys(snapshot.resources)
     vectors = len(np.unique(snapshot.free, axis=0))
     if not always and vectors * len(vm_kinds(snapshot)) > _MOST_PAIRS:

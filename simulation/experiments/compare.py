@@ -73,7 +73,9 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
             }
             if base is not None:
-                document["difference"] = _document(difference(variants[base], by_seed, path))
+                document["difference"] = _difference_document(
+                    difference(variants[base], by_seed, path)
+                )
             row["measures"][path] = document
         rows.append(row)
     return {"base": first, "variants": rows}
@@ -118,7 +120,7 @@ def sign_flip_p(gaps: FloatArray) -> float:
     return float((sums >= found - 1e-12 * max(1.0, math.fabs(found))).mean())
 
 
-def _document(found: PairedDifference | None) -> dict[str, Any] | None:
+def _difference_document(found: PairedDifference | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

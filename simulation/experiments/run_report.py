@@ -36,7 +36,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "rounds": summary["rounds"],
         "fallbacks": summary["fallbacks"],
         "seconds": summary["timing"]["seconds"],
-        "tenants": _tenants(run),
+        "tenants": _tenant_rows(run),
         "waiting": _waiting_at_end(run),
         "lines": _time_series(run),
     }
@@ -63,7 +63,7 @@ def _waits_at_end(run: ObservedRun) -> tuple[FloatArray, IntArray]:
     return waited_s, vms
 
 
-def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
+def _tenant_rows(run: ObservedRun) -> list[dict[str, Any]]:
     names, recorder = run.engine.names, run.recorder
     pool = run.engine.cluster.pool_capacity().sum(axis=0)
     count = len(names.tenants)

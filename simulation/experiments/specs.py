@@ -126,13 +126,13 @@ def open_inputs(spec: RunSpec) -> Inputs:
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.with_hosts(read_inventory(more).with_prefix(prefix))
     _check_zones(spec, [*named, *inventory.hosts])
-    _check_moving(spec, inventory)
+    _check_move_options(spec, inventory)
     weights = read_weights(spec.weights)
     hierarchies = read_hierarchy(spec.tree, spec.quotas)
     faults = BadRows(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
         resources = ordered_resources({"vcpus", "memory_mib", *inventory.resources})
-        _check_offered(("vcpus", "memory_mib"), inventory, spec)
+        _check_offered_resources(("vcpus", "memory_mib"), inventory, spec)
         made = workload_of(spec.trace.path, resources, spec.seed)
         _check_quotas(hierarchies, resources, spec)
         return Inputs(made, inventory, resources, weights, hierarchies, faults)
@@ -142,10 +142,10 @@ def open_inputs(spec: RunSpec) -> Inputs:
     requested = resources_in(path, its, types)
     if not requested:
         raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
-    _check_added(requested, inventory, spec)
+    _check_added_hosts(requested, inventory, spec)
     if "cpu_milli" in requested and "cpu_milli" not in inventory.resources:
         inventory = inventory.in_thousandths()
-    _check_offered(requested, inventory, spec)
+    _check_offered_resources(requested, inventory, spec)
     resources = ordered_resources({*requested, *inventory.resources})
     if spec.moving.is_enabled and MEMORY not in requested:
         raise InputError(
@@ -164,7 +164,9 @@ def open_inputs(spec: RunSpec) -> Inputs:
     return Inputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
-def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+def _check_offered_resources(
+    resources: Sequence[str], inventory: HostInventory, spec: RunSpec
+) -> None:
     missing = sorted(set(resources) - set(inventory.resources))
     if missing:
         raise InputError(
@@ -173,7 +175,7 @@ def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: Run
         )
 
 
-def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+def _check_added_hosts(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
     """Raise if added hosts lack a resource that every VM takes: they would stay empty."""
     needed = [name for name in _OF_EVERY_VM if name in resources and name in inventory.resources]
     for added in spec.add_hosts:
@@ -202,7 +204,7 @@ def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
             raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
 
 
-def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
+def _check_move_options(spec: RunSpec, inventory: HostInventory) -> None:
     """Raise for hosts of a roll, and failure domains of spare capacity, that do not exist."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving

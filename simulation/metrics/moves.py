@@ -164,12 +164,12 @@ class MovesRecorder:
                 name: dict(zip(("plans", "moves", "gib", "gain", "seconds"), row, strict=True))
                 for name, row in sorted(self._plans.items())
             },
-            "potential": _mean(slots.column("potential")),
-            "fairness_distance": _mean(slots.column("off_fair")),
-            "mean_skewness": _mean(slots.column("skewness")),
-            "load_deviation": _mean(slots.column("load_deviation")),
-            "hosts_in_use": _mean(slots.column("hosts_in_use")),
-            "held_idle_part": _mean(slots.column("held_idle_part")),
+            "potential": _mean_of_known(slots.column("potential")),
+            "fairness_distance": _mean_of_known(slots.column("off_fair")),
+            "mean_skewness": _mean_of_known(slots.column("skewness")),
+            "load_deviation": _mean_of_known(slots.column("load_deviation")),
+            "hosts_in_use": _mean_of_known(slots.column("hosts_in_use")),
+            "held_idle_part": _mean_of_known(slots.column("held_idle_part")),
             "spare": None if not len(known) else {
                 "asked": len(known),
                 "not_held": int((known < 1).sum()),
@@ -225,6 +225,6 @@ def _reserved_hosts(allocation: Allocation) -> list[int]:
     return sorted({int(host) for _, host in allocation.details.get("holding", ())})
 
 
-def _mean(values: Any) -> float | None:
+def _mean_of_known(values: Any) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None

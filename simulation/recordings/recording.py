@@ -172,7 +172,7 @@ class Recording:
 _RENAMED: Final = {"vms_asked": "vms_requested", "told_by": "source"}
 
 
-def _with_current_names(document: Mapping[str, Any]) -> dict[str, Any]:
+def _rename_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return {_RENAMED.get(name, name): value for name, value in document.items()}
 
 
@@ -180,8 +180,8 @@ def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        document = _with_current_names(json.loads(path.read_text(encoding="utf-8")))
-        decided = DecidedRounds(**_with_current_names(document["decided"]))
+        document = _rename_fields(json.loads(path.read_text(encoding="utf-8")))
+        decided = DecidedRounds(**_rename_fields(document["decided"]))
         return Recording(folder=folder, **{**document, "decided": decided})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
@@ -226,8 +226,8 @@ def record(
         for request in past.requests:
             for row in _native_rows(request, past, names, slots):
                 writer.writerow(row)
-                counted[_kind(row)] += row["count"]
-    _write_json(partial / _HOSTS, _inventory(past, names))
+                counted[_request_state(row)] += row["count"]
+    _write_json(partial / _HOSTS, _inventory_document(past, names))
     tree, quotas = list(tree_rows(past, names)), list(quota_rows(past, names))
     _write_csv(partial / _TREE, ("name", "parent", "weight", "at_s"), tree)
     if quotas:
@@ -261,7 +261,7 @@ def _zones_with_hosts(decided: DecidedRounds, hosts: Sequence[PastHost]) -> Deci
     return replace(decided, zone_policies=zones)
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _request_state(row: Mapping[str, Any]) -> str:
     if row.get("on_host"):
         return "running"
     return "requested" if row["arrival_s"] > 0 else "waiting"
@@ -287,8 +287,8 @@ def _native_rows(
         "zone": rules.zone or "",
         "hosts": ";".join(names.hosts.alias_of(host) for host in request.hosts or ()),
         "spread": rules.spread or "",
-        "anti_affinity": _group(rules.anti_affinity, names),
-        "affinity": _group(rules.affinity, names),
+        "anti_affinity": _group_alias(rules.anti_affinity, names),
+        "affinity": _group_alias(rules.affinity, names),
         **request.demand,
     }
     for host, standing in sorted(there.items()):
@@ -352,13 +352,13 @@ class _RecordedSlots:
         return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
-def _group(rule: MembershipRule | None, names: FileNames) -> str:
+def _group_alias(rule: MembershipRule | None, names: FileNames) -> str:
     if rule is None:
         return ""
     return names.vm_groups.alias_of(rule.group) + (":soft" if rule.soft else "")
 
 
-def _inventory(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
+def _inventory_document(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]

@@ -57,18 +57,18 @@ def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
     return [plot for plot in plots if plot is not None]
 
 
-def _time(run: RunData) -> tuple[Any, str]:
+def _times_of_slots(run: RunData) -> tuple[Any, str]:
     starts = run.slots["start_s"]
     unit_s, unit = time_axis(float(starts[-1] - starts[0]) if len(starts) else 0.0)
     return (starts - starts[0]) / unit_s, f"time since the first slot ({unit})"
 
 
-def _over_time(
+def _draw_over_time(
     runs: Sequence[RunData], palette: Palette, column: str, axis: Any, factor: float = 1.0
 ) -> str:
     label = ""
     for run in runs:
-        times, label = _time(run)
+        times, label = _times_of_slots(run)
         if column in run.slots:
             axis.plot(*thin_series(times, run.slots[column] * factor), **palette.line(run.variant))
     return label
@@ -78,7 +78,7 @@ def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     resources = list(runs[0].summary["used"])[:3]
     figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
     for axis, resource in zip(axes, resources, strict=True):
-        label = _over_time(runs, palette, f"used:{resource}", axis, 100.0)
+        label = _draw_over_time(runs, palette, f"used:{resource}", axis, 100.0)
         axis.set_ylabel(f"{resource} in use (%)")
         axis.set_ylim(0, _WHOLE)
     axes[-1].set_xlabel(label)
@@ -94,7 +94,7 @@ def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
 
 def _waiting_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "vms_waiting", axis)
+    label = _draw_over_time(runs, palette, "vms_waiting", axis)
     axis.set_ylabel("VMs waiting (number)")
     count_axis(axis.yaxis)
     axis.set_xlabel(label)
@@ -191,7 +191,7 @@ def _fairness_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any(np.isfinite(run.slots.get("fair_distance", np.zeros(0))).any() for run in runs):
         return None
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "fair_distance", axis, 100.0)
+    label = _draw_over_time(runs, palette, "fair_distance", axis, 100.0)
     axis.set_xlabel(label)
     axis.set_ylabel("distance from fair shares\n(% of the mean fair share)")
     axis.set_ylim(bottom=0)
@@ -231,7 +231,7 @@ def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 def _fragmentation_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "fragmentation", axis, 100.0)
+    label = _draw_over_time(runs, palette, "fragmentation", axis, 100.0)
     axis.set_xlabel(label)
     axis.set_ylabel("free, but too little for a VM\n(% of what is free)")
     axis.set_ylim(0, _WHOLE)
@@ -249,11 +249,11 @@ def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any("moved_gib" in run.slots for run in runs):
         return None
     figure, (level, moved) = new_figure(height=4.6, rows=2)
-    _over_time(runs, palette, "load_deviation", level, 100.0)
+    _draw_over_time(runs, palette, "load_deviation", level, 100.0)
     level.set_ylabel("load of hosts off\ntheir mean (%)")
     level.set_ylim(bottom=0)
     for run in runs:
-        times, label = _time(run)
+        times, label = _times_of_slots(run)
         if "moved_gib" in run.slots:
             gib = np.cumsum(np.nan_to_num(run.slots["moved_gib"]))
             moved.plot(*thin_series(times, gib), **palette.line(run.variant))
@@ -286,7 +286,7 @@ def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | No
         return None
     shares = run.table("shares")
     figure, (axis,) = new_figure()
-    times, label = _time(run)
+    times, label = _times_of_slots(run)
     first, decided = int(run.slots["slot"][0]), run.slots["round"] > 0
     palette = Palette([(tenant, tenant) for tenant in largest])
     for tenant in largest:

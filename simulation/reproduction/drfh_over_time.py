@@ -45,7 +45,7 @@ _STAGES: Final = (
 )
 
 
-def _servers() -> IntArray:
+def _server_capacity() -> IntArray:
     rows = [
         (round(cpu * _UNIT), round(memory * _UNIT))
         for count, cpu, memory in _SERVERS
@@ -54,7 +54,7 @@ def _servers() -> IntArray:
     return np.array(rows, dtype=np.int64)
 
 
-def _trace(seed: int) -> ListedTrace:
+def _three_user_trace(seed: int) -> ListedTrace:
     rng = np.random.default_rng(seed)
     rows = [
         (
@@ -70,9 +70,9 @@ def _trace(seed: int) -> ListedTrace:
     return ListedTrace(resources=("cpu", "memory"), parts=[requests(rows)])
 
 
-def _fig5(setup: Setup) -> ItemOutcome:
+def _reproduce_fig5(setup: Setup) -> ItemOutcome:
     slot_s = 5.0 if setup.quick else 2.0
-    servers = _servers()
+    servers = _server_capacity()
     choice = SimulatedPolicy(
         policy="best_fit_drfh",
         parameters={"patience": 0},
@@ -81,7 +81,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
         seed=setup.seed,
     )
     played = play(
-        _trace(setup.seed),
+        _three_user_trace(setup.seed),
         servers,
         choice,
         slots=round(_END_S / slot_s),
@@ -177,7 +177,7 @@ ITEMS: Final = (
         paper=Paper.DRFH,
         place="Fig. 5",
         shows="shares of three users who join and leave on 100 servers, Best-Fit DRFH",
-        run=_fig5,
+        run=_reproduce_fig5,
         instead="the 100 servers are the likeliest draw from Google's table with the paper's "
         "totals; lives of tasks are drawn",
     ),

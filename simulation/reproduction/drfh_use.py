@@ -38,7 +38,7 @@ _MUCH_MORE: Final = 1.25
 _NAMES: Final = ("CPU", "memory")
 
 
-def _table2(setup: Setup) -> ItemOutcome:
+def _reproduce_table2(setup: Setup) -> ItemOutcome:
     """Fill the empty cluster once, with more than it holds."""
     day = day_of(setup)
     chunks = day.trace.parts
@@ -80,7 +80,8 @@ def _table2(setup: Setup) -> ItemOutcome:
         statements=(
             Statement(
                 says="whatever the size of slots, much is wasted that Best-Fit DRFH uses",
-                found=f"the best size uses {_percents(highest)}, Best-Fit {_percents(best)}",
+                found=f"the best size uses {_format_percents(highest)}, "
+                f"Best-Fit {_format_percents(best)}",
                 holds=bool((best >= _MUCH_MORE * highest).all()),
             ),
             Statement(
@@ -136,7 +137,7 @@ def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
     )
 
 
-def _fig6(setup: Setup) -> ItemOutcome:
+def _reproduce_fig6(setup: Setup) -> ItemOutcome:
     played = simulated_day(setup)
     # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
@@ -147,14 +148,14 @@ def _fig6(setup: Setup) -> ItemOutcome:
         statements=(
             Statement(
                 says="Best-Fit uses no less than First-Fit",
-                found=f"{_percents(used[BEST])} against {_percents(used[FIRST])}, in the mean "
-                f"over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait under all "
+                found=f"{_format_percents(used[BEST])} against {_format_percents(used[FIRST])}, "
+                f"in the mean over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait under all "
                 "three",
                 holds=float(used[BEST].sum()) >= float(used[FIRST].sum()) - 0.001,
             ),
             Statement(
                 says="both use significantly more than Slots",
-                found=f"Slots use {_percents(used[SLOTS])}",
+                found=f"Slots use {_format_percents(used[SLOTS])}",
                 holds=all((used[name] >= _MUCH_MORE * used[SLOTS]).all() for name in (BEST, FIRST)),
             ),
         ),
@@ -177,7 +178,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
     )
 
 
-def _percents(used: FloatArray) -> str:
+def _format_percents(used: FloatArray) -> str:
     return " and ".join(
         f"{100 * float(part):.1f} % of the {name}" for part, name in zip(used, _NAMES, strict=True)
     )
@@ -188,7 +189,9 @@ ITEMS: Final = (
         "drfh-table2",
         "Table II",
         "use of a cluster by Slots, of 10 to 20 in the largest server",
-        _table2,
+        _reproduce_table2,
     ),
-    drfh_item("drfh-fig6", "Fig. 6", "use over a day by Best-Fit, First-Fit and Slots", _fig6),
+    drfh_item(
+        "drfh-fig6", "Fig. 6", "use over a day by Best-Fit, First-Fit and Slots", _reproduce_fig6
+    ),
 )

@@ -89,7 +89,7 @@ def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
     return _AllocationResults(parts=parts, bounds=bounds)
 
 
-def _fig6(setup: Setup) -> ItemOutcome:
+def _reproduce_fig6(setup: Setup) -> ItemOutcome:
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
     found = _run_policies(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
@@ -173,7 +173,7 @@ def judge_allocation(name: str, more: FloatArray) -> Statement:
     )
 
 
-def _fig7(setup: Setup) -> ItemOutcome:
+def _reproduce_fig7(setup: Setup) -> ItemOutcome:
     number, days, slot_s, lives = (30, 1.0, 3600.0, 2) if setup.quick else (300, 29.0, 21600.0, 40)
     hosts = google_hosts(number, setup.seed)
     trace = google_trace(
@@ -254,7 +254,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 6",
         shows="allocated CPU and memory against first-fit on 50 to 700 hosts, alpha = 5",
-        run=_fig6,
+        run=_reproduce_fig6,
         instead="hosts in the proportions of Google's table of 2011; requests of the paper's five "
         "types, equally many cores of each, 1.3 times all cores in sum",
     ),
@@ -263,7 +263,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 7",
         shows="use of 300 hosts over 29 days, eta = 10 and alpha = 2",
-        run=_fig7,
+        run=_reproduce_fig7,
         instead=INSTEAD,
     ),
 )

@@ -41,7 +41,7 @@ def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, l
     return division.totals / _POOL[0], division.details.get("weights", [])
 
 
-def _fig4(setup: Setup) -> ItemOutcome:
+def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
     shares = {
@@ -135,6 +135,6 @@ ITEMS: Final = (
         paper=Paper.MCH,
         place="Fig. 4",
         shows="weights and shares of six jobs in three groups, as jobs leave",
-        run=_fig4,
+        run=_reproduce_fig4,
     ),
 )

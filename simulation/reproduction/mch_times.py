@@ -107,7 +107,7 @@ _COLLAPSED: Final = {"C-CH": "cores", "M-CH": "memory_gib"}
 _LIKE: Final = 3.0
 
 
-def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
+def _timed_variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
     rng = np.random.default_rng(0)
 
     def divide(name: str, **parameters: str) -> Callable[[], object]:
@@ -134,16 +134,17 @@ def _least_seconds(run: Callable[[], object]) -> float:
     return max(float(minimum), 1e-6)
 
 
-def _fig5(setup: Setup) -> ItemOutcome:
+def _reproduce_fig5(setup: Setup) -> ItemOutcome:
     jobs = _JOBS[:2] if setup.quick else _JOBS
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}
     for number, size in enumerate(jobs):
-        for name, run in _variants(binary_tree_problem(_LEVELS, size, _TASKS)).items():
+        for name, run in _timed_variants(binary_tree_problem(_LEVELS, size, _TASKS)).items():
             seconds.setdefault(name, []).append(_least_seconds(run))
         setup.report((number + 1) / (len(jobs) + 1))
     with_many = [
-        _least_seconds(_variants(binary_tree_problem(_LEVELS, size, _TASKS))[_MCH]) for size in many
+        _least_seconds(_timed_variants(binary_tree_problem(_LEVELS, size, _TASKS))[_MCH])
+        for size in many
     ]
     of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]
@@ -216,7 +217,7 @@ ITEMS: Final = (
         paper=Paper.MCH,
         place="Fig. 5",
         shows="run time of MCH against H-DRF, C-CH and M-CH as jobs grow in number",
-        run=_fig5,
+        run=_reproduce_fig5,
         is_timed=True,
     ),
 )

@@ -42,7 +42,7 @@ def four_classes() -> DivisibleProblem:
     )
 
 
-def _fig1(setup: Setup) -> ItemOutcome:
+def _reproduce_fig1(setup: Setup) -> ItemOutcome:
     del setup
     problem = divisible_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
@@ -67,15 +67,15 @@ def _fig1(setup: Setup) -> ItemOutcome:
     )
 
 
-def _four_users() -> tuple[DivisibleProblem, Division]:
+def _four_user_division() -> tuple[DivisibleProblem, Division]:
     problem = divisible_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
     return problem, checked_division("psdsf", problem)
 
 
-def _fig2(setup: Setup) -> ItemOutcome:
+def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     del setup
-    _, division = _four_users()
-    return _by_server(
+    _, division = _four_user_division()
+    return _tasks_by_server_outcome(
         division,
         ((3.6, 0), (3.6, 0), (0, 8), (0, 8)),
         ("server 1", "server 2"),
@@ -84,9 +84,9 @@ def _fig2(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig3(setup: Setup) -> ItemOutcome:
+def _reproduce_fig3(setup: Setup) -> ItemOutcome:
     del setup
-    problem, division = _four_users()
+    problem, division = _four_user_division()
     gamma = tasks_alone(problem)
     shares = np.divide(division.totals[:, None], gamma, out=np.zeros_like(gamma), where=gamma > 0)
     expected = ((0.6, 0), (0.6, 0), (8 / 12, 8 / 12), (1, 8 / 12))
@@ -127,7 +127,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig4(setup: Setup) -> ItemOutcome:
+def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = divisible_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = checked_division("psdsf", problem)
@@ -149,7 +149,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
     )
 
 
-def _table3(setup: Setup) -> ItemOutcome:
+def _reproduce_table3(setup: Setup) -> ItemOutcome:
     del setup
     problem = four_classes()
     gamma = tasks_alone(problem)
@@ -158,7 +158,7 @@ def _table3(setup: Setup) -> ItemOutcome:
         for i, row in enumerate(_GAMMA)
         for k, (name, expected) in enumerate(zip(CLASSES, row, strict=True))
     )
-    outcome = _by_server(
+    outcome = _tasks_by_server_outcome(
         checked_division("psdsf", problem),
         _TABLE_3,
         [f"class {name}" for name in CLASSES],
@@ -173,7 +173,7 @@ def _table3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _table4(setup: Setup) -> ItemOutcome:
+def _reproduce_table4(setup: Setup) -> ItemOutcome:
     del setup
     division = checked_division("tsf", four_classes())
     numbers = (
@@ -212,7 +212,7 @@ def _table4(setup: Setup) -> ItemOutcome:
     )
 
 
-def _by_server(
+def _tasks_by_server_outcome(
     division: Division,
     expected: Sequence[Sequence[float]],
     servers: Sequence[str],
@@ -266,41 +266,41 @@ ITEMS: Final = (
         paper=Paper.PSDSF,
         place="Fig. 1",
         shows="two servers, one without a link: PS-DSF, C-DRFH and TSF for two users",
-        run=_fig1,
+        run=_reproduce_fig1,
     ),
     Item(
         name="psdsf-fig2",
         paper=Paper.PSDSF,
         place="Fig. 2",
         shows="PS-DSF for four users of the two servers",
-        run=_fig2,
+        run=_reproduce_fig2,
     ),
     Item(
         name="psdsf-fig3",
         paper=Paper.PSDSF,
         place="Fig. 3",
         shows="virtual dominant shares of the four users on both servers",
-        run=_fig3,
+        run=_reproduce_fig3,
     ),
     Item(
         name="psdsf-fig4",
         paper=Paper.PSDSF,
         place="Fig. 4",
         shows="one resource that serves users at different rates: three channels",
-        run=_fig4,
+        run=_reproduce_fig4,
     ),
     Item(
         name="psdsf-table3",
         paper=Paper.PSDSF,
         place="Table III",
         shows="PS-DSF for four users of four classes of servers, and what each could run alone",
-        run=_table3,
+        run=_reproduce_table3,
     ),
     Item(
         name="psdsf-table4",
         paper=Paper.PSDSF,
         place="Table IV",
         shows="TSF for the users and servers of Table III",
-        run=_table4,
+        run=_reproduce_table4,
     ),
 )

@@ -173,7 +173,7 @@ class Engine:
             self.names.set_hierarchy(self._hierarchies.pop(0)[1])
         ended = self.running.pop_ended(slot)
         for vms in ended:
-            self._release(vms)
+            self._release_vms(vms)
         lost = self._apply_events(start_s, ended)
         if self.movers is not None:
             self.movers.advance(start_s)
@@ -190,7 +190,7 @@ class Engine:
             round=None,
             stood=stood,
         )
-        passed = self._decide(passed)
+        passed = self._decide_round(passed)
         if self.movers is not None:
             freed = self.movers.freed
             self.movers.plan(start_s)
@@ -200,7 +200,7 @@ class Engine:
             passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
         return passed
 
-    def _decide(self, passed: SlotResult) -> SlotResult:
+    def _decide_round(self, passed: SlotResult) -> SlotResult:
         """Run a round, unless nothing has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
@@ -212,7 +212,7 @@ class Engine:
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
-        round_ = self._commit(passed.slot, snapshot, tenants, allocation, reason)
+        round_ = self._commit_round(passed.slot, snapshot, tenants, allocation, reason)
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
@@ -276,7 +276,7 @@ class Engine:
             allowances=names.allowances(tenants),
         ), tenants
 
-    def _release(self, vms: VmRows) -> None:
+    def _release_vms(self, vms: VmRows) -> None:
         self.cluster.commit(vms.host, -vms.count[:, None] * self.names.demand[vms.kind])
         self.names.hold(vms.tenant, vms.kind, -vms.count)
         self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
@@ -303,16 +303,16 @@ class Engine:
                 late = (vms.host == host) & (vms.end_s > event.at_s)
                 if late.any():
                     ended[place] = vms.where(~late)
-                    self._requeue(vms.where(late), event.at_s)
+                    self._requeue_vms(vms.where(late), event.at_s)
                     lost.append(vms.where(late))
             vms_there = self.running.pop_lost(host, event.at_s)
             if vms_there is not None:
-                self._release(vms_there)
-                self._requeue(vms_there, event.at_s)
+                self._release_vms(vms_there)
+                self._requeue_vms(vms_there, event.at_s)
                 lost.append(vms_there)
         return lost
 
-    def _requeue(self, vms: VmRows, at_s: float) -> None:
+    def _requeue_vms(self, vms: VmRows, at_s: float) -> None:
         """Queue lost VMs again, for the rest of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
@@ -402,7 +402,7 @@ class Engine:
         self.waiting = self.waiting.where(~over)
         return given_up
 
-    def _commit(
+    def _commit_round(
         self,
         slot: int,
         snapshot: Snapshot,

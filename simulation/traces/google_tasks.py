@@ -87,16 +87,16 @@ class _Submissions:
         elif event == _SCHEDULE and task in self._open:
             self._open[task] = (self._open[task][0], at_s)
         elif event in (_SUBMIT, _SCHEDULE):  # one that is scheduled was submitted
-            self._submit(line, row, read, at_s, task)
+            self._record_submission(line, row, read, at_s, task)
         elif event not in _UPDATES:
             raise RowError(f"event: found {event}, expected 0 to 8")
 
-    def _submit(
+    def _record_submission(
         self, line: int, row: Mapping[str, Any], read: float, at_s: float, task: tuple[int, int]
     ) -> None:
         if math.isinf(at_s):
             raise RowError("time_us: submitted after the end of the trace")
-        cpu, memory = _fraction(row, "cpu_request"), _fraction(row, "memory_request")
+        cpu, memory = _read_fraction(row, "cpu_request"), _read_fraction(row, "memory_request")
         self._open[task] = (len(self._line), at_s)
         self._line.append(line)
         self._arrival.append(at_s)
@@ -123,7 +123,7 @@ class _Submissions:
             yield line, row, self._read[place]
 
 
-def _fraction(row: Mapping[str, Any], name: str) -> float:
+def _read_fraction(row: Mapping[str, Any], name: str) -> float:
     found = row[name]
     if found in (None, ""):
         raise RowError(f"{name}: missing")

@@ -108,10 +108,10 @@ class NativeTrace:
                 continue
             rows.append(requested)
             if len(rows) == CHUNK_ROWS:
-                yield self._chunk(rows, read)
+                yield self._make_chunk(rows, read)
                 rows = []
         if rows:
-            yield self._chunk(rows, read)
+            yield self._make_chunk(rows, read)
 
     def _request_row(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
         if isinstance(row, RowError):
@@ -120,10 +120,10 @@ class NativeTrace:
             arrival_s=_read_number(row, "arrival_s", minimum=0),
             lifetime_s=_read_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
-            demand=self._demand(row),
+            demand=self._read_demand(row),
             count=(count := _read_whole(row, "count", 1, _MOST_VMS)),
             min_count=_read_whole(row, "min_count", 1, count),
-            constraints=_constraints(row, count),
+            constraints=_read_constraints(row, count),
             on_host=_starting_host(row),
             wait_at_most_s=_read_seconds(row, "wait_at_most_s"),
         )
@@ -136,7 +136,7 @@ class NativeTrace:
         number = zlib.crc32((text or f"row {line}").encode()) % self.fold
         return f"tenant-{number:0{len(str(self.fold - 1))}}"
 
-    def _demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+    def _read_demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
         name = row.get("vm_type")
         its_type: Mapping[str, int] = {}
         if name not in (None, ""):
@@ -148,7 +148,7 @@ class NativeTrace:
             for resource in self.resources
         )
 
-    def _chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
+    def _make_chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
         return Chunk(
             arrival_s=np.array([row.arrival_s for row in rows]),
             lifetime_s=np.array([row.lifetime_s for row in rows]),
@@ -254,7 +254,7 @@ def _read_membership(found: Any) -> MembershipRule | None:
     return MembershipRule(group=name, soft=how == "soft")
 
 
-def _constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
+def _read_constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
     said = [row.get(name) for name in _OF_CONSTRAINTS]
     if all(each is None or each == "" for each in said):
         return _NO_CONSTRAINTS

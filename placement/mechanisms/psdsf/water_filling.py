@@ -81,9 +81,9 @@ def fill(
         stage = len(stops)
         ends = None
         if stage < len(guesses):
-            ends = _ends_near(guesses[stage], low, high, uses, left)
+            ends = _exhaustion_levels_near(guesses[stage], low, high, uses, left)
         if ends is None:
-            ends = _ends_anywhere(low, high, uses, left)
+            ends = _exhaustion_levels(low, high, uses, left)
         level = float(ends.min())
         if level == np.inf:
             levels[live] = high
@@ -100,7 +100,7 @@ def fill(
     return levels, stops
 
 
-def _ends_near(
+def _exhaustion_levels_near(
     level: float, low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray | None:
     """Return where each resource ends, (R,), right for the first; None where it is not found.
@@ -126,7 +126,7 @@ def _ends_near(
     return None
 
 
-def _ends_anywhere(
+def _exhaustion_levels(
     low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray:
     """Return where each resource ends, shape (R,), infinity for those that suffice for all.

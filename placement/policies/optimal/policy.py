@@ -185,7 +185,8 @@ class _Optimization:
             lambda room, kinds: FreeBuckets(room, one_class[: len(room)], pool, kinds),
         )
         return max(
-            (self._draft_of(given, _pack(self, wanted, rule)) for rule in rules), key=self.gain
+            (self._draft_of(given, _pack_groups(self, wanted, rule)) for rule in rules),
+            key=self.gain,
         )
 
     def _solve_exactly(self) -> Draft:
@@ -193,7 +194,7 @@ class _Optimization:
         program = IntegerProgram()
         models: list[HostsModel] = []
         for group in self.groups:
-            patterns = self._patterns(group)
+            patterns = self._host_patterns(group)
             if patterns is None:
                 models.append(SingleHosts(program, group))
             else:
@@ -212,7 +213,7 @@ class _Optimization:
                 on_hosts[host, list(counts)] = list(counts.values())
         return self._draft_of(columns.read(values), self._trim_to_room(on_hosts))
 
-    def _patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
+    def _host_patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
         left = self.budget.left
         limit = MOST_PATTERNS if left is None else min(left, MOST_PATTERNS)
         patterns, looked_at = maximal_patterns(group.room, group.demands, group.maximum, limit)
@@ -222,7 +223,7 @@ class _Optimization:
     def _maximise(self, program: IntegerProgram, columns: ProgramColumns) -> Sequence[int] | None:
         """Maximise the objective, then the tie-breaker; return None if no values were found."""
         gains, ties = (columns.gains(len(program), value) for value in self.values)
-        values = self._search(program, gains)
+        values = self._search_optimum(program, gains)
         if values is None:
             return None
         reached = sum(gain * value for gain, value in zip(gains, values, strict=True))
@@ -230,13 +231,15 @@ class _Optimization:
             unit = int(np.gcd.reduce(gains))
             entries = [(column, gain / unit) for column, gain in enumerate(gains) if gain]
             program.row(entries, minimum=float(reached // unit), maximum=float("inf"))
-        better = self._search_ties(program, ties)
+        better = self._search_tie_breaker(program, ties)
         if better is None:
             return values
         kept = sum(gain * value for gain, value in zip(gains, better, strict=True)) >= reached
         return better if kept else values
 
-    def _search(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
+    def _search_optimum(
+        self, program: IntegerProgram, gains: Sequence[int]
+    ) -> Sequence[int] | None:
         """Maximise, and record the proven bound on every allocation."""
         maximum = self._nodes_left()
         if maximum < 1:
@@ -244,24 +247,26 @@ class _Optimization:
             return None
         solved = program.solve(gains, maximum)
         self.bound = min(self.bound, solved.bound)
-        if self._spend(solved, maximum) == maximum:
+        if self._spend_budget(solved, maximum) == maximum:
             self.cuts.append("nodes: the search ended before the optimum was proven")
         return solved.values
 
-    def _search_ties(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
+    def _search_tie_breaker(
+        self, program: IntegerProgram, gains: Sequence[int]
+    ) -> Sequence[int] | None:
         maximum = min(self._nodes_left(), MOST_TIE_NODES)
         if maximum < 1:
             self.ties_settled = False
             return None
         solved = program.solve(gains, maximum)
-        self.ties_settled = self._spend(solved, maximum) < maximum
+        self.ties_settled = self._spend_budget(solved, maximum) < maximum
         return solved.values
 
     def _nodes_left(self) -> int:
         left = MOST_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
-    def _spend(self, solved: OptimalSolution, maximum: int) -> int:
+    def _spend_budget(self, solved: OptimalSolution, maximum: int) -> int:
         spent = min(max(1, solved.nodes), maximum)
         self.nodes += spent
         self.budget.spend(spent)
@@ -315,7 +320,9 @@ class _Optimization:
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 
-def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker) -> IntArray:
+def _pack_groups(
+    search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker
+) -> IntArray:
     """Pack each group's VMs on its hosts by a rule, the largest kinds first, shape (H, T)."""
     on_hosts = search.empty_counts()
     for group, counts in zip(search.groups, wanted, strict=True):

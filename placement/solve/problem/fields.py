@@ -136,7 +136,7 @@ def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> 
 
 def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None:
     """Read an amount of a resource, exactly."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if number < 0:
@@ -175,7 +175,7 @@ def read_count(
     value: object, place: Place, faults: Faults, *, minimum: int, maximum: int
 ) -> int | None:
     """Read a whole number; ``3.0`` is one, ``true`` is not."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if not minimum <= number <= maximum:
@@ -190,7 +190,7 @@ def read_count(
 
 def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
     """Read a weight or a speed: a number above 0."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if number <= 0:
@@ -212,7 +212,7 @@ def resolve(
     return found
 
 
-def _number(value: object, place: Place, faults: Faults) -> Decimal | None:
+def _read_number(value: object, place: Place, faults: Faults) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         allowed = "a finite number" if isinstance(value, NotANumber) else "a number"
         faults.add(place, f"must be {allowed}, found {describe_value(value)}")

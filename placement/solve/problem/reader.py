@@ -159,7 +159,7 @@ class _Reader:
 
     def _read_hosts(self) -> tuple[HostEntry, ...]:
         values = self._read_list("hosts", MOST_HOSTS)
-        self._host_index = self._index(values, "hosts")
+        self._host_index = self._index_names(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
         hosts = _drop_missing(read)
         total = sum(host.count for host in hosts)
@@ -199,7 +199,7 @@ class _Reader:
 
     def _read_tenants(self) -> tuple[TenantEntry, ...]:
         values = self._read_list("tenants", MOST_HOSTS)
-        self._tenant_index = self._index(values, "tenants")
+        self._tenant_index = self._index_names(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
         tenants = _drop_missing(read)
         if len(tenants) == len(values):
@@ -227,7 +227,7 @@ class _Reader:
 
     def _read_demands(self, tenants: Sequence[TenantEntry]) -> tuple[DemandEntry, ...]:
         values = self._read_list("demands", MOST_HOSTS)
-        self._index(values, "demands")
+        self._index_names(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
         demands = _drop_missing(read)
         if not len(self._faults):  # groups are known only among sound tenants
@@ -350,7 +350,7 @@ class _Reader:
 
     # ----------------------------------------------------------------- shared
 
-    def _index(self, values: Sequence[object], kind: str) -> dict[str, int]:
+    def _index_names(self, values: Sequence[object], kind: str) -> dict[str, int]:
         """Return the position of each name; a repeated name is a fault."""
         index: dict[str, int] = {}
         for position, value in enumerate(values):

@@ -76,7 +76,7 @@ class Balance:
         if self.hours is None:
             return True
         matched = _HOURS.fullmatch(self.hours)
-        assert matched is not None  # noqa: S101 - read by `_hours`
+        assert matched is not None  # noqa: S101 - read by `_check_hours`
         first, last = (3600 * int(matched[i]) + 60 * int(matched[i + 1]) for i in (1, 3))
         now = at_s % _DAY_S
         return first <= now < last if first < last else now >= first or now < last
@@ -147,11 +147,11 @@ class MoveOptions:
         if price is not None and balance is roll is room is None:
             raise InputError("--move-price", "nothing moves: give --balance, --roll or --room")
         found = cls(
-            price=_read(MovePrice, "--move-price", price or ""),
-            balance=None if balance is None else _read(Balance, "--balance", balance),
+            price=_read_option(MovePrice, "--move-price", price or ""),
+            balance=None if balance is None else _read_option(Balance, "--balance", balance),
             spare=spare,
-            roll=None if roll is None else _read(RollOptions, "--roll", roll),
-            room=None if room is None else _read(Room, "--room", room),
+            roll=None if roll is None else _read_option(RollOptions, "--roll", roll),
+            room=None if room is None else _read_option(Room, "--room", room),
         )
         return replace(found, measured=found.is_enabled)
 
@@ -168,7 +168,7 @@ class MoveOptions:
         return cls(**values)
 
 
-def _hours(name: str, value: Any) -> str:
+def _check_hours(name: str, value: Any) -> str:
     wanted = "hours of the day as 01:00-05:00"
     checked = predicate_reader(
         wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
@@ -186,7 +186,7 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
     },
     Balance: {
         "every_s": _above_0,
-        "hours": _hours,
+        "hours": _check_hours,
         "price_per_gib": number_reader("a number, 0 or more", lambda value: 0 <= value < 1e12),
         "least_gain": _above_0,
         "most_gib": nullable_reader(_gib),
@@ -204,7 +204,7 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
 _Read = TypeVar("_Read", MovePrice, Balance, RollOptions, Room)
 
 
-def _read(its: type[_Read], option: str, words: str) -> _Read:
+def _read_option(its: type[_Read], option: str, words: str) -> _Read:
     pairs: list[tuple[str, Any]] = []
     for word in filter(None, words.split(",")):
         name, equals, value = word.partition("=")
