@@ -43,7 +43,7 @@ class MisfitError(ValueError):
     """A checkpoint value has another type, length or range than expected."""
 
 
-def encode(document: CheckpointData, digest: str) -> bytes:
+def encode_checkpoint(document: CheckpointData, digest: str) -> bytes:
     """Return a file's content."""
     arrays: list[NDArray[Any]] = []
     bare = _extract_arrays(document, arrays)
@@ -56,7 +56,7 @@ def encode(document: CheckpointData, digest: str) -> bytes:
     return b"".join([_MAGIC, f"{digest}\n{sha256.hexdigest()}\n".encode(), *parts])
 
 
-def read(path: Path, digest: str) -> CheckpointData | None:
+def read_checkpoint(path: Path, digest: str) -> CheckpointData | None:
     """Return a simulation's checkpoint; None if there is none or it is of another simulation.
 
     Raises
@@ -80,12 +80,12 @@ def read(path: Path, digest: str) -> CheckpointData | None:
     if hashlib.sha256(body).hexdigest() != header:
         raise CheckpointError(path, "it is damaged: its content is not what was written")
     try:
-        return decode(body)
+        return decode_checkpoint(body)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(path, f"it is damaged: {error}") from None
 
 
-def decode(body: bytes) -> CheckpointData:
+def decode_checkpoint(body: bytes) -> CheckpointData:
     """Read back a document; raise ValueError for any other bytes."""
     view = memoryview(body)
     length = int.from_bytes(view[:8], "little")

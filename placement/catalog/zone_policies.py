@@ -85,7 +85,7 @@ class RoundPolicies(NamedPolicy):
         check_allocation(snapshot, allocation, overload=of_each)
 
 
-def first_feasible(
+def first_feasible_allocation(
     deciding: RoundPolicies,
     snapshot: Snapshot,
     decide: Callable[[RoundPolicies], Allocation],

@@ -20,7 +20,7 @@ from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
-from placement.model.reasons import left_out
+from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -127,7 +127,7 @@ def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut
                 parts.append(dataclasses.replace(left, count=count))
                 within -= count
         unexplained[request] = within
-    parts += left_out(rest, unexplained, rest.free)
+    parts += unplaced_vms(rest, unexplained, rest.free)
     merged: dict[tuple[int, Reason], int] = {}
     for part in parts:
         merged[part.request, part.reason] = merged.get((part.request, part.reason), 0) + part.count

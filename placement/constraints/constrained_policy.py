@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.expansion import ExpandedSnapshot, RefusedPlaces, SoftConstraint, expand
+from placement.constraints.expansion import (
+    ExpandedSnapshot,
+    RefusedPlaces,
+    SoftConstraint,
+    expand_constraints,
+)
 from placement.constraints.obstacles import OF_HOSTS, reason_of
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -116,7 +121,7 @@ class _PolicyRuns:
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)
         refused = RefusedPlaces(homes=self._refused_homes, zones=self._refused_zones)
-        expanded = expand(within, self._constraints, soft_kept, refused)
+        expanded = expand_constraints(within, self._constraints, soft_kept, refused)
         allocation = self._policy.place(expanded.snapshot, rng, budget)
         self._decided.append((expanded, allocation))
         for left in allocation.left_out:

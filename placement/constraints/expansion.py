@@ -57,7 +57,7 @@ class RefusedPlaces:
     zones: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: by request
 
 
-def expand(
+def expand_constraints(
     snapshot: Snapshot,
     constraints: Constraints,
     soft_kept: frozenset[SoftConstraint],

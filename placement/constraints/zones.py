@@ -16,7 +16,7 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
-from placement.model.reasons import left_out
+from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -90,7 +90,7 @@ def _unplaced_vms(
     }
     return tuple(
         dataclasses.replace(left, reason=Reason.HELD_BACK) if left.request in held_back else left
-        for left in left_out(snapshot, rest.count, rest.free)
+        for left in unplaced_vms(snapshot, rest.count, rest.free)
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.narrowed_snapshot import narrow
+from placement.forecast.narrowed_snapshot import narrow_snapshot
 from placement.forecast.queue import Queues, queues_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
@@ -45,7 +45,7 @@ class RunAheadOptions:
     horizon_s: float = 7 * 86_400.0
     samples: int = 40
     seed: int = 0
-    whole: bool = False  #: see `narrow`
+    whole: bool = False  #: see `narrow_snapshot`
 
 
 def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
@@ -250,7 +250,7 @@ class _Sample:
     def _decide_step(self, step: int, at_s: float) -> tuple[IntArray, bool]:
         """Decide a step; return rows of (row, host, count), and whether the budget cut it short."""
         ahead = self._ahead
-        part = narrow(self._current_snapshot(at_s), whole=ahead.whole)
+        part = narrow_snapshot(self._current_snapshot(at_s), whole=ahead.whole)
         # Below 2**63, and apart from the seeds of other samples and steps.
         seed = int(self._rng.integers(2**62)) + step
         allocation: Allocation = decide(

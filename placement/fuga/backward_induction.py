@@ -73,7 +73,7 @@ class TreeTooLarge(Enum):
     BUDGET = auto()
 
 
-def tree_of(
+def enumerate_subgames(
     game: Game, players: Sequence[int], budget: Budget, max_subgames: int | None = None
 ) -> Tree | TreeTooLarge:
     """Return the subgames of some players, or why there are too many.

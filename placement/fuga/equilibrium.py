@@ -13,9 +13,9 @@ from placement.errors import ParameterError
 from placement.fuga.backward_induction import (
     Tree,
     TreeTooLarge,
+    enumerate_subgames,
     equilibrium_path,
     solve_subgames,
-    tree_of,
 )
 from placement.fuga.certificate import GameCertificate, check_nash, check_subgames
 from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
@@ -138,7 +138,7 @@ class Solution:
     cut: str | None = None  #: what stopped it early
 
 
-def solve(
+def solve_game(
     game: Game, *, equilibrium: Equilibrium, most_subgames: int, most_sweeps: int, budget: Budget
 ) -> Solution:
     """Solve the game: let every player move.
@@ -167,7 +167,7 @@ def solve(
     cut = None
     if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MOST_PLAYERS):
         maximum = LARGEST_GAME if equilibrium == "exact" else most_subgames
-        tree = tree_of(game, range(len(game.players)), budget, maximum)
+        tree = enumerate_subgames(game, range(len(game.players)), budget, maximum)
         if isinstance(tree, Tree):
             answers = solve_subgames(game, tree)
             for move in equilibrium_path(game, tree, answers):
@@ -210,7 +210,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     """Play Algorithm 1: the last two players in equilibrium, the others backwards one by one."""
     players = list(range(len(game.players)))
     last_two = players[-2:]
-    tree = tree_of(game, last_two, budget)
+    tree = enumerate_subgames(game, last_two, budget)
     if isinstance(tree, TreeTooLarge):
         return "budget"
     for move in equilibrium_path(game, tree, solve_subgames(game, tree)):

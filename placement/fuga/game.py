@@ -237,11 +237,11 @@ class Game:
         else:
             rows = [tuple(others)] * len(strategies.rows)  # type: ignore[arg-type]  # one row
         fairness = self.serving.fairness_of_each(strategies.rows, rows)
-        best = earliest_best(list(map(sub, fairness, strategies.skewness)))
+        best = earliest_best_strategy(list(map(sub, fairness, strategies.skewness)))
         return PlayerChoice(player, strategies, rows, fairness, best)
 
 
-def earliest_best(utilities: Sequence[float]) -> int:
+def earliest_best_strategy(utilities: Sequence[float]) -> int:
     """Return the first strategy that no other beats by more than `UTILITY_TOLERANCE`."""
     good, place = max(utilities) - UTILITY_TOLERANCE, 0
     while utilities[place] < good:

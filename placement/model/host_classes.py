@@ -109,7 +109,7 @@ def _accepts_request(request: HostPreferences, host: HostTraits) -> bool:
     return host.accepts and host.id not in request.avoid
 
 
-def preferences(
+def preferred_classes(
     hosts: Sequence[HostTraits], classes: HostClasses, prefers: Mapping[int, Collection[str]]
 ) -> dict[int, tuple[int, ...]]:
     """Return the classes that carry all preferred labels of each request that has some.

@@ -2,7 +2,7 @@
 
 Whether a gang is whole does not depend on which hosts are chosen first (see
 `placement.model.reasons.how_many_fit`), so a policy that serves requests one by one
-calls `admit` and then places by its own rule. A policy that serves tenants in
+calls `admit_request` and then places by its own rule. A policy that serves tenants in
 turn fills through `fill_with_gangs`.
 """
 
@@ -23,7 +23,7 @@ from placement.packing.draft import Draft
 _WHOLE: Final = 1e-6
 
 
-def admit(draft: Draft, request: int) -> bool:
+def admit_request(draft: Draft, request: int) -> bool:
     """Let a request be placed now if it is no gang, or a gang that fits whole.
 
     After True, at least ``min_count`` VMs of a gang have room at once: a caller that

@@ -18,7 +18,7 @@ from placement.model.tenant_tree import TenantTree
 from placement.model.vm_kinds import VmKinds
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
-from placement.policies.skeletons import InTurn
+from placement.policies.skeletons import ProgressiveFillingPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,9 @@ class BestFitHdrf:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the hosts; every VM that fits below the threshold is placed."""
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
-        in_turn = InTurn(lambda draft, kinds, _: _fill_by_hdrf(draft, tree, kinds), self.overload)
+        in_turn = ProgressiveFillingPolicy(
+            lambda draft, kinds, _: _fill_by_hdrf(draft, tree, kinds), self.overload
+        )
         # Gangs go by flat weights: the order of tenants, and fair targets.
         return in_turn.place(snapshot_without_tree(snapshot), rng, budget)
 

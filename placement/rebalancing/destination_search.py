@@ -23,7 +23,7 @@ MOST_PAIRS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Search:
+class SearchLimits:
     """Limits of the search for destinations."""
 
     tries: int = 30  #: orders tried, as long as some unit has no place
@@ -50,7 +50,7 @@ def find_destinations(
     *,
     rng: np.random.Generator,
     budget: Budget,
-    search: Search,
+    search: SearchLimits,
     by: Mapping[DestinationCriterion, Destinations] | None = None,
 ) -> UnitDestinations:
     """Return a destination for every unit or, where not all fit, for those most in need.
@@ -74,7 +74,7 @@ class _DestinationFinder:
         units: Sequence[Unit],
         rng: np.random.Generator,
         budget: Budget,
-        search: Search,
+        search: SearchLimits,
         *,
         by: Mapping[DestinationCriterion, Destinations] | None,
     ) -> None:

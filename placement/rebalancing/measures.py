@@ -41,7 +41,7 @@ def skewness_of(room: IntArray, capacity: IntArray) -> FloatArray:
     return skew
 
 
-class Gauge:
+class MoveMeasures:
     """Measures of a cluster from which VMs move one after the other.
 
     Moves change neither what tenants hold nor what would be fair, so v(A) and
@@ -118,5 +118,5 @@ def measure_moves(
     alpha: float = 2.0,
 ) -> tuple[Measures, ...]:
     """Return the measures before the first of some moves and after each."""
-    gauge = Gauge(running, ranking, alpha)
+    gauge = MoveMeasures(running, ranking, alpha)
     return (gauge.current_measures(), *(gauge.note(move) for move in moves))

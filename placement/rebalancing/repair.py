@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.measures import measure_moves
@@ -31,7 +31,7 @@ def repair(
     running: RunningState,
     *,
     limits: RebalanceLimits | None = None,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
@@ -53,7 +53,7 @@ def repair(
         Without moves where nothing is broken. A VM that should move and has no
         place is named; the seed changes nothing and is kept with the plan.
     """
-    limits, search = limits or RebalanceLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or SearchLimits()
     repairing = _RepairPlanner(running, limits, search, Budget(budget_units))
     repairing.run()
     order = order_in_waves(running, repairing.destinations, limits)
@@ -129,7 +129,7 @@ def _surplus_in_zones(
 
 class _RepairPlanner:
     def __init__(
-        self, running: RunningState, limits: RebalanceLimits, search: Search, budget: Budget
+        self, running: RunningState, limits: RebalanceLimits, search: SearchLimits, budget: Budget
     ) -> None:
         self.budget = budget
         self.cut = False

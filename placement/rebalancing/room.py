@@ -15,7 +15,7 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import reason_never_placeable
 from placement.model.snapshot import Reason
-from placement.rebalancing.destination_search import Search, find_destinations
+from placement.rebalancing.destination_search import SearchLimits, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.measures import measure_moves
@@ -44,7 +44,7 @@ def plan_room(
     *,
     count: int | None = None,
     limits: RebalanceLimits | None = None,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
@@ -76,7 +76,7 @@ def plan_room(
     `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
     after the other (derived).
     """
-    limits, search = limits or RebalanceLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or SearchLimits()
     wanted = int(running.snapshot.count[request]) if count is None else count
     room = _RoomPlanner(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make_room(wanted)
@@ -141,7 +141,7 @@ class _RoomPlanner:
         running: RunningState,
         request: int,
         limits: RebalanceLimits,
-        search: Search,
+        search: SearchLimits,
         budget: Budget,
     ) -> None:
         snapshot = running.snapshot

@@ -18,7 +18,11 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.vm_kinds import vms_that_fit
-from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
+from placement.rebalancing.destination_search import (
+    SearchLimits,
+    UnitDestinations,
+    find_destinations,
+)
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
@@ -40,7 +44,7 @@ _NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Spare:
+class SpareCapacity:
     """Whether the VMs of each of D failure domains find room elsewhere."""
 
     holds: BoolArray  #: (D,)
@@ -57,11 +61,11 @@ def spare_capacity(
     running: RunningState,
     domain: IntArray,
     *,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     budget_units: int | None = None,
     only: Sequence[int] | None = None,
     max_rows: int = _MOST_SHOWN,
-) -> Spare:
+) -> SpareCapacity:
     """Return which failure domains could fail without their movable VMs lacking room.
 
     Parameters
@@ -81,11 +85,11 @@ def spare_capacity(
     each host.
     """
     spare_demand = _SpareDemand(
-        running, domain, search or Search(tries=5, pairs=2_000), budget_units, max_rows
+        running, domain, search or SearchLimits(tries=5, pairs=2_000), budget_units, max_rows
     )
     domains = range(spare_demand.number) if only is None else only
     spare_demand.decide(np.array(sorted(domains), dtype=np.int64))
-    return Spare(
+    return SpareCapacity(
         holds=spare_demand.holds,
         known=spare_demand.known,
         lacking=spare_demand.lacking,
@@ -109,7 +113,7 @@ class _SpareDemand:
         self,
         running: RunningState,
         domain: IntArray,
-        search: Search,
+        search: SearchLimits,
         budget_units: int | None,
         max_rows: int,
     ) -> None:
@@ -341,7 +345,7 @@ class _SpareDemand:
             self._where = PlacementState(self._running)
         return self._where
 
-    def _decide_alone(self, domain: int, search: Search) -> None:
+    def _decide_alone(self, domain: int, search: SearchLimits) -> None:
         """Place the VMs of one domain as an evacuation would."""
         if self.cut:
             self.holds[domain] = self.known[domain] = False
@@ -365,7 +369,7 @@ class _SpareDemand:
         self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
 
     def _find_evacuation(
-        self, domain: int, search: Search
+        self, domain: int, search: SearchLimits
     ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared_state()

@@ -13,12 +13,12 @@ from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
-from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
-from placement.rebalancing.spare_capacity import Spare, spare_capacity
+from placement.rebalancing.spare_capacity import SpareCapacity, spare_capacity
 
 #: How hard a round searches for a domain: less than a plan does.
-_IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
+_IN_A_ROUND: Final = SearchLimits(tries=2, pairs=0, partly=False)
 #: Hosts weighed for domains that are decided alone: undecided ones have nothing kept.
 _UNITS: Final = 1_000_000
 #: Reasons that more room would end.
@@ -35,10 +35,10 @@ class SpareCapacityPolicy:
     """A policy whose rounds keep every domain's spare capacity that held before.
 
     Before the policy decides, what the VMs of each failure domain would need
-    elsewhere is taken out of what is free (`placement.rebalancing.spare_capacity.Spare.kept`);
-    afterwards, of each domain that no longer holds because of what was placed on its
-    own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
-    first, until it does. A domain that did not hold before keeps no request waiting. It
+    elsewhere is taken out of what is free
+    (`placement.rebalancing.spare_capacity.SpareCapacity.kept`). After the decision a
+    domain may hold no longer, because VMs were placed on its own hosts or joined a group
+    or spread of its VMs: then VMs wait, the last request first, until it holds. A domain that did not hold before keeps no request waiting. It
     goes around all other rules.
 
     Parameters
@@ -90,7 +90,9 @@ class SpareCapacityPolicy:
             details={**allocation.details, "spare": details},
         )
 
-    def _rows_within_spare(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
+    def _rows_within_spare(
+        self, snapshot: Snapshot, placed: IntArray, before: SpareCapacity
+    ) -> IntArray:
         """Return the rows that stay placed so that every domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()

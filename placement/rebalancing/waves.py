@@ -28,7 +28,7 @@ class UnitDestination:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Order:
+class WaveOrder:
     """Moves in waves, and the destinations that no order reaches."""
 
     moves: tuple[RebalanceMove, ...]
@@ -37,7 +37,7 @@ class Order:
 
 def order_in_waves(
     running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
-) -> Order:
+) -> WaveOrder:
     """Return an order of moves in which no host ever holds more than it has.
 
     A wave takes what it can in the order given: of each move both hosts hold the
@@ -70,7 +70,7 @@ class _WaveOrderer:
         for number, each in enumerate(wanted):
             self._from.setdefault(self._source_host(each), []).append(number)
 
-    def order(self) -> Order:
+    def order(self) -> WaveOrder:
         while self._from:
             taken = list(self._next_wave())
             if not taken and not self._make_detour():
@@ -89,8 +89,8 @@ class _WaveOrderer:
                 kept = [w for w in self._wanted if not vain & set(w.unit.vms)]
                 again = order_in_waves(self._running, kept, self._limits)
                 gone = [w for w in self._wanted if vain & set(w.unit.vms)]
-                return Order(moves=again.moves, left=(*gone, *again.left))
-        return Order(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
+                return WaveOrder(moves=again.moves, left=(*gone, *again.left))
+        return WaveOrder(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
 
     def _source_host(self, wanted: UnitDestination) -> int:
         return self._where.host[wanted.unit.vms[0]]

@@ -19,7 +19,9 @@ from placement.solve.problem.tenant_trees import sums_over_groups
 _MOST_PAIRS: Final = 50_000
 
 
-def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> dict[str, Any]:
+def allocation_measures(
+    whole: WholeVmProblem, allocation: Allocation, *, always: bool
+) -> dict[str, Any]:
     """Return measures of an allocation, in JSON values.
 
     Parameters

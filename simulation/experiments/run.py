@@ -15,8 +15,8 @@ from simulation.checkpoint import (
     CheckpointData,
     CheckpointError,
     ValueRange,
-    encode,
-    read,
+    encode_checkpoint,
+    read_checkpoint,
     read_integer,
     read_seconds,
 )
@@ -131,7 +131,7 @@ def simulate(
     if finished:
         (folder / _CHECKPOINT).unlink(missing_ok=True)
     else:
-        replace_file(folder / _CHECKPOINT, encode(state.state(), digest))
+        replace_file(folder / _CHECKPOINT, encode_checkpoint(state.state(), digest))
     (folder / _OLD_CHECKPOINT).unlink(missing_ok=True)
     replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
@@ -289,7 +289,7 @@ def _restore_checkpoint(state: _RunState, folder: Path) -> None:
         If there is one that cannot be gone on from.
     """
     path = folder / _CHECKPOINT
-    kept = read(path, state.digest)
+    kept = read_checkpoint(path, state.digest)
     if kept is None:
         old = folder / _OLD_CHECKPOINT
         if old.exists() and summary_in(folder, state.digest) is not None:

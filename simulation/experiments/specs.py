@@ -13,7 +13,7 @@ from typing import Any, Final
 from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
-from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MEMORY
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import matching_hosts
@@ -23,9 +23,9 @@ from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
-from simulation.traces.formats import format_of, resources_in, source_of
+from simulation.traces.formats import format_of, resources_in, row_source_of
 from simulation.traces.native import Keep, NativeTrace, ordered_resources
-from simulation.traces.rows import table_of
+from simulation.traces.table_files import table_of
 from simulation.traces.workload import PREFIX, workload_of
 
 _PARTS = 10_000  #: tenants are sampled in so many parts
@@ -153,7 +153,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
             f"requests have {', '.join(requested)}; moves need {MEMORY} for their transfer",
         )
     trace = NativeTrace(
-        source=source_of(path, its),
+        source=row_source_of(path, its),
         resources=resources,
         faults=faults,
         types=types,
@@ -211,7 +211,7 @@ def _check_move_options(spec: RunSpec, inventory: HostInventory) -> None:
     if moving.roll is not None and not matching_hosts(moving.roll.hosts, labels):
         some = ", ".join(host.name for host in inventory.hosts[:5])
         raise InputError(f"--roll hosts={moving.roll.hosts}", f"no such host; {some}, …")
-    if moving.spare is not None and (domains_of(moving.spare, labels) < 0).all():
+    if moving.spare is not None and (failure_domains_of(moving.spare, labels) < 0).all():
         raise InputError(
             f"--spare {moving.spare}", f"no host is labelled {moving.spare}=…; or give host"
         )

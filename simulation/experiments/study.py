@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 from service.version import engine_version
 from simulation.errors import SimulationError
-from simulation.experiments.compare import comparison
 from simulation.experiments.run import SUMMARY, RunProgress, simulate
 from simulation.experiments.specs import RunSpec
+from simulation.experiments.variant_comparison import compare_variants
 
 RUNS: Final = "runs"
 _POLL_EVERY_S: Final = 0.2
@@ -162,7 +162,7 @@ def write_summary(
         "command": list(command),
         "engine_version": engine_version(),
         "finished": all(each["finished"] for each in summaries),
-        "comparison": comparison(summaries),
+        "comparison": compare_variants(summaries),
         "runs": list(summaries),
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ UNCHANGED, CHANGED = "-unchanged", "-changed"
 _MOST_RUNS: Final = 10_000
 
 
-def plan(
+def plan_study(
     base: RunSpec,
     *,
     policies: Sequence[str],

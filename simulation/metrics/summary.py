@@ -167,12 +167,12 @@ def measures_of(summaries: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, 
     said = [
         each
         for each in MEASURES_OF_MOVES
-        if any(measure(summary, each[0]) is not None for summary in listed)
+        if any(measure_at(summary, each[0]) is not None for summary in listed)
     ]
     return [*MEASURES, *said]
 
 
-def measure(summary: Mapping[str, Any], path: str) -> float | None:
+def measure_at(summary: Mapping[str, Any], path: str) -> float | None:
     """Return one measure of a summary; ``first`` means its first resource."""
     found: Any = summary
     for part in path.split("."):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from simulation.experiments.compare import unchanged_variant
+from simulation.experiments.variant_comparison import unchanged_variant
 from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
 
@@ -14,7 +14,7 @@ from simulation.report.style import Palette
 _MOST_COLUMNS: Final = 4
 
 
-def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
+def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
     """Return the section, with a column for each variant, or a row if there are many."""
     variants = comparison["variants"]
     names = [
@@ -37,8 +37,8 @@ def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
     seeds = max((len(row["seeds"]) for row in variants), default=0)
     chance = (
         f"Means over {seeds} seeds with their standard deviation{_base_sentence(comparison)}, "
-        "seed by seed: <em>p</em> is how often chance alone would make one as large (sign-flip test); up "
-        "to 0.05 it is called significant."
+        "seed by seed: <em>p</em> is how often chance alone would make one as large (sign-flip "
+        "test); up to 0.05 it is called significant."
         if seeds > 1
         else f"One seed{_base_sentence(comparison)}; nothing is said about chance "
         "(<code>--seeds</code>)."

@@ -102,7 +102,7 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
     return figure, axes
 
 
-def legend(figure: Any, axis: Any) -> None:
+def draw_legend(figure: Any, axis: Any) -> None:
     """Put the legend of an axis above the plot, where it hides no line."""
     handles, names = axis.get_legend_handles_labels()
     maximum = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
@@ -113,7 +113,7 @@ def legend(figure: Any, axis: Any) -> None:
     )
 
 
-def time_axis(span_s: float) -> tuple[float, str]:
+def time_unit(span_s: float) -> tuple[float, str]:
     """Return the divisor of seconds on an axis of time, and its unit."""
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if span_s >= 3 * seconds:
@@ -121,7 +121,7 @@ def time_axis(span_s: float) -> tuple[float, str]:
     return 1.0, "s"
 
 
-def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
+def set_duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
     """Make x an axis of durations, linear up to ``shortest_s`` and logarithmic beyond."""
     shortest_s = max(1.0, shortest_s)
     axis.set_xscale("symlog", linthresh=shortest_s)
@@ -131,7 +131,7 @@ def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
     axis.minorticks_off()
 
 
-def count_axis(axis: Any) -> None:
+def format_count_axis(axis: Any) -> None:
     """Write numbers of thousands as tables do."""
     axis.set_major_formatter("{x:,.0f}")
     axis.get_major_locator().set_params(integer=True)

@@ -75,7 +75,7 @@ _SYSTEM: Final = (
 )
 
 
-def document_of(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
+def reproduction_page(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
     """Return the page about items from their verdicts, with the command that made it."""
     parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview_section(items)]
     for paper, theirs in groupby(items, key=lambda item: item["paper"]):

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import cumulative_fractions, thin_series
 from simulation.report.plots import Plot
+from simulation.report.run_data import cumulative_fractions, thin_series
 from simulation.reproduction.drfh_day import (
     BEST,
     SLOTS,
@@ -23,8 +23,8 @@ from simulation.reproduction.drfh_day import (
     simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.trace_replay import ListedTrace, play
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.trace_replay import ListedTrace, play_trace
 from simulation.reproduction.workloads import RESOURCES
 from simulation.traces.chunks import Chunk
 
@@ -71,7 +71,7 @@ def _reproduce_fig7(setup: Setup) -> ItemOutcome:
                 rows=rows,
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Completion times of jobs that complete under both policies",
             "A line further left and higher is better.",
             {"jobs completed within (%)": curves},
@@ -159,7 +159,7 @@ def _reproduce_fig9(setup: Setup) -> ItemOutcome:
         own = day.hosts[order[number :: len(day.tenants)]]
         choice = choice_of(BEST, day.slot_s, setup.seed)
         trace = ListedTrace(resources=RESOURCES, parts=_requests_of_tenant(day.trace, tenant))
-        alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
+        alone[number] = play_trace(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
         setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
     gain = float((shared - alone).mean())
@@ -220,7 +220,7 @@ def _ratio_table(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table
 
 
 def _draw_sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Plot]:
-    return lines(
+    return line_plotter(
         f"Part of their tasks that users complete {where}",
         "Users stand in order of what they complete under each; higher is better.",
         {

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, Division
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import (
     checked_allocation,
     checked_division,
@@ -46,7 +46,7 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_number_table(numbers),),
-        draw=bars(
+        draw=bar_plotter(
             "Tasks of user 1 in a pool, and on servers",
             "The pool promises a task that no server has room for.",
             ("share of the pool by DRF", "alone on the servers"),
@@ -60,7 +60,7 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     del setup
     problem = _two_server_problem()
-    shape, unit = shapes(problem.demand, problem.pool)
+    shape, unit = normalised_demands(problem.demand, problem.pool)
     share = problem.capacity / problem.pool
     numbers = (
         _exact_number("part of all CPUs on server 1", 1 / 7, share[0, 0], "of the pool"),
@@ -75,7 +75,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_number_table(numbers),),
-        draw=bars(
+        draw=bar_plotter(
             "Two servers that two users share",
             "Each server has most of what one of the users wants most.",
             ("server 1", "server 2"),
@@ -145,7 +145,7 @@ def _two_user_outcome(
                 rows=[(i + 1, k + 1, float(division.tasks[i, k])) for i in (0, 1) for k in (0, 1)],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             title,
             reading,
             places,

@@ -8,8 +8,8 @@ import numpy as np
 
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.trace_replay import ListedTrace, play, requests
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.trace_replay import ListedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.
@@ -67,7 +67,7 @@ def _three_user_trace(seed: int) -> ListedTrace:
         for user, (task, joins_s) in _USERS.items()
         for _ in range(_REQUESTS)
     ]
-    return ListedTrace(resources=("cpu", "memory"), parts=[requests(rows)])
+    return ListedTrace(resources=("cpu", "memory"), parts=[request_chunk(rows)])
 
 
 def _reproduce_fig5(setup: Setup) -> ItemOutcome:
@@ -80,7 +80,7 @@ def _reproduce_fig5(setup: Setup) -> ItemOutcome:
         slot_length_s=slot_s,
         seed=setup.seed,
     )
-    played = play(
+    played = play_trace(
         _three_user_trace(setup.seed),
         servers,
         choice,
@@ -151,7 +151,7 @@ def _reproduce_fig5(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Shares of three users who join at 0, 200 and 500 s; user 1 leaves at 1080 s",
             "As a user joins, the others' tasks end and are not replaced until all shares are "
             "equal.",

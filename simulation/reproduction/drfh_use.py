@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import thin_series
+from simulation.report.run_data import thin_series
 from simulation.reproduction.drfh_day import (
     BEST,
     FIRST,
@@ -20,7 +20,7 @@ from simulation.reproduction.drfh_day import (
     simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.plots import bars, lines
+from simulation.reproduction.plots import bar_plotter, line_plotter
 from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.trace_replay import use_over_time
 from simulation.reproduction.workloads import RESOURCES
@@ -101,7 +101,7 @@ def _reproduce_table2(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             "What slots of different sizes use of an overloaded cluster",
             "Higher is better; the last pair is Best-Fit DRFH on the same requests.",
             [*(f"{slots} slots" for slots in found), "Best-Fit"],
@@ -149,8 +149,8 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
             Statement(
                 says="Best-Fit uses no less than First-Fit",
                 found=f"{_format_percents(used[BEST])} against {_format_percents(used[FIRST])}, "
-                f"in the mean over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait under all "
-                "three",
+                f"in the mean over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait "
+                "under all three",
                 holds=float(used[BEST].sum()) >= float(used[FIRST].sum()) - 0.001,
             ),
             Statement(
@@ -160,7 +160,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
             ),
         ),
         tables=(use_over_time(played),),
-        draw=lines(
+        draw=line_plotter(
             "What is in use of the cluster over the day",
             "Higher is better: demand exceeds the room.",
             {

@@ -11,9 +11,9 @@ import numpy as np
 from placement import FloatArray
 from simulation.report.plots import Plot
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
-from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
@@ -80,7 +80,7 @@ def _make_requests(seed: int) -> ListedTrace:
         for service, vm in _SERVICES.items()
         for number in range(_REQUESTS)
     ]
-    return ListedTrace(resources=_RESOURCES, parts=[requests(rows)])
+    return ListedTrace(resources=_RESOURCES, parts=[request_chunk(rows)])
 
 
 def _play_contender(contender: _Contender, seed: int) -> PlayedTrace:
@@ -92,7 +92,7 @@ def _play_contender(contender: _Contender, seed: int) -> PlayedTrace:
         seed=seed,
     )
     hosts = np.array(HOSTS, dtype=np.int64)
-    return play(_make_requests(seed), hosts, choice, slots=round(_END_S / _SLOT_S))
+    return play_trace(_make_requests(seed), hosts, choice, slots=round(_END_S / _SLOT_S))
 
 
 def _run_experiment(setup: Setup) -> _Experiment:
@@ -105,12 +105,12 @@ def _run_experiment(setup: Setup) -> _Experiment:
         first: dict[str, PlayedTrace] = {}
         deviations: dict[str, list[float]] = {each.name: [] for each in contenders}
         used: dict[str, list[FloatArray]] = {each.name: [] for each in contenders}
-        runs = seeds(setup.seed, quick=setup.quick)
+        runs = run_seeds(setup.seed, quick=setup.quick)
         for number, seed in enumerate(runs):
             for each in contenders:
                 played = _play_contender(each, seed)
                 deviations[each.name].append(
-                    100 * deviation(_shares_over_time(played), played.start_s)
+                    100 * relative_deviation(_shares_over_time(played), played.start_s)
                 )
                 used[each.name].append(played.used[played.start_s >= _STARTED_S].mean(axis=0))
                 if each.name in shown:
@@ -126,7 +126,7 @@ def _shares_over_time(played: PlayedTrace) -> FloatArray:
     return np.array([played.shares[service] for service in _SERVICES]).T
 
 
-def deviation(shares: FloatArray, start_s: FloatArray) -> float:
+def relative_deviation(shares: FloatArray, start_s: FloatArray) -> float:
     """Return the deviation of shares from their mean, relative to it, averaged over time.
 
     Parameters
@@ -168,9 +168,9 @@ def _reproduce_fig5a(setup: Setup) -> ItemOutcome:
         draw=_share_plotter(found, _FUGA, "Dominant shares of three services under FUGA"),
         note=f"{_MEASURE} By this measure `fuga` with alpha = 1.5 deviates by "
         f"{_format_mean(found.deviations['fuga alpha=1.5'])} and `best_fit_drfh` by "
-        f"{_format_mean(drfh)}: `fuga` and `best_fit_drfh` differ by {np.mean(differences):+.1f} ± {noise:.1f} points, "
-        f"{meaning}. `fuga` uses {_describe_use(found, _FUGA.name)}, `best_fit_drfh` "
-        f"{_describe_use(found, 'best_fit_drfh')}.",
+        f"{_format_mean(drfh)}: `fuga` and `best_fit_drfh` differ by {np.mean(differences):+.1f} "
+        f"± {noise:.1f} points, {meaning}. `fuga` uses {_describe_use(found, _FUGA.name)}, "
+        f"`best_fit_drfh` {_describe_use(found, 'best_fit_drfh')}.",
         why=_WHY,
     )
 
@@ -270,7 +270,7 @@ def _share_tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
 def _share_plotter(found: _Experiment, shown: _Contender, title: str) -> Callable[[], Plot]:
     played = found.first[shown.name]
     shares = _shares_over_time(played)
-    return lines(
+    return line_plotter(
         title,
         "The first run. Lines that lie together are fair; every service requests more than its "
         "part.",

@@ -14,7 +14,7 @@ from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import checked_allocation, round_snapshot
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
@@ -120,7 +120,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
                 rows=[(i + 1, *row) for i, row in enumerate(held.tolist())],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             "What the users hold when host 2 takes b and host 1 takes e",
             "The fair share of each user's dominant resource is 34.8 %: user 1 has more, users 2 "
             "and 3 less.",
@@ -172,7 +172,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
                 rows=[(*letters, *utilities) for letters, utilities in found.items()],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             f"The game tree: utilities of both hosts; {len(game.players)} players",
             "Host 2 acts first and foresees the best answer of host 1 to each of its strategies; "
             "higher is better.",

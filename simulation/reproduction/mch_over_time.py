@@ -8,7 +8,7 @@ import numpy as np
 
 from placement import FloatArray, TenantTree
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 from simulation.reproduction.problems import checked_division, divisible_problem
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
@@ -110,7 +110,7 @@ def _reproduce_fig4(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Shares of six jobs in three groups as four of them leave",
             "What a job leaves goes to its siblings first, and to other groups when none is left; "
             "MCH and H-DRF lie on each other.",

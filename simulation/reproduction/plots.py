@@ -17,7 +17,7 @@ Line = tuple[npt.ArrayLike, npt.ArrayLike]
 _HEADROOM: Final = 1.05
 
 
-def bars(
+def bar_plotter(
     title: str,
     reading: str,
     groups: Sequence[str],
@@ -46,7 +46,7 @@ def bars(
     return draw
 
 
-def lines(
+def line_plotter(
     title: str,
     reading: str,
     panels: Mapping[str, Mapping[str, Line]],

@@ -10,7 +10,7 @@ import numpy as np
 from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import checked_division, divisible_problem
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")
@@ -55,7 +55,7 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=tuple(_tasks_table(name, division) for name, division in found.items()),
-        draw=bars(
+        draw=bar_plotter(
             "Two users, one of whom needs the link of server 1",
             "PS-DSF lets both have six tasks; the others count server 2 for a user who cannot "
             "run there.",
@@ -114,7 +114,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
             ),
         ),
         tables=(_rows_table("shares", "virtual_dominant_share", shares),),
-        draw=bars(
+        draw=bar_plotter(
             "Virtual dominant shares on both servers",
             "On each server those who share what is used up there have equal shares, the least.",
             [f"user {user}" for user in range(1, 5)],
@@ -138,7 +138,7 @@ def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("rates", division),),
-        draw=bars(
+        draw=bar_plotter(
             "Two users of three channels, which serve them at different rates",
             "Each user has the channels that are best for it, one of them in part.",
             ("channel 1", "channel 2", "channel 3"),
@@ -197,7 +197,7 @@ def _reproduce_table4(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
-        draw=bars(
+        draw=bar_plotter(
             "TSF on the four classes of Table III",
             "Users 3 and 4 have less than under PS-DSF on class C: TSF counts the classes that "
             "they may not use.",
@@ -234,7 +234,9 @@ def _tasks_by_server_outcome(
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
-        draw=bars(title, reading, servers, users, over="server (name)", unit="tasks (number)"),
+        draw=bar_plotter(
+            title, reading, servers, users, over="server (name)", unit="tasks (number)"
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 from simulation.reproduction.problems import checked_division
 from simulation.reproduction.psdsf_examples import CLASSES, four_classes
 
@@ -92,7 +92,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "CPU in use of classes C and D while user 4 is away",
             "Higher is better; between 100 and 250 s user 4 is away, and PS-DSF's servers find "
             "the new division by themselves in a few steps.",

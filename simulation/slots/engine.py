@@ -18,7 +18,7 @@ from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.patience import StarvationPatience
 from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
-from simulation.slots.idle_rounds import LastIdle
+from simulation.slots.idle_rounds import LastIdleRound
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.movable_vms import MovableVms, movable_vms_of
 from simulation.slots.moving.slot_mover import PlanSummary, SlotMover
@@ -97,7 +97,7 @@ class Engine:
         self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
-        self.last_idle = LastIdle(
+        self.last_idle = LastIdleRound(
             StarvationPatience.of(choice.policy_parameters(choice.parameters)).patience
         )
         self.decider = SlotDecider(choice, cluster)

@@ -28,7 +28,7 @@ _SEEN: Final = (
 _WIDE: Final = frozenset({"capacity", "free", "demand", "held"})  #: one column for each resource
 
 
-class LastIdle:
+class LastIdleRound:
     """The snapshot and waiting requests of the last round, if it placed nothing."""
 
     def __init__(self, patience: int) -> None:

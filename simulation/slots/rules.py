@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
-from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
 from registry.requests import rules_allow, zone_of
 from simulation.checkpoint import CheckpointData, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
@@ -161,7 +161,7 @@ class HostRules:
             ),
             spreads=tuple(spreads),
             zones=_zone_numbers(cluster, zones) if spreads else (),
-            preferred=preferences(cluster.hosts, classes, prefers),
+            preferred=preferred_classes(cluster.hosts, classes, prefers),
         )
         return constraints or None
 

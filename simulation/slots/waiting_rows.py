@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.slots.rows import Rows
+from simulation.slots.row_arrays import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from registry.catalogue import VMS
 from simulation.errors import InputError
-from simulation.traces.rows import table_of
+from simulation.traces.table_files import table_of
 
 _MOST_LIMIT: Final = 2**62
 _MOST_TIME_S: Final = 1e12

@@ -18,7 +18,7 @@ from simulation.errors import InputError
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
 from simulation.traces.native import ordered_resources
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
 _SHORT: Final = re.compile(r"\d+:[^,]+(,\d+:[^,]+)*")

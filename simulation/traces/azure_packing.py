@@ -18,7 +18,7 @@ from typing import Any, Final
 from simulation.errors import InputError
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 
 #: What a whole machine has of each resource; parts of it are rounded down.
 MACHINE: Final = 1_000_000

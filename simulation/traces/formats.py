@@ -15,7 +15,7 @@ from simulation.errors import InputError
 from simulation.traces import azure_packing, google_tasks
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row, resources_of
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 
 #: Models of the Alibaba cluster's GPUs; a task may name those that will do.
 _GPU_MODELS: Final = ("A10", "G1", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
@@ -278,7 +278,7 @@ def _format_by_name(name: str) -> TraceFormat:
     raise InputError(f"--format {name}", f"one of {known}")
 
 
-def source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
+def row_source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
     """Return a function that reads the file from its beginning, as native rows."""
     read = its.read
     if read is not None:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.fuga.combinations.reachable_amounts import Reachable, State
+from placement.fuga.combinations.reachable_amounts import ReachableStates, State
 from placement.fuga.combinations.tables import Layer, Tables
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -36,7 +36,7 @@ class CombinationReader:
     Parameters
     ----------
     tables : Tables
-    table : Reachable
+    table : ReachableStates
         One of them.
     free, room : ndarray of int64, shape (R,)
     maximum : ndarray of int64, shape (T,)
@@ -49,7 +49,7 @@ class CombinationReader:
     def __init__(
         self,
         tables: Tables,
-        table: Reachable,
+        table: ReachableStates,
         *,
         free: IntArray,
         room: IntArray,

@@ -90,7 +90,7 @@ class Grid:
         return min(first, self.size[0]), min(second[0], self.size[1]) if second else 0
 
 
-class Reachable:
+class ReachableStates:
     """All states that combinations of some kinds reach, and how to reach each.
 
     Parameters

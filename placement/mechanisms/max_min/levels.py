@@ -12,7 +12,7 @@ from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import FloatArray
 
 
-def shapes(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray]:
+def normalised_demands(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return normalised demands d, (N, R), and mu, (N,): demand over pool is mu d.
 
     The largest component of d is 1. A tenant that demands nothing has zeros.
@@ -38,7 +38,7 @@ def dominant_climbs(
     Parameters
     ----------
     shape, unit : ndarray, shapes (N, R) and (N,)
-        Of `shapes`.
+        Of `normalised_demands`.
     alone : ndarray, shape (N,)
         The most that each tenant could have if it were alone, in shares.
     """

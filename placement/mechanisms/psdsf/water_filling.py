@@ -41,14 +41,14 @@ class WaterFilling:
         start = elsewhere / server.rate
         full = np.maximum(server.maximum / server.rate, start)
         guesses = self._last.get(server.place, [])
-        levels, stops = fill(start, full, server.use, server.room, guesses)
+        levels, stops = raise_lowest_levels(start, full, server.use, server.room, guesses)
         self._last[server.place] = stops
         tasks: FloatArray = np.maximum(levels - start, 0.0) * server.rate
         # Both are rounded; no tenant gets more than it wants because of that.
         return np.minimum(tasks, np.maximum(server.maximum - elsewhere, 0.0))
 
 
-def fill(
+def raise_lowest_levels(
     start: FloatArray, full: FloatArray, use: FloatArray, room: FloatArray, guesses: list[float]
 ) -> tuple[FloatArray, list[float]]:
     """Raise the lowest levels together, from ``start`` to at most ``full``.

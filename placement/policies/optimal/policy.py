@@ -19,7 +19,7 @@ from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.first_hosts import FirstHosts
-from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.gangs import admit_request, fill_with_gangs
 from placement.packing.overload import room_below_threshold
 from placement.parameters import choice_reader, fraction_reader
 from placement.policies.optimal.hosts import (
@@ -303,7 +303,7 @@ class _Optimization:
         draft = self._new_draft()
         first = FirstHosts(self.room, self.snapshot.host_class, self.kinds)
         for request in np.flatnonzero(self.placeable.wanted).tolist():
-            if admit(draft, request):
+            if admit_request(draft, request):
                 kind, wanted = int(self.kinds.of_request[request]), int(draft.remaining[request])
                 hosts = first.fill([kind] * min(wanted, int(self.placeable.wanted[request])))
                 rows = [(request, host, 1) for host in hosts]

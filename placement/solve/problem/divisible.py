@@ -12,7 +12,7 @@ import numpy as np
 from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.arrays import BoolArray, FloatArray
-from placement.solve.problem.faults import Faults, Place, place_text, quote, refuse
+from placement.solve.problem.faults import Faults, Place, place_text, quote_text, refuse_file
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
 
@@ -52,7 +52,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
     last = len(problem.demands)
     order = tuple(sorted(leaves, key=lambda tenant: (demand_of.get(tenant, last), tenant)))
     if len(order) * len(problem.hosts) > MOST_PAIRS:
-        refuse(
+        refuse_file(
             ("tenants",),
             f"{len(order):,} tenants × {len(problem.hosts):,} entries of hosts "
             f"must be at most {MOST_PAIRS:,}",
@@ -118,7 +118,7 @@ def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
     for index, demand in enumerate(problem.demands):
         first = demand_of.setdefault(demand.tenant, index)
         if first != index:
-            tenant = quote(problem.tenants[demand.tenant].name)
+            tenant = quote_text(problem.tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
                 f"mechanisms take one demand per tenant, and demands[{first}] is of {tenant} "

@@ -65,7 +65,7 @@ class Faults:
             raise ProblemFileError(self._found)
 
 
-def refuse(place: Place, message: str) -> NoReturn:
+def refuse_file(place: Place, message: str) -> NoReturn:
     """Raise `ProblemFileError` for one fault that ends the reading."""
     raise ProblemFileError([ProblemFault(place_text(place), message)])
 
@@ -79,11 +79,11 @@ def place_text(place: Place) -> str:
         elif _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f"[{quote(step)}]"
+            text += f"[{quote_text(step)}]"
     return text
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """Put a string from the file in quotes, in ASCII, cut where it grows long."""
     if len(text) > _LONGEST_FOUND:
         text = text[: _LONGEST_FOUND - 3] + "..."
@@ -96,7 +96,7 @@ def describe_value(value: object) -> str:
         case None | True | False:
             return json.dumps(value)
         case str():
-            return quote(value)
+            return quote_text(value)
         case []:
             return "an empty list"
         case list():
@@ -113,7 +113,7 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)
     if near:
-        return f"; did you mean {', '.join(map(quote, near))}?"
+        return f"; did you mean {', '.join(map(quote_text, near))}?"
     if 0 < len(names) <= 12:
-        return f"; known: {', '.join(map(quote, names))}"
+        return f"; known: {', '.join(map(quote_text, names))}"
     return ""

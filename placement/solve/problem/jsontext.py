@@ -50,7 +50,7 @@ class RepeatedKeys(dict[str, object]):
         self.repeated = tuple(key for key, found in times.items() if found > 1)
 
 
-def decode(data: bytes) -> object:
+def decode_json(data: bytes) -> object:
     """Return the JSON value of a file: dict, list, str, bool, None, int, Decimal.
 
     Raises

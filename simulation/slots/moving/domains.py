@@ -10,7 +10,7 @@ from placement import IntArray
 from simulation.topology.hosts import SimHost
 
 
-def domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
+def failure_domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
     """Return the failure domain of each host, (H,), numbered in order of name; -1 for none.
 
     Parameters

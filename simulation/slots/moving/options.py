@@ -55,7 +55,7 @@ class MovePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
+class BalanceOptions:
     """A standing rule: balance at an interval."""
 
     every_s: float = 3600.0
@@ -94,7 +94,7 @@ class RollOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class RoomOptions:
     """Make room for starving requests by moves, instead of reserving hosts."""
 
     patience: int = ROOM_PATIENCE  #: slots that a request waits before
@@ -109,11 +109,11 @@ class MoveOptions:
     """All options of moves of a run."""
 
     price: MovePrice = field(default_factory=MovePrice)
-    balance: Balance | None = None
+    balance: BalanceOptions | None = None
     spare: str | None = None  #: ``host``, ``zone``, or the name of a label as ``rack`` in rack=3
     spare_asked: str | None = None  #: is it recorded whether that would hold, though none is kept?
     roll: RollOptions | None = None
-    room: Room | None = None
+    room: RoomOptions | None = None
     #: are potential, skewness and hosts in use recorded, though nothing moves?
     measured: bool = False
 
@@ -148,10 +148,10 @@ class MoveOptions:
             raise InputError("--move-price", "nothing moves: give --balance, --roll or --room")
         found = cls(
             price=_read_option(MovePrice, "--move-price", price or ""),
-            balance=None if balance is None else _read_option(Balance, "--balance", balance),
+            balance=None if balance is None else _read_option(BalanceOptions, "--balance", balance),
             spare=spare,
             roll=None if roll is None else _read_option(RollOptions, "--roll", roll),
-            room=None if room is None else _read_option(Room, "--room", room),
+            room=None if room is None else _read_option(RoomOptions, "--room", room),
         )
         return replace(found, measured=found.is_enabled)
 
@@ -163,7 +163,11 @@ class MoveOptions:
     def of(cls, document: Mapping[str, Any]) -> MoveOptions:
         """Return the options of a document that `dataclasses.asdict` returned."""
         values = {**document, "price": MovePrice(**document["price"])}
-        for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
+        for name, its in (
+            ("balance", BalanceOptions),
+            ("roll", RollOptions),
+            ("room", RoomOptions),
+        ):
             values[name] = None if document[name] is None else its(**document[name])
         return cls(**values)
 
@@ -184,7 +188,7 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "per_host": integer_reader(1, 10**6),
         "at_once": integer_reader(1, 10**6),
     },
-    Balance: {
+    BalanceOptions: {
         "every_s": _above_0,
         "hours": _check_hours,
         "price_per_gib": number_reader("a number, 0 or more", lambda value: 0 <= value < 1e12),
@@ -199,9 +203,9 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "takes_s": _seconds,
         "wait_s": _seconds,
     },
-    Room: {"patience": integer_reader(1, 10**9), "most_gib": nullable_reader(_gib)},
+    RoomOptions: {"patience": integer_reader(1, 10**9), "most_gib": nullable_reader(_gib)},
 }
-_Read = TypeVar("_Read", MovePrice, Balance, RollOptions, Room)
+_Read = TypeVar("_Read", MovePrice, BalanceOptions, RollOptions, RoomOptions)
 
 
 def _read_option(its: type[_Read], option: str, words: str) -> _Read:

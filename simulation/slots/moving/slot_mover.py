@@ -24,7 +24,7 @@ from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
-from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MovableVms, VmKey
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import RollState
@@ -175,7 +175,7 @@ class SlotMover:
                 hosts = site.cluster.positions_in_pool(self.freed.hosts)
                 policy = FreedHostsPolicy(policy, [(int(row[0]), host) for host in hosts])
         if self._moving.spare is not None:
-            domain = domains_of(self._moving.spare, site.cluster.hosts)
+            domain = failure_domains_of(self._moving.spare, site.cluster.hosts)
             policy = SpareCapacityPolicy(policy, site.fleet().running, domain)
         return policy
 

@@ -16,7 +16,7 @@ from controller.cli.vms.changes import parse_labels
 from controller.terminal.errors import BadInputError
 from simulation.errors import InputError
 from simulation.experiments.study_plan import _parse_assignments
-from simulation.slots.moving.options import Balance, _read_option
+from simulation.slots.moving.options import BalanceOptions, _read_option
 from tests.fakes.http_api import HttpApi
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     REQUEST_ID,
@@ -131,7 +131,7 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
         (partial(_parse_pairs, option="--weight"), ["a=1", "a=2"]),
         (partial(_parse_assignments, where="--sweep"), ["x=1", "x=2"]),
         (
-            lambda given: _read_option(Balance, "--balance", ",".join(given)),
+            lambda given: _read_option(BalanceOptions, "--balance", ",".join(given)),
             ["every_s=60", "every_s=90"],
         ),
     ],
