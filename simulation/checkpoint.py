@@ -44,7 +44,7 @@ class MisfitError(ValueError):
 
 
 def encode_checkpoint(document: CheckpointData, digest: str) -> bytes:
-    """Return a file's content."""
+    """Encode a checkpoint as the bytes of its file."""
     arrays: list[NDArray[Any]] = []
     bare = _extract_arrays(document, arrays)
     array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
@@ -86,7 +86,7 @@ def read_checkpoint(path: Path, digest: str) -> CheckpointData | None:
 
 
 def decode_checkpoint(body: bytes) -> CheckpointData:
-    """Read back a document; raise ValueError for any other bytes."""
+    """Decode the bytes of a checkpoint's file; raise ValueError for any other bytes."""
     view = memoryview(body)
     length = int.from_bytes(view[:8], "little")
     if len(view) < 8 or length > len(view) - 8:

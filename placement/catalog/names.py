@@ -70,7 +70,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
 
 
 def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
-    """Return the whole catalogue in order of name, and what could not be loaded."""
+    """Return the whole catalogue in order of name, and the errors of unloadable plugins."""
     names = sorted({*POLICIES, *MECHANISMS, *plugins.installed_entry_points()})
     rows, broken = [], []
     for name in names:

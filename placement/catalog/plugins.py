@@ -31,7 +31,7 @@ def installed_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def describe_origin(point: EntryPoint) -> str:
-    """Return the distribution that an entry point comes with, and what it names."""
+    """Describe an entry point: its distribution, and the object that it names."""
     distribution = "an unknown distribution" if point.dist is None else point.dist.name
     return f"{distribution} ({point.value})"
 

@@ -49,7 +49,7 @@ class RemainingAllowances:
                 max_vms = min(max_vms, max(0, self.left[each]) // need)
         return max_vms
 
-    def are_short(self, wanted: IntArray) -> set[int]:
+    def requests_over_allowance(self, wanted: IntArray) -> set[int]:
         """Return the requests whose allowances do not cover all of ``wanted``, shape (Q,)."""
         requested = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
@@ -90,7 +90,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     takes ``min_count`` VMs at once or none.
     """
     rooms = RemainingAllowances(snapshot)
-    short = rooms.are_short(wanted)
+    short = rooms.requests_over_allowance(wanted)
     if not short:
         return wanted
     contested = np.zeros_like(wanted)
@@ -119,7 +119,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
 
 
 def snapshot_within_allowances(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with counts within its allowances, and without these."""
+    """Return the snapshot with counts reduced to its allowances, and the allowances removed."""
     if not snapshot.allowances:
         return snapshot
     counts = counts_within(snapshot, snapshot.count)

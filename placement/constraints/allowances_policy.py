@@ -41,7 +41,9 @@ class AllowancesPolicy:
         pass stay closed in the next.
         """
         contested = np.zeros(len(snapshot.count), dtype=np.bool_)
-        contested[list(RemainingAllowances(snapshot).are_short(snapshot.count))] = True
+        contested[list(RemainingAllowances(snapshot).requests_over_allowance(snapshot.count))] = (
+            True
+        )
         if not contested.any():
             return self.policy.place(dataclasses.replace(snapshot, allowances=()), rng, budget)
         rest, open_ = snapshot, snapshot
@@ -80,7 +82,7 @@ def _counts_with_room(snapshot: Snapshot) -> IntArray:
 
 
 def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
-    """Return the VMs without room now that the allowances nevertheless cover.
+    """Return the VMs of each request that allowances cover but no room holds now, shape (Q,).
 
     No policy can place these VMs, so they use no allowance; the policy may reserve hosts for
     them.
@@ -106,7 +108,7 @@ def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
 
 
 def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
-    """Return the VMs that no pass placed, by quota or by the policy's reason."""
+    """Return the unplaced VMs with their reasons: the quota, or the policy's reason."""
     rooms = RemainingAllowances(rest)
     by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:

@@ -223,7 +223,7 @@ def _original_rows(expanded: ExpandedSnapshot, allocation: Allocation) -> IntArr
 
 
 def _excluded_requests(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
-    """Return for each run the requests to leave out, so that no run has too many groups."""
+    """Return the requests that each run leaves out, so that no run has too many groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
     if len(apart) <= MOST_LIMITS:
         return [frozenset()]
@@ -256,7 +256,7 @@ def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraint
 def _left_out_by_request(
     expanded: ExpandedSnapshot, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return the last run's unplaced VMs of each request of which it placed none."""
+    """Return the last run's unplaced VMs by request, for requests of which it placed none."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])

@@ -81,7 +81,7 @@ def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
 def _unplaced_vms(
     snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
 ) -> tuple[LeftOut, ...]:
-    """Return the VMs that no zone placed, with a zone's reason or one judged over all hosts."""
+    """Return the unplaced VMs, with a zone's reason or a reason that holds over all hosts."""
     held_back = {
         left.request
         for _, allocation in decided

@@ -85,7 +85,7 @@ def reservation_verdict(
                 break
             rng = np.random.default_rng([seed, number])
             level = rng.random(int(together.max()) + 1)[together]
-            left_s = lifetimes.draw_curves(rng).left_s(curve, running.age_s, level)
+            left_s = lifetimes.draw_curves(rng).remaining_lives_s(curve, running.age_s, level)
             ended = running.ends_s(left_s) <= after_s
             then = room.copy()
             np.add.at(then, running.host[ended], amounts[ended])

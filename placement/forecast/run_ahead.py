@@ -154,7 +154,7 @@ class _Sample:
         self._constraints = snapshot.constraints
         self._ends: dict[int, _EndingVms] = {}
         level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
-        left_s = running.ends_s(lives.left_s(known.curve, running.age_s, level))
+        left_s = running.ends_s(lives.remaining_lives_s(known.curve, running.age_s, level))
         self._schedule_end(left_s, running.host, running.tenant, running.count, running.demand)
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
@@ -287,7 +287,7 @@ class _Sample:
         # VMs of one row that are placed at once end together, as those of a request do.
         distinct, of_row = np.unique(rows, return_inverse=True)
         level = self._rng.random(len(distinct))[of_row.ravel()]
-        left_s = self._lives.left_s(
+        left_s = self._lives.remaining_lives_s(
             self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
         )
         ends_s = np.minimum(at_s + left_s, self._present.ends_in_s[rows])

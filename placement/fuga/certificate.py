@@ -144,7 +144,7 @@ def _player_blocks(players: IntArray, width: int) -> list[IntArray]:
 
 
 def _skewness(game: Game, players: IntArray, offered: IntArray) -> FloatArray:
-    """Return ske(m), (X, K), of players (X,) that take so many VMs of each kind, (X, K, T).
+    """Return ske(m), (X, K), of players (X,) that take these VMs of each kind, (X, K, T).
 
     ``sqrt(sum_j (u_j / mean(u) - 1)^2)``; 0 for a host that is not used.
     """

@@ -154,7 +154,7 @@ def _certificate_details(certificate: GameCertificate | None) -> dict[str, Any]:
 def _phase_rows(
     snapshot: Snapshot, gangs: IntArray, after_games: IntArray, final: IntArray
 ) -> list[list[int]]:
-    """Return rows of request, host, VMs of the games that stayed, VMs from before and after."""
+    """Return rows: request, host, VMs that a game placed, VMs placed before or after the games."""
     from_game = _counts_at_rows(snapshot, after_games, final) - _counts_at_rows(
         snapshot, gangs, final
     )

@@ -73,7 +73,7 @@ class Panel:
             running=capacity - game.players.free[:, game.ranking],
         )
 
-    def change(self, player: int, move: PlayerChoice) -> None:
+    def apply_choice(self, player: int, move: PlayerChoice) -> None:
         """Update the arrays after a player's new choice."""
         before = self.taken[player].tolist()
         self.taken[player] = move.taken
@@ -222,11 +222,11 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
         if not any(left):
             return None if budget.spend(len(waiting)) else "budget"
         player = waiting.pop()
-        game.refresh(player, left)
+        game.refresh_strategies(player, left)
         strategies = game.clip_strategies(player, left)
         if not budget.spend(len(strategies)):
             return "budget"
-        move = game.weigh(player, strategies, taken)
+        move = game.best_response(player, strategies, taken)
         game.choose(move, "sequential")
         taken = _add_counts(taken, move.taken)
     return None
@@ -272,13 +272,13 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
         before = game.move(player, panel.totals)
         others = _subtract_counts(panel.totals, before.taken)
         strategies = game.clip_strategies(player, _subtract_counts(game.serving.maximum, others))
-        after = _best_response(game, before, game.weigh(player, strategies, others))
+        after = _best_response(game, before, game.best_response(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:
             in_vain += 1
         else:
             changed = stale = True
-            panel.change(player, after)
+            panel.apply_choice(player, after)
     return changed
 
 
@@ -289,7 +289,7 @@ def _best_response(game: Game, before: PlayerChoice, best: PlayerChoice) -> Play
         gain = best.utility(best.chosen) - best.utility(stays)
         return best if gain > UTILITY_TOLERANCE else replace(best, chosen=stays)
     with_former = best.strategies.with_strategy_of(before.strategies, before.chosen)
-    weighed = game.weigh(before.player, with_former, best.others[0])
+    weighed = game.best_response(before.player, with_former, best.others[0])
     stays = len(with_former) - 1
     gain = best.utility(best.chosen) - weighed.utility(stays)
     return best if gain > UTILITY_TOLERANCE else replace(weighed, chosen=stays)

@@ -15,7 +15,7 @@ from placement.model.spot_pass import SpotPass, decide_spot
 
 
 def set_aside_unplaceable(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
-    """Take the requests that no round could place out of ``snapshot``.
+    """Remove the requests that no round could place from ``snapshot``; return both.
 
     Returns
     -------

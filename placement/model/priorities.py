@@ -41,9 +41,9 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
 
     Notes
     -----
-    Of what is given up, what its taker does not need stays free until the next
-    round, by shares. A request of a hard group, or one that is spread, takes no other's place, as
-    its own places depend on each other; it may give way. A gang takes or gives up its minimum
+    Amounts that are given up and that the taker does not need stay free until the next round.
+    A request of a hard group, or one that is spread, takes no other's place, as its own
+    places depend on each other; it may give way. A gang takes or gives up its minimum
     whole.
     """
     left = np.zeros(len(snapshot.count), dtype=np.int64)
@@ -64,7 +64,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
     gave_way: Counter[tuple[int, int, int]] = Counter()
     for tenant in np.flatnonzero(highest > lowest).tolist():
         its = _Tenant(snapshot, priority, tenant, rows, left)
-        its.settle(takes)
+        its.settle_priorities(takes)
         took.update(its.taken)
         gave_way.update(its.gave_way)
     if not gave_way:
@@ -116,7 +116,7 @@ class _Tenant:
         self.taken: Counter[tuple[int, int]] = Counter()  #: VMs by request and host
         self.gave_way: Counter[tuple[int, int, int]] = Counter()  #: by request, host and taker
 
-    def settle(self, takes: BoolArray) -> None:
+    def settle_priorities(self, takes: BoolArray) -> None:
         """Let requests take what those of lower priority have, the highest first."""
         snapshot, its = self._snapshot, self._requests
         # A gang is a kind of its own: it takes its minimum whole.

@@ -54,7 +54,7 @@ def decide_spot(
     snapshot : Snapshot
         With ``spot``; what no round could place has a count of 0.
     allocation : Allocation
-        Of the same, but for the requests for spot VMs: it places none of these.
+        An allocation of the same snapshot that places no spot VMs.
     spot_pass : SpotPass
     seed, budget_units
         As for the policy itself, which runs at most seven times more.

@@ -262,7 +262,7 @@ class Shapes:
         ]
 
     def place(self, demand: tuple[int, ...]) -> tuple[int, int]:
-        """Return the shape of a demand, -1 for none, and how many sizes fit where it does."""
+        """Return a demand's shape (-1 for none) and the number of sizes up to its own."""
         divisor = math.gcd(*demand)
         if divisor == 0:
             return -1, 0
@@ -287,7 +287,7 @@ class Shapes:
         return found
 
     def _fitting_shapes_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
-        """Return the same as `of`, faster where there are many shapes."""
+        """Return the same as `fitting_shapes`, faster if there are many shapes."""
         maximum = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
         found = [
             (shape, sizes)

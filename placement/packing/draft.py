@@ -73,7 +73,7 @@ class Draft:
             self._rows, self._moves = join_rows([self._rows, *self._moves]), []
         return self._rows
 
-    def begin(self, request: int) -> None:
+    def begin_gang(self, request: int) -> None:
         """Allow VMs of a gang to be placed; the caller ensures the minimum."""
         self.remaining[request] += self.not_begun[request]
         self.not_begun[request] = 0

@@ -33,7 +33,7 @@ def admit_request(draft: Draft, request: int) -> bool:
         return True
     if not _gangs_that_fit(draft, [request]):
         return False
-    draft.begin(request)
+    draft.begin_gang(request)
     return True
 
 
@@ -111,7 +111,7 @@ def _begin_gangs(draft: Draft, gangs: Sequence[int], fill: Callable[[], object])
     draft.remaining[:] = others
     whole = [gang for gang in gangs if missing[gang] == 0]
     for gang in whole:
-        draft.begin(gang)
+        draft.begin_gang(gang)
         draft.remaining[gang] -= draft.snapshot.min_count[gang]
     broken = [gang for gang in gangs if 0 < missing[gang] < draft.snapshot.min_count[gang]]
     rows = draft.rows[np.isin(draft.rows[:, 0], broken)]

@@ -113,7 +113,7 @@ def balance(
 def _find_responses(
     running: RunningState, term: Level, objective: Objective, reconsiderations: int, budget: Budget
 ) -> tuple[list[Response], str | None]:
-    """Return the responses and what kept them from going on.
+    """Return the better responses, and the bound that ended the search, if any.
 
     The steepest responses are one way up among many. What they become once each was
     reconsidered is followed too, as far as it pays, steepest first; on small clusters so are
@@ -151,7 +151,7 @@ def _find_responses(
         _reconsider_responses(guide, reconsiderations)
         guide.make_responses()
         way = begin_responses(term)
-        way.follow(guide.responses)
+        way.follow_responses(guide.responses)
         way.make_responses()
         if way.net_gain > best.net_gain:
             best = way

@@ -118,7 +118,7 @@ class _DestinationFinder:
         return found
 
     def _order_by_difficulty(self) -> list[int]:
-        """Return the units, those with the fewest hosts first; ties go to the largest."""
+        """Return the units sorted by number of possible hosts, fewest first, then by size."""
         capacity = self._where.running.snapshot.capacity
         largest = np.maximum(capacity.max(axis=0, initial=0), 1)
         keys = []
@@ -220,10 +220,10 @@ class _DestinationFinder:
         return {possible[number]: host for number, host in solved.hosts.items()}
 
     def _place_neediest(self, possible: Sequence[int]) -> dict[int, int]:
-        """Place units while there is room, those of the tenant that is left with least first.
+        """Place units by progressive filling; return the host of each placed unit.
 
-        Progressive filling as of DRF: a tenant's level is the dominant share per
-        weight of what it holds, without what has no place yet.
+        The next unit is of the tenant with the lowest dominant share per weight. Units without a
+        destination yet are not counted in the share. The moves are undone before it returns.
         """
         running = self._where.running
         snapshot = running.snapshot

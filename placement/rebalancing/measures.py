@@ -42,7 +42,7 @@ def skewness_of(room: IntArray, capacity: IntArray) -> FloatArray:
 
 
 class MoveMeasures:
-    """Measures of a cluster from which VMs move one after the other.
+    """Measures of a cluster, updated as VMs move one after the other.
 
     Moves change neither what tenants hold nor what would be fair, so v(A) and
     the fairness distance are found once; of skewness a move changes two hosts.

@@ -179,7 +179,7 @@ class _HostEmptier:
         return self._vms[self._of_host[host] : self._of_host[host + 1]]
 
     def _candidate_hosts(self) -> list[int]:
-        """Return the hosts that all VMs can leave, those with the least transfer first."""
+        """Return the hosts that all VMs can leave, sorted by transfer, least first."""
         running = self._running
         left = running.snapshot.capacity - running.room
         np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])
@@ -193,7 +193,7 @@ class _HostEmptier:
 
 
 def _vms_by_size(running: RunningState) -> IntArray:
-    """Return the VMs that may move, host by host, those that demand most of any resource first."""
+    """Return movable VMs host by host, by their largest demand of any resource, highest first."""
     vms = movable_vms(running)
     pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)
     largest = (running.demand / pool).max(axis=1, initial=0.0)[running.kind[vms]]

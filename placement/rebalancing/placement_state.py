@@ -18,7 +18,7 @@ class PlacementState:
     room : ndarray of int64, shape (H, R)
         What is left, below 0 where more is committed than there is.
     host : list of int
-        Where each VM is; the old host until it has left that.
+        The host of each VM: the old host until the VM has left it.
     changed : list of int
         Hosts in the order in which their room changed.
     """

@@ -38,8 +38,8 @@ class SpareCapacityPolicy:
     elsewhere is taken out of what is free
     (`placement.rebalancing.spare_capacity.SpareCapacity.kept`). After the decision a
     domain may hold no longer, because VMs were placed on its own hosts or joined a group
-    or spread of its VMs: then VMs wait, the last request first, until it holds. A domain that did not hold before keeps no request waiting. It
-    goes around all other rules.
+    or spread of its VMs: then VMs wait, the last request first, until it holds. A domain
+    that did not hold before keeps no request waiting. The policy wraps all other rules.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class SpareCapacityPolicy:
     def _rows_within_spare(
         self, snapshot: Snapshot, placed: IntArray, before: SpareCapacity
     ) -> IntArray:
-        """Return the rows that stay placed so that every domain still holds."""
+        """Return the rows that may stay placed while every domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
         while True:

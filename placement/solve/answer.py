@@ -186,7 +186,7 @@ class _AllocationNaming:
     def _name_weighed(
         self, combinations: Mapping[Any, Sequence[Mapping[str, Any]]]
     ) -> dict[str, Any]:
-        """Name the requests of what each host weighed, and of what the others took."""
+        """Name the requests in each host's weighed combinations and in what the others took."""
         return {
             self._hosts[int(host)]: [
                 {

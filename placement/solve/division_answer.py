@@ -155,7 +155,7 @@ class _DivisionNaming:
                 return value
 
     def names_hosts(self, key: str, value: Any) -> bool:
-        """Say whether a value is a row for each tenant, with one entry for each host."""
+        """Return whether a value has a row for each tenant, with one entry for each host."""
         match value:
             case [list() as row, *_]:
                 return len(value) == len(self._tenants) and len(row) == len(self._hosts)

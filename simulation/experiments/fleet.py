@@ -199,7 +199,7 @@ class FleetStudy:
         return self._stopping
 
     def _send_jobs(self, free: Sequence[str]) -> None:
-        """Send jobs without a worker, and again when no message of a job is under way."""
+        """Send the jobs without a worker; resend those whose message was lost."""
         now = time.monotonic()
         due = [name for name in free if name not in self._sent]
         again = [

@@ -272,7 +272,7 @@ def _run_summary(
 
 
 def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return the summary of the same simulation, finished or not; None without one."""
+    """Return the summary of the same simulation, finished or not, or None if there is none."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ class TraceSpec:
     path: str
     format: str | None = None
     types: str | None = None  #: a CSV file of VM types
-    tenants: int = 0  #: fold tenants into so many; 0: as they are
+    tenants: int = 0  #: number of tenants after folding; 0: not folded
     sample: float = 1.0  #: part of the tenants that takes part, others for each seed
 
 
@@ -197,7 +197,7 @@ def _check_added_hosts(resources: Sequence[str], inventory: HostInventory, spec:
 
 
 def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
-    """Raise for zones that no host has, before or after hosts are left out."""
+    """Raise if no host is in one of the zones, before or after hosts are left out."""
     known = {zone_of(host.labels) for host in hosts}
     for zone, policy in spec.zone_policies.items():
         if zone not in known:
@@ -205,7 +205,7 @@ def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
 
 
 def _check_move_options(spec: RunSpec, inventory: HostInventory) -> None:
-    """Raise for hosts of a roll, and failure domains of spare capacity, that do not exist."""
+    """Raise if hosts of a roll, or failure domains of spare capacity, do not exist."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving
     if moving.roll is not None and not matching_hosts(moving.roll.hosts, labels):

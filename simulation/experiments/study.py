@@ -236,7 +236,7 @@ def _run_child(
 
 
 def stop_on_interrupt(study: AnyStudy) -> Callable[[], None]:
-    """Let Ctrl-C stop a study gently; return a function that restores the handler."""
+    """Let Ctrl-C stop a study gently; return a function that restores the old handler."""
 
     def stop_study(signum: int, frame: FrameType | None) -> None:
         study.stop()

@@ -287,7 +287,7 @@ class SeriesRecorder:
 
 
 def _count_by_tenant(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
-    """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
+    """Add VMs to their tenants' counts, except those that ran at the beginning."""
     requested = rows.request >= 0
     np.add.at(of_tenant, rows.tenant[requested], rows.count[requested])
 

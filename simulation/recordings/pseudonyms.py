@@ -53,5 +53,5 @@ def _is_retired(host: PastHost) -> bool:
 
 
 def trace_seconds(at: datetime, since: datetime) -> float:
-    """Return a time in seconds of the trace."""
+    """Return a time in seconds since the beginning of the trace."""
     return round((at - since).total_seconds(), 3)

@@ -71,10 +71,10 @@ def repeat_requests(
     Parameters
     ----------
     present : PastPeriod
-        Of one moment, the end of ``window``: what stands and waits.
+        The running and waiting VMs at the end of ``window``.
     window : PastPeriod
     most_vms : int
-        Of the window; the earliest beyond it are left out.
+        The largest number of VMs to repeat; the earliest requests beyond it are left out.
     """
     now, length = present.until, window.until - window.since
     arrivals, since, left_out = latest_requests(window, most_vms)
@@ -166,7 +166,7 @@ class _LifetimeSampler:
                     ages.append(max(0.0, lived.total_seconds()))
         age_s = np.array(ages, dtype=np.float64)
         curve = self.lifetimes.curves_of(self._group_numbers(of), age_s)
-        left_s = self.lifetimes.draw_curves(self._rng).left_s(
+        left_s = self.lifetimes.draw_curves(self._rng).remaining_lives_s(
             curve, age_s, self._rng.random(len(of))
         )
         for number, (request, standing) in enumerate(listed):

@@ -15,7 +15,7 @@ _MOST_COLUMNS: Final = 4
 
 
 def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
-    """Return the section, with a column for each variant, or a row if there are many."""
+    """Return the comparison of variants as HTML, with a column or a row for each variant."""
     variants = comparison["variants"]
     names = [
         f'<span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
@@ -61,7 +61,7 @@ def _render_table(corner: str, head: list[str], first: list[str], cells: list[li
 def _measure_cells(
     variants: list[Mapping[str, Any]], path: str, _title: str, unit: str, more_is_better: bool
 ) -> list[str]:
-    """Return one measure of every variant; what looks best is bold, unless all look alike."""
+    """Return a table cell for each variant with one measure; the best is bold unless all tie."""
     means = [row["measures"][path]["mean"] for row in variants]
     known = [mean for mean in means if mean is not None]
     looks = {_format_value(mean, unit) for mean in known}

@@ -76,7 +76,7 @@ _SYSTEM: Final = (
 
 
 def reproduction_page(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
-    """Return the page about items from their verdicts, with the command that made it."""
+    """Return the page that reports the verdicts of items, and the command that made it."""
     parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview_section(items)]
     for paper, theirs in groupby(items, key=lambda item: item["paper"]):
         parts.append(f"## {Paper(paper).name.replace('PSDSF', 'PS-DSF')}\n\n{paper}.")

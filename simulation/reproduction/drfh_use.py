@@ -39,7 +39,7 @@ _NAMES: Final = ("CPU", "memory")
 
 
 def _reproduce_table2(setup: Setup) -> ItemOutcome:
-    """Fill the empty cluster once, with more than it holds."""
+    """Fill the empty cluster once with more requests than it holds."""
     day = day_of(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}

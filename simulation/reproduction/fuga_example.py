@@ -80,9 +80,9 @@ def _utilities_by_strategy(game: Game) -> dict[tuple[str, str], tuple[float, flo
     """Return U of host 1 and of host 2 for each of host 2's strategies and each of host 1's."""
     found = {}
     for theirs in _HOST_2:
-        answer = game.weigh(1, game.strategies(1), _HOST_2[theirs])
+        answer = game.best_response(1, game.strategies(1), _HOST_2[theirs])
         for place, ours in enumerate(_HOST_1):
-            leader = game.weigh(0, game.strategies(0), _HOST_1[ours])
+            leader = game.best_response(0, game.strategies(0), _HOST_1[ours])
             found[theirs, ours] = (
                 float(answer.utilities[place]),
                 float(leader.utilities[list(_HOST_2).index(theirs)]),

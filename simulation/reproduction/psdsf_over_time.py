@@ -137,7 +137,7 @@ def _tasks_of_mechanism(name: str, *, away: bool) -> FloatArray:
 
 
 def _cpu_use(tasks: FloatArray) -> FloatArray:
-    """Return the part of each class's CPU in use, (S, K)."""
+    """Return the fraction of each class's CPU in use, (S, K)."""
     problem = four_classes()
     use: FloatArray = np.einsum("snk,n->sk", tasks, problem.demand[:, 0]) / problem.capacity[:, 0]
     return use

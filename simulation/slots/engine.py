@@ -208,7 +208,7 @@ class Engine:
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
             self.waiting = self.waiting.after_slot(np.zeros_like(self.waiting.count))
             return passed
-        around = None if self.movers is None else self.movers.wrap
+        around = None if self.movers is None else self.movers.wrap_policy
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
@@ -236,7 +236,7 @@ class Engine:
     def snapshot(self, *, for_running: bool = False) -> tuple[Snapshot, IntArray]:
         """Return the snapshot of a round now, and the numbers of its tenants.
 
-        Where spare is kept, or if ``for_running``, host classes also distinguish hosts by the
+        If spare capacity is kept, or if ``for_running``, host classes also distinguish hosts by the
         constraints of all running VMs.
 
         Tenants are those with VMs or requests; others take no part in the round.
@@ -345,7 +345,7 @@ class Engine:
         found: list[VmRows] = []
         others: list[Chunk] = []
         for chunk in chunks:
-            hosts = np.array(self.cluster.numbers(chunk.on_host), dtype=np.int64)
+            hosts = np.array(self.cluster.pool_numbers(chunk.on_host), dtype=np.int64)
             stands = np.flatnonzero(hosts >= 0)
             others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
             if not len(stands):
@@ -412,7 +412,7 @@ class Engine:
     ) -> Round:
         start_s = slot * self.choice.slot_length_s
         waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
-        self.last_idle.note(snapshot, waiting.request, allocation)
+        self.last_idle.record_round(snapshot, waiting.request, allocation)
         placed = VmRows(
             request=waiting.request[rows],
             tenant=waiting.tenant[rows],

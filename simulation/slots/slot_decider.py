@@ -40,7 +40,7 @@ class SimulatedPolicy:
     def policy_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a policy is made with.
 
-        Where moves make room for starving requests, no hosts are reserved by default.
+        If moves make room for starving requests, no hosts are reserved by default.
         """
         return parameters if self.moving.room is None else {"patience": 0, **parameters}
 

@@ -96,7 +96,7 @@ def _select_columns(
     order: str,
     what: str = "rowid",
 ) -> Iterator[tuple[Any, ...]]:
-    """Read columns of a table; all words are this module's own."""
+    """Yield the rows of a table's columns; the names in the query come from this module only."""
     columns = ", ".join([what, *names])
     try:
         yield from database.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608

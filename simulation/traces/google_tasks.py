@@ -56,7 +56,7 @@ def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
             yield line, row, read
             continue
         try:
-            table.take(line, row, read)
+            table.record_event(line, row, read)
         except (ValueError, TypeError) as error:
             yield line, error if isinstance(error, RowError) else RowError(str(error)), read
     yield from table.requests()
@@ -73,7 +73,7 @@ class _Submissions:
         #: of tasks that have not ended: their submission, and since when they live
         self._open: dict[tuple[int, int], tuple[int, float]] = {}
 
-    def take(self, line: int, row: Mapping[str, Any], read: float) -> None:
+    def record_event(self, line: int, row: Mapping[str, Any], read: float) -> None:
         """Record an event."""
         at_us, event = int(row["time_us"]), int(row["event"])
         if at_us < 0:

@@ -83,7 +83,7 @@ class NativeTrace:
     faults: BadRows
     types: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     keep: Keep | None = None
-    fold: int = 0  #: tenants become so many; 0: as they are
+    fold: int = 0  #: number of tenants after folding; 0: not folded
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the trace from its beginning."""
@@ -129,7 +129,11 @@ class NativeTrace:
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
-        """Return the tenant of a row; the line decides for a folded row without a tenant."""
+        """Return the tenant of a row.
+
+        If tenants are folded, a hash of the name picks one of ``fold`` tenants; a row without
+        a name is hashed by its line number.
+        """
         text = None if name is None or name == "" else str(name)
         if not self.fold:
             return text or "all"

@@ -270,7 +270,7 @@ def plain_algorithm_1(game):
         left = game.serving.available - taken
         if not left.any():
             break
-        game.refresh(player, left.tolist())
+        game.refresh_strategies(player, left.tolist())
         options = game.clip_strategies(player, left)
         utilities = game.serving.fairness(taken + options.counts) - options.skewness
         chosen = int(np.flatnonzero(utilities >= utilities.max() - UTILITY_TOLERANCE)[0])

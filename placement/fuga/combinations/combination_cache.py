@@ -45,7 +45,7 @@ class CombinationCache:
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Empty the cache."""
         self._newer, self._older, self._size = {}, {}, 0
 
@@ -156,7 +156,7 @@ class CombinationFinder:
     def _search_best(
         self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], query: bytes
     ) -> BestCombinations:
-        """Find the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
+        """Search the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
         demand, (free, room), (*maximum, pool) = self._demand[list(kinds)], amounts, numbers
         tables, _ = self._about[kinds]
         before, refused = self._budget.spent, self._budget.refused

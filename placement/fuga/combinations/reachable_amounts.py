@@ -134,8 +134,8 @@ class ReachableStates:
                 self.layers.append(_reach_bounded_number(self.layers[-1], step, bound, mask))
 
     @staticmethod
-    def rows(kinds: Sequence[int], size: State) -> int:
-        """Return how many rows a table of so many kinds and of that size has."""
+    def count_rows(kinds: Sequence[int], size: State) -> int:
+        """Return the number of rows of a table of this number of kinds and this size."""
         return len(kinds) * (size[0] + 1)
 
     def states(self, room: State, score: Callable[[int, int], float]) -> Iterator[Scored]:

@@ -104,7 +104,7 @@ class Tables:
         """
         bounds = tuple(None if few >= fit else few for few, fit in zip(maximum, alone, strict=True))
         if bounds not in self._charged:
-            rows = ReachableStates.rows(self._kinds_of(bounds), self.grid.size)
+            rows = ReachableStates.count_rows(self._kinds_of(bounds), self.grid.size)
             if not budget.spend(1 + rows // _ROWS_A_UNIT):
                 return None
             self._charged.add(bounds)

@@ -156,7 +156,7 @@ def top_combinations(
 
 
 def _max_vms_alone(room: IntArray, demand: IntArray) -> IntArray:
-    """How many VMs of each kind the room holds by themselves."""
+    """Return how many VMs of each kind the room holds if it holds no other kind, shape (T,)."""
     demanded = demand > 0
     fits = np.where(demanded, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
     return np.where(demanded.any(axis=1), fits, 0).astype(np.int64)
@@ -165,6 +165,6 @@ def _max_vms_alone(room: IntArray, demand: IntArray) -> IntArray:
 def _has_reached_ceiling(
     score: FloatArray, eta: int, free: IntArray, room: IntArray, ranking: IntArray
 ) -> bool:
-    """Return whether the best scores, in falling order, cannot be beaten."""
+    """Return whether no combination can beat the best scores, given in falling order."""
     ceiling = float((room[ranking] / free[ranking]).min())
     return len(score) >= eta and float(score[eta - 1]) >= ceiling - _SLACK

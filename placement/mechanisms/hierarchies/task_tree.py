@@ -98,10 +98,10 @@ class Siblings(ABC):
 class RescalingGroup(Siblings):
     """A group of H-DRF: it counts its children rescaled to the least share.
 
-    With f the least share per weight among the children that are not blocked, each of them counts
-    scaled down to f, and a blocked one scaled to at most f; without any such child all count as
-    they are (derived). So neither a child with a large share nor a blocked one holds back the
-    group of its siblings.
+    Let f be the least share per weight among the children that are not blocked. Each of these
+    counts scaled down to f, and each blocked child scaled to at most f; if all children are
+    blocked, they count unscaled (derived). So neither a child with a large share nor a blocked
+    one holds back the group of its siblings.
     """
 
     def __init__(self, weights: Sequence[float], width: int) -> None:

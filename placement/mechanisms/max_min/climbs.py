@@ -137,7 +137,7 @@ class Climbs:
             return low
         return low + point.part * (self._needs_at(point.place + 1) - low)
 
-    def complete(self, point: Point) -> BoolArray:
+    def complete_tenants(self, point: Point) -> BoolArray:
         """Return which tenants have all they want at ``point``, shape (N,)."""
         done: BoolArray = self.needs(point) >= self.limit
         return done

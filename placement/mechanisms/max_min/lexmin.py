@@ -58,7 +58,7 @@ class Filling:
     residual: float  #: the largest part of a need, or of a server, that the solver got wrong
 
     def division(self, problem: DivisibleProblem, unit: FloatArray, levels: FloatArray) -> Division:
-        """Return it in tasks; ``unit`` (N,) is one task's share."""
+        """Return the division in tasks; ``unit`` (N,) is the share of one task."""
         tasks = np.divide(
             self.amounts, unit[:, None], out=np.zeros_like(self.amounts), where=unit[:, None] > 0
         )
@@ -214,7 +214,7 @@ def _next_stop(
 
 
 def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
-    """Return the lowest bound that needs no program."""
+    """Return the lowest bound that can be computed without a linear program."""
     everything = servers.all_columns()
     lowest = min(
         (_price_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),

@@ -103,7 +103,7 @@ def raise_lowest_levels(
 def _exhaustion_levels_near(
     level: float, low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray | None:
-    """Return where each resource ends, (R,), right for the first; None where it is not found.
+    """Return the level at which each resource is used up, (R,), or None if none is found.
 
     Newton's method from a guess: between two kinks a line, so where it stands
     still the level is exact.
@@ -129,7 +129,7 @@ def _exhaustion_levels_near(
 def _exhaustion_levels(
     low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray:
-    """Return where each resource ends, shape (R,), infinity for those that suffice for all.
+    """Return the level at which each resource is used up, (R,); infinite if never used up.
 
     By the kinks in order: a tenant joins at its start and leaves when it has
     all it wants.

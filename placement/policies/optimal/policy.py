@@ -209,7 +209,7 @@ class _Optimization:
             return self._new_draft()
         on_hosts = self.empty_counts()
         for model in models:
-            for host, counts in model.on_hosts(values):
+            for host, counts in model.vms_on_hosts(values):
                 on_hosts[host, list(counts)] = list(counts.values())
         return self._draft_of(columns.read(values), self._trim_to_room(on_hosts))
 
@@ -230,7 +230,7 @@ class _Optimization:
         if any(gains):
             unit = int(np.gcd.reduce(gains))
             entries = [(column, gain / unit) for column, gain in enumerate(gains) if gain]
-            program.row(entries, minimum=float(reached // unit), maximum=float("inf"))
+            program.add_row(entries, minimum=float(reached // unit), maximum=float("inf"))
         better = self._search_tie_breaker(program, ties)
         if better is None:
             return values
@@ -240,7 +240,7 @@ class _Optimization:
     def _search_optimum(
         self, program: IntegerProgram, gains: Sequence[int]
     ) -> Sequence[int] | None:
-        """Maximise, and record the proven bound on every allocation."""
+        """Maximise the objective, and record the proven upper bound."""
         maximum = self._nodes_left()
         if maximum < 1:
             self.cuts.append("nodes: none were left to solve a program")
@@ -285,7 +285,7 @@ class _Optimization:
         draft = self._new_draft()
         rows = rows_of(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
-            draft.begin(gang)
+            draft.begin_gang(gang)
         draft.put_all(rows)
         return draft
 

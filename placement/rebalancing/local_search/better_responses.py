@@ -59,8 +59,8 @@ class _Items:
 class BetterResponses:
     """Repeats the steepest better response until none pays, and reconsiders each.
 
-    Of all moves of one VM that keep the rules, the one whose gain less its price is
-    largest is made. Equals go by source, kind, memory carried and VM, lowest first,
+    A step makes the move of one VM that keeps the rules and has the largest gain less its
+    price. Ties go by source, kind, memory carried and VM, lowest first,
     then by destination. No VM moves twice.
 
     Parameters
@@ -168,7 +168,7 @@ class BetterResponses:
                     self._make_response(*found)
         return changed
 
-    def follow(self, responses: Sequence[Response]) -> None:
+    def follow_responses(self, responses: Sequence[Response]) -> None:
         """Make the given responses, or like ones of VMs alike, steepest first.
 
         What does not pay when its turn comes, or breaks a rule still, is not made.

@@ -16,7 +16,7 @@ def schedule_waves(
     moves: Sequence[RebalanceMove],
     limits: RebalanceLimits,
 ) -> tuple[RebalanceMove, ...]:
-    """Return moves with the earliest waves that they can go in, in the order of waves.
+    """Assign each move to its earliest feasible wave; return the moves in order of waves.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def schedule_waves(
     """
     return tuple(
         sorted(
-            _Scheduler(running, group_constraints, limits).waves_of(moves),
+            _Scheduler(running, group_constraints, limits).schedule_moves(moves),
             key=lambda move: move.wave,
         )
     )
@@ -64,7 +64,7 @@ class _Scheduler:
         self._at_once: list[int] = []
         self._next_open: list[int] = []  # of a full wave, one that may not be
 
-    def waves_of(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
+    def schedule_moves(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
         return [dataclasses.replace(move, wave=self._wave_of(move)) for move in moves]
 
     def _wave_of(self, move: RebalanceMove) -> int:

@@ -39,7 +39,7 @@ class Extent:
 
 
 def widest_extent(problem: Problem) -> Extent | None:
-    """Return the extent of the resource with the largest ratio of amounts; None without amounts.
+    """Return the extent of the resource with the largest ratio of amounts; None if there is none.
 
     What hosts offer counts as a class has it in all.
     """

@@ -60,7 +60,7 @@ class Faults:
         self._found.append(ProblemFault(place_text(place), message))
 
     def raise_if_any(self) -> None:
-        """Raise `ProblemFileError` with all that was noted."""
+        """Raise `ProblemFileError` with all recorded faults."""
         if self._found:
             raise ProblemFileError(self._found)
 
@@ -71,7 +71,7 @@ def refuse_file(place: Place, message: str) -> NoReturn:
 
 
 def place_text(place: Place) -> str:
-    """Write a place the way programs do: ``demands[3].speed.s9``."""
+    """Format a place in the file as a path: ``demands[3].speed.s9``."""
     text = ""
     for step in place:
         if isinstance(step, int):

@@ -56,8 +56,7 @@ def decode_json(data: bytes) -> object:
     Raises
     ------
     ProblemFileError
-        With line and column where the syntax is broken, or with the limit that
-        the file exceeds.
+        If the syntax is broken (the error has line and column), or if the file exceeds a limit.
     """
     if len(data) > MOST_BYTES:
         _refuse_text("", f"is larger than {MOST_BYTES // 2**20} MiB, the most that is read")

@@ -57,7 +57,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
 def check_groups(
     tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: Faults
 ) -> None:
-    """Note groups that have demands or holdings of their own."""
+    """Record groups that have demands or holdings of their own as faults."""
     groups = {tenant.parent for tenant in tenants}
     for index, tenant in enumerate(tenants):
         if index in groups and any(tenant.held):

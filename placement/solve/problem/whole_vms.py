@@ -233,7 +233,7 @@ class _IntegerArrays:
 
 
 def _to_millionths(amounts: Iterable[Decimal]) -> list[int]:
-    """Return amounts in millionths; `_refuse_unsupported_fields` has seen to it that they are."""
+    """Return amounts in millionths; `_refuse_unsupported_fields` has checked that this is exact."""
     return [whole for amount in amounts if (whole := millionths(amount)) is not None]
 
 

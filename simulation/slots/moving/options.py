@@ -156,7 +156,7 @@ class MoveOptions:
         return replace(found, measured=found.is_enabled)
 
     def without_moves(self) -> MoveOptions:
-        """Return the options of the unchanged variant: the same measures, and no moves."""
+        """Return the options of the unchanged variant: the same measures without moves."""
         return MoveOptions(measured=self.measured, spare_asked=self.spare)
 
     @classmethod

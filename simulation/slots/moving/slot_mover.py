@@ -95,7 +95,7 @@ class SlotMover:
     # --- what happens between slots -------------------------------------------------------
 
     def advance(self, to_s: float) -> None:
-        """Begin and end moves up to a time."""
+        """Begin and end the moves that are due up to a time."""
         while True:
             over = self.timetable.pop_ended(to_s)
             for move in over:
@@ -166,7 +166,7 @@ class SlotMover:
             brought[move.destination] += self._site.names.demand[move.kind]
         return brought
 
-    def wrap(self, policy: Policy) -> Policy:
+    def wrap_policy(self, policy: Policy) -> Policy:
         """Wrap a policy so that it keeps freed hosts and spare capacity free."""
         site = self._site
         if self.freed is not None:
@@ -188,7 +188,7 @@ class SlotMover:
             if not waits or self.freed.until_s <= start_s:
                 self.freed = None
         if self.timetable:
-            refused = self.timetable.refuse(self._site.fleet())
+            refused = self.timetable.pop_refused(self._site.fleet())
             self._ended += [EndedMove(move, MoveOutcome.REFUSED) for move in refused]
         hosts = self._hosts_to_empty(start_s)
         if self.timetable or self.freed is not None:
@@ -327,5 +327,5 @@ class SlotMover:
         self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
 
     def roll_report(self) -> dict[str, Any] | None:
-        """Return the progress of a roll as JSON values; None without one."""
+        """Return the progress of a roll as JSON values, or None if there is none."""
         return None if self.rolling is None else self.rolling.report()

@@ -122,8 +122,8 @@ class Timetable:
         self.coming = deque(move for move in self.coming if move not in coming)
         return under_way, coming
 
-    def refuse(self, fleet: MovableVms) -> list[TimedMove]:
-        """Pop the moves to come that now break a rule or lack room.
+    def pop_refused(self, fleet: MovableVms) -> list[TimedMove]:
+        """Pop the planned moves that now break a rule or lack room.
 
         What is left is gone through wave by wave, as it would happen. A move whose VM is not
         there is not refused: it may have ended.
