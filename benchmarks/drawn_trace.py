@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simulation.traces.rows import rows_of
+from simulation.traces.table_files import rows_of
 
 SAMPLE: Final = Path(__file__).parents[1] / "docs/examples/traces/azure_2017_sample.csv.gz"
 _DAYS: Final = 2  #: that the sample lasts

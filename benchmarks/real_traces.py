@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from benchmarks.kit import parser
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.metrics.summary import measure
+from simulation.metrics.summary import measure_at
 
 POLICIES: Final = ("fuga", "best_fit_drfh", "first_fit", "slots")
 
@@ -135,8 +135,9 @@ def row_of(data: Path, width: int, name: str, trace: RealTrace, policy: str) -> 
         f"{name:<8}{policy:<{width}}{found['vms']['asked']:>9,}{_percent(found, 'placed_part'):>10}"
         f"{_percent(found, f'used.{cores}.mean'):>9}{_percent(found, 'used.memory_mib.mean'):>9}"
         f"{_percent(found, f'used.{gpus}.mean'):>9}"
-        f"{measure(found, 'wait_s.mean') or 0:>11,.0f}{measure(found, 'wait_s.p99') or 0:>11,.0f}"
-        f"{measure(found, 'wait_s.max') or 0:>11,.0f}{_percent(found, 'fair_distance'):>9}"
+        f"{measure_at(found, 'wait_s.mean') or 0:>11,.0f}"
+        f"{measure_at(found, 'wait_s.p99') or 0:>11,.0f}"
+        f"{measure_at(found, 'wait_s.max') or 0:>11,.0f}{_percent(found, 'fair_distance'):>9}"
         f"{found['timing']['events'] / seconds:>10,.0f}{seconds:>7.0f}{mib:>6}"
     )
 
@@ -155,7 +156,7 @@ def tasks_since(time_s: int, path: Path, cut: Path) -> Path:
 
 
 def _percent(found: Mapping[str, Any], path: str) -> str:
-    value = measure(found, path)
+    value = measure_at(found, path)
     return "-" if value is None else f"{100 * value:.2f} %"
 
 

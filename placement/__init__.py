@@ -38,7 +38,7 @@ from placement.metrics.shortage import Shortage, shortages
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.check import check_allocation
-from placement.model.decision import decide, set_aside
+from placement.model.decision import decide, set_aside_unplaceable
 from placement.model.snapshot import Allocation, LeftOut, Policy, QuotaHeadroom, Reason, Snapshot
 
 __all__ = [
@@ -85,7 +85,7 @@ __all__ = [
     "is_poorer",
     "mechanism_by_name",
     "policy_by_name",
-    "set_aside",
+    "set_aside_unplaceable",
     "shares_after",
     "shares_in_tree",
     "shortages",

@@ -12,13 +12,13 @@ Reader: TypeAlias = Callable[[str, Any], Any]
 
 
 def read_parameters(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given parameters as their readers return them.
+    """Check the given parameters and convert each with the reader of its name.
 
     Raises
     ------
     ParameterError
-        Naming the parameter, what was found and what is allowed; for a parameter
-        without a reader, too.
+        If a parameter is unknown or its value is not allowed. The error has the
+        name, the value and what is allowed.
     """
     for name, value in given.items():
         if name not in readers:

@@ -13,8 +13,8 @@ from simulation.experiments.study import (
     stop_on_interrupt,
     write_summary,
 )
-from simulation.experiments.study_plan import plan, zone_policies
-from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record
+from simulation.experiments.study_plan import plan_study, zone_policies
+from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record_period
 from simulation.slots.engine import Engine
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.slot_decider import SimulatedPolicy
@@ -40,10 +40,10 @@ __all__ = [
     "SimulationError",
     "Study",
     "TraceSpec",
-    "plan",
+    "plan_study",
     "read_inventory",
     "read_recording",
-    "record",
+    "record_period",
     "run_job",
     "simulate",
     "stop_on_interrupt",

@@ -43,20 +43,20 @@ class MisfitError(ValueError):
     """A checkpoint value has another type, length or range than expected."""
 
 
-def encode(document: CheckpointData, digest: str) -> bytes:
-    """Return a file's content."""
+def encode_checkpoint(document: CheckpointData, digest: str) -> bytes:
+    """Encode a checkpoint as the bytes of its file."""
     arrays: list[NDArray[Any]] = []
     bare = _extract_arrays(document, arrays)
     array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
     head = json.dumps({"arrays": array_headers, "document": bare}, allow_nan=False).encode()
-    parts = [len(head).to_bytes(8, "little"), head, *(_bytes_of(array) for array in arrays)]
+    parts = [len(head).to_bytes(8, "little"), head, *(_array_bytes(array) for array in arrays)]
     sha256 = hashlib.sha256()
     for part in parts:
         sha256.update(part)
     return b"".join([_MAGIC, f"{digest}\n{sha256.hexdigest()}\n".encode(), *parts])
 
 
-def read(path: Path, digest: str) -> CheckpointData | None:
+def read_checkpoint(path: Path, digest: str) -> CheckpointData | None:
     """Return a simulation's checkpoint; None if there is none or it is of another simulation.
 
     Raises
@@ -80,13 +80,13 @@ def read(path: Path, digest: str) -> CheckpointData | None:
     if hashlib.sha256(body).hexdigest() != header:
         raise CheckpointError(path, "it is damaged: its content is not what was written")
     try:
-        return decode(body)
+        return decode_checkpoint(body)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(path, f"it is damaged: {error}") from None
 
 
-def decode(body: bytes) -> CheckpointData:
-    """Read back a document; raise ValueError for any other bytes."""
+def decode_checkpoint(body: bytes) -> CheckpointData:
+    """Decode the bytes of a checkpoint's file; raise ValueError for any other bytes."""
     view = memoryview(body)
     length = int.from_bytes(view[:8], "little")
     if len(view) < 8 or length > len(view) - 8:
@@ -142,7 +142,7 @@ def read_array(
     )
     if not fits:
         raise MisfitError(f"{name} has shape {found.shape}, wanted {shape}")
-    if within is not None and found.size and not _is_within(found, within):
+    if within is not None and found.size and not _is_in_range(found, within):
         raise MisfitError(f"{name} holds a number outside {within.low} to {within.high - 1}")
     return found
 
@@ -173,7 +173,7 @@ def read_texts(kept: CheckpointData, name: str) -> list[str]:
     return found
 
 
-def _is_within(found: NDArray[Any], within: ValueRange) -> bool:
+def _is_in_range(found: NDArray[Any], within: ValueRange) -> bool:
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 
@@ -222,5 +222,5 @@ def _insert_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
     return {name: _insert_arrays(each, arrays) for name, each in value.items()}
 
 
-def _bytes_of(array: NDArray[Any]) -> bytes:
+def _array_bytes(array: NDArray[Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()

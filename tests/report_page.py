@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from simulation.metrics.summary import measure
+from simulation.metrics.summary import measure_at
 from tests.servers.browser import WIDTH, a_page
 
 
@@ -53,7 +53,7 @@ class ReportPage:
         assert len(cells) == 9 * len(variants) + 7 * len(runs)
         for cell in cells:
             if "run" in cell:
-                expected = measure(runs[cell["run"]], cell["path"])
+                expected = measure_at(runs[cell["run"]], cell["path"])
             else:
                 expected = variants[cell["variant"]]["measures"][cell["path"]]["mean"]
             assert (float(cell["value"]) if cell["value"] else None) == expected

@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.kit import parser
 from placement.mechanisms import MECHANISMS, DivisibleProblem
 from placement.mechanisms.hierarchies.flattening import mch_weights
-from simulation.reproduction.mch_times import binary_tree_problem, exponent, published_hdrf
+from simulation.reproduction.mch_times import binary_tree_problem, growth_exponent, published_hdrf
 
 NAMES = ("H-DRF as published", "hdrf", "mch", "mch_staged", "weights alone")
 PUBLISHED, MCH = NAMES[0], "mch"
@@ -65,15 +65,15 @@ def main(argv: Sequence[str] | None = None) -> None:
                 seconds[level][name].append(taken[name])
             cells = [f"{1e3 * t:.2f} ({taken[PUBLISHED] / t:.0f})" for t in taken.values()]
             print(f"{size:>6}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
-        slopes = [exponent(sizes, seconds[level][name]) for name in NAMES]
+        slopes = [growth_exponent(sizes, seconds[level][name]) for name in NAMES]
         print(f"{'~ q^':>6}" + "".join(f"{slope:>22.2f}" for slope in slopes))
         alone = [
             best_of(given.repeats, runs(binary_tree_problem(level, size, given.tasks))[MCH])
             for size in many
         ]
         shown = ", ".join(f"{n:,}: {1e3 * t:.1f} ms" for n, t in zip(many, alone, strict=True))
-        of_mch = exponent(many, alone)
-        of_hdrf = exponent(sizes[-3:], seconds[level][PUBLISHED][-3:])
+        of_mch = growth_exponent(many, alone)
+        of_hdrf = growth_exponent(sizes[-3:], seconds[level][PUBLISHED][-3:])
         print(f"mch with many jobs: {shown}")
         powers.append(f"{level:>6}{of_hdrf:>20.2f}{of_mch:>9.2f}{of_mch / of_hdrf:>24.2f}")
     print(f"\n{'levels':>6}{'H-DRF as published':>20}{'mch':>9}{'one to the power of':>24}")

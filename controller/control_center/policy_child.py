@@ -40,7 +40,7 @@ from placement import (
 )
 from placement.catalog.zone_policies import RoundPolicies
 from placement.metrics.fair_holdings import fair_vms
-from placement.metrics.prices import Prices, prices
+from placement.metrics.prices import Prices, round_prices
 from placement.model.spot import snapshot_without_spot
 
 #: The bound of a round is computed on the same inputs right after its decision.
@@ -74,7 +74,7 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
 def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
     """Return the prices, or the error as text: a round keeps its bound without them."""
     try:
-        return prices(snapshot, targets, resource)
+        return round_prices(snapshot, targets, resource)
     except PlacementError as error:
         return str(error)
 

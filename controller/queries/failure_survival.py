@@ -17,7 +17,7 @@ from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running_state import RunningNames, to_running
 from controller.rounds.spare_domains import domains_of
 from placement.rebalancing.model import RunningState, StayingVm
-from placement.rebalancing.spare_capacity import Spare, spare_capacity
+from placement.rebalancing.spare_capacity import SpareCapacity, spare_capacity
 from registry import ConflictError, Registry
 from registry.moves import RunningView
 
@@ -135,7 +135,7 @@ def survival_of(inputs: SurvivalInputs) -> Survival:
 
 
 def _lacking_domain(
-    domain: int, name: str, found: Spare, running: RunningState, names: RunningNames
+    domain: int, name: str, found: SpareCapacity, running: RunningState, names: RunningNames
 ) -> LackingDomain:
     vms = found.lacking.get(domain, ())
     return LackingDomain(

@@ -35,7 +35,7 @@ from placement.model.reservations import (
     check_reservations,
     place_reservations,
     restore_reservations,
-    rows_of,
+    rows_of_document,
 )
 from placement.model.snapshot import Spot
 from placement.model.spot_pass import SpotPass
@@ -227,8 +227,8 @@ class ReservedInputs:
         """Convert the JSON values of `document` back."""
         return cls(
             reserved=Reservations.of_document(document["reserved"], snapshot),
-            drawn=rows_of(document["drawn"]),
-            kept=rows_of(document["kept"]),
+            drawn=rows_of_document(document["drawn"]),
+            kept=rows_of_document(document["kept"]),
             rooms=tuple(document["rooms"]),
         )
 

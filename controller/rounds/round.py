@@ -39,7 +39,12 @@ from controller.rounds.snapshots import freed_rows, to_snapshot
 from controller.rounds.spare_domains import domains_of
 from controller.rounds.wait_reasons import waiting_requests
 from placement import Allocation, InfeasibleAllocationError
-from placement.catalog.zone_policies import NamedPolicy, RoundPolicies, first_feasible, zones_of
+from placement.catalog.zone_policies import (
+    NamedPolicy,
+    RoundPolicies,
+    first_feasible_allocation,
+    zones_of,
+)
 from registry.requests import zone_of
 from registry.rounds import (
     KeptRoom,
@@ -219,7 +224,7 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
         reasons.append(str(error))
 
     failures = (PolicyFailedError, InfeasibleAllocationError)
-    if first_feasible(draft.who, draft.snapshot, ask, note, failures) is None:
+    if first_feasible_allocation(draft.who, draft.snapshot, ask, note, failures) is None:
         raise SlotSkippedError(tuple(reasons))
     draft.fallback_reason = reasons[0] if reasons else None
 

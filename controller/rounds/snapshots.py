@@ -17,7 +17,7 @@ import numpy as np
 from controller.rounds.tenant_trees import allowances_of, tree_of
 from placement import IntArray, Snapshot
 from placement.model.constraints import AffinityGroup, Constraints, Spread
-from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
 from placement.model.snapshot import Spot
 from registry.requests import NO_RULES, rules_allow, zone_of
 from registry.rounds import ClusterView, HostView, RequestView, SpotView, SpotVm
@@ -151,7 +151,7 @@ def to_snapshot(
         classes = host_classes(view.hosts, distinguishing)
     else:
         classes = hosts.classes()
-    preferred = preferences(
+    preferred = preferred_classes(
         view.hosts,
         classes,
         {row: request.rules.prefers for row, request in enumerate(view.requests)},

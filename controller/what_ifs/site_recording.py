@@ -10,7 +10,7 @@ from typing import Any, Final
 from controller.what_ifs.decision_settings import decision_from_round
 from registry import Registry
 from registry.rounds import ForecastInputs
-from simulation import DecidedRounds, record
+from simulation import DecidedRounds, record_period
 from simulation.errors import InputError
 from simulation.recordings.repeated_requests import Life, repeat_requests
 
@@ -37,7 +37,7 @@ def record_site(
             found = repeat_requests(
                 present, window, _observed_lifetimes(ahead), most_vms=job["most_vms"], seed=_SEED
             )
-        recording = record(found.past, Path(job["folder"]) / RECORDING, decided)
+        recording = record_period(found.past, Path(job["folder"]) / RECORDING, decided)
     finally:
         registry.close()
     if not recording.vms_running + recording.vms_waiting + recording.vms_requested:

@@ -41,7 +41,7 @@ class GuardedPolicy:
         PluginFailedError
             If it raised, or returned something that is no `Allocation`.
         """
-        with _plugin_errors(self._plugin, "place"):
+        with _convert_plugin_errors(self._plugin, "place"):
             allocation = self._policy.place(snapshot, rng, budget)
             _check_type(allocation, Allocation, "the answer")
             _check_type(allocation.placed, np.ndarray, "placed")
@@ -68,7 +68,7 @@ class GuardedMechanism:
         PluginFailedError
             If it raised, or returned something that is no `Division`.
         """
-        with _plugin_errors(self._plugin, "divide"):
+        with _convert_plugin_errors(self._plugin, "divide"):
             division = self._mechanism.divide(problem, rng)
             _check_type(division, Division, "the answer")
             _check_type(division.tasks, np.ndarray, "tasks")
@@ -81,8 +81,8 @@ def guarded_maker(
 ) -> Callable[..., Any]:
     """Return a maker whose policies and mechanisms are guarded."""
 
-    def made(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
-        with _plugin_errors(plugin, "make"):
+    def make_guarded(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
+        with _convert_plugin_errors(plugin, "make"):
             its = make(given)
             if hasattr(its, "divide"):
                 return GuardedMechanism(its, plugin)
@@ -90,11 +90,11 @@ def guarded_maker(
                 return GuardedPolicy(its, plugin)
             raise TypeError(f"{type(its).__name__} has neither place nor divide")
 
-    return made
+    return make_guarded
 
 
 @contextmanager
-def _plugin_errors(plugin: PluginCode, action: str) -> Iterator[None]:
+def _convert_plugin_errors(plugin: PluginCode, action: str) -> Iterator[None]:
     try:
         yield
     except (PlacementError, MemoryError):

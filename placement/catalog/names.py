@@ -53,24 +53,24 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
     ours = POLICIES.get(name) or MECHANISMS.get(name)
     if ours is not None:
         if claims:
-            shadow = plugins.origin(claims[0])
+            shadow = plugins.describe_origin(claims[0])
             raise PluginError(name, f"{shadow} takes the name of a built-in; uninstall it")
         return ours
     if not claims:
         known = (*POLICIES, *MECHANISMS, *plugins.installed_entry_points())
         near = tuple(difflib.get_close_matches(name[:64], known, n=3))
         raise UnknownPolicyError(name, near, known)
-    loaded = plugins.load(name, claims, _EXPECTED)
+    loaded = plugins.load_entry_point(name, claims, _EXPECTED)
     package = claims[0].module.partition(".")[0]
-    theirs = PluginCode(name=name, origin=plugins.origin(claims[0]), package=package)
+    theirs = PluginCode(name=name, origin=plugins.describe_origin(claims[0]), package=package)
     if isinstance(loaded, MechanismEntry):
         return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
-    assert isinstance(loaded, CatalogEntry)  # noqa: S101 what `load` promises
+    assert isinstance(loaded, CatalogEntry)  # noqa: S101 what `load_entry_point` promises
     return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
 
 
 def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
-    """Return the whole catalogue in order of name, and what could not be loaded."""
+    """Return the whole catalogue in order of name, and the errors of unloadable plugins."""
     names = sorted({*POLICIES, *MECHANISMS, *plugins.installed_entry_points()})
     rows, broken = [], []
     for name in names:
@@ -85,11 +85,13 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
         claims = (
             () if name in POLICIES or name in MECHANISMS else plugins.installed_entry_points()[name]
         )
-        rows.append(_listing(name, entry, plugins.origin(claims[0]) if claims else None))
+        rows.append(
+            _listing_of(name, entry, plugins.describe_origin(claims[0]) if claims else None)
+        )
     return tuple(rows), tuple(broken)
 
 
-def _listing(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
+def _listing_of(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
     return Listing(
         name=name,
         kind="mechanism" if isinstance(entry, MechanismEntry) else "policy",

@@ -26,17 +26,19 @@ def installed_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
         for each in entry_points(group=group):
             found.setdefault(each.name, []).append(each)
     return MappingProxyType(
-        {name: tuple(sorted(each, key=origin)) for name, each in sorted(found.items())}
+        {name: tuple(sorted(each, key=describe_origin)) for name, each in sorted(found.items())}
     )
 
 
-def origin(point: EntryPoint) -> str:
-    """Return the distribution that an entry point comes with, and what it names."""
+def describe_origin(point: EntryPoint) -> str:
+    """Describe an entry point: its distribution, and the object that it names."""
     distribution = "an unknown distribution" if point.dist is None else point.dist.name
     return f"{distribution} ({point.value})"
 
 
-def load(name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]) -> object:
+def load_entry_point(
+    name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]
+) -> object:
     """Import the object of a name's entry point and check its type.
 
     Parameters
@@ -53,18 +55,20 @@ def load(name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]
         or if the imported object has another type.
     """
     if len(points) > 1:
-        claims = " and ".join(map(origin, points))
+        claims = " and ".join(map(describe_origin, points))
         raise PluginError(name, f"claimed by {claims}; uninstall all but one")
     point = points[0]
     try:
         loaded = point.load()
     except (Exception, SystemExit) as error:  # other people's module: anything may happen
         cause = f"{type(error).__name__}: {error}"
-        raise PluginError(name, f"{origin(point)} cannot be loaded: {cause}") from error
+        raise PluginError(name, f"{describe_origin(point)} cannot be loaded: {cause}") from error
     wanted = expected[point.group]
     if not isinstance(loaded, wanted):
         kind = type(loaded).__name__
         raise PluginError(
-            name, f"{origin(point)} must name a {wanted.__name__} for {point.group}, found {kind}"
+            name,
+            f"{describe_origin(point)} must name a {wanted.__name__} for {point.group}, "
+            f"found {kind}",
         )
     return loaded

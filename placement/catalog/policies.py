@@ -27,7 +27,7 @@ from placement.policies.optimal.policy import READERS as OPTIMAL_READERS
 from placement.policies.optimal.policy import Optimal
 from placement.policies.psdsf_fit import psdsf_fit
 from placement.policies.random_fit import random_fit
-from placement.policies.skeletons import InOrder, InTurn
+from placement.policies.skeletons import ProgressiveFillingPolicy, RequestOrderPolicy
 from placement.policies.slots import READERS as SLOTS_READERS
 from placement.policies.slots import Slots
 from placement.policies.tsf_fit import tsf_fit
@@ -90,7 +90,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "best_fit_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the host of best shape",
-            partial(InTurn, best_fit_drfh),
+            partial(ProgressiveFillingPolicy, best_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
             "Heterogeneous Servers, INFOCOM 2014; TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
@@ -109,14 +109,14 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "first_fit": unfair_entry(
             "requests in order, each VM on the first host where it fits; not fair",
-            partial(InOrder, first_fit),
+            partial(RequestOrderPolicy, first_fit),
             paper="none: the classical baseline",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand",
         ),
         "first_fit_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the first host where it fits",
-            partial(InTurn, first_fit_drfh),
+            partial(ProgressiveFillingPolicy, first_fit_drfh),
             paper="Wang, Li, Liang: Dominant Resource Fairness in Cloud Computing Systems with "
             "Heterogeneous Servers, INFOCOM 2014; TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
@@ -125,7 +125,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "two_choices_drfh": fair_entry(
             "one VM at a time to the tenant of least share, on the better of two random hosts",
-            partial(InTurn, two_choices_drfh),
+            partial(ProgressiveFillingPolicy, two_choices_drfh),
             paper="Wang, Li, Liang: Multi-Resource Fair Allocation in Heterogeneous Cloud "
             "Computing Systems, TPDS 2015",
             guarantees="nothing that fits is left out; the tenant of least weighted dominant "
@@ -134,7 +134,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "psdsf_fit": fair_entry(
             "one VM at a time to the tenant and host of least virtual dominant share",
-            partial(InTurn, psdsf_fit),
+            partial(ProgressiveFillingPolicy, psdsf_fit),
             paper="derived from Khamse-Ashari et al.: Per-Server Dominant-Share Fairness, 2016",
             guarantees="nothing that fits is left out; the pair of tenant and host of least "
             "virtual dominant share per weight is always next; the paper's properties hold for "
@@ -143,7 +143,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "tsf_fit": fair_entry(
             "one VM at a time to the tenant of least task share, on the host of best shape",
-            partial(InTurn, tsf_fit),
+            partial(ProgressiveFillingPolicy, tsf_fit),
             paper="derived from TSF as in Khamse-Ashari et al.: Per-Server Dominant-Share "
             "Fairness, 2016; hosts: Wang, Li, Liang, INFOCOM 2014",
             guarantees="nothing that fits is left out; the tenant of least task share per weight "
@@ -171,14 +171,14 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
         ),
         "best_fit": unfair_entry(
             "requests in order, each VM on the host that is left with the least; not fair",
-            partial(InOrder, best_fit),
+            partial(RequestOrderPolicy, best_fit),
             paper="none: the classical bin packing rule",
             guarantees="nothing that fits is left out; no fairness",
             complexity="O(p) per demand and host that it fills",
         ),
         "random_fit": unfair_entry(
             "requests in order, each VM on a fitting host at random; not fair",
-            partial(InOrder, random_fit),
+            partial(RequestOrderPolicy, random_fit),
             paper="none: the baseline that knows nothing of shapes",
             guarantees="nothing that fits is left out; no fairness; random, by the seed",
             complexity="O(p) per demand, O(1) per VM",

@@ -78,14 +78,14 @@ class RoundPolicies(NamedPolicy):
 
         No host is filled above the ``overload`` of the policy that decides there.
         """
-        of_each = [_overload(self.parameters)] * len(snapshot.capacity)
+        of_each = [_overload_threshold(self.parameters)] * len(snapshot.capacity)
         for zone in self.zones:
             for host in zone.hosts:
-                of_each[host] = _overload(zone.parameters)
+                of_each[host] = _overload_threshold(zone.parameters)
         check_allocation(snapshot, allocation, overload=of_each)
 
 
-def first_feasible(
+def first_feasible_allocation(
     deciding: RoundPolicies,
     snapshot: Snapshot,
     decide: Callable[[RoundPolicies], Allocation],
@@ -143,7 +143,7 @@ def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 
-def _overload(parameters: Mapping[str, Any]) -> float:
+def _overload_threshold(parameters: Mapping[str, Any]) -> float:
     # A policy from elsewhere may call something else by that name.
     given = parameters.get("overload")
     return float(given) if isinstance(given, int | float) and 0 < given < 1 else 1.0

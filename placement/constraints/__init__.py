@@ -33,13 +33,13 @@ def policy_with_patience(policy: Policy, patience: StarvationPatience) -> Policy
 
 def policy_with_rules(policy: Policy, *, reads_tree: bool) -> Policy:
     """Return the policy within all rules; with ``reads_tree`` it handles trees itself."""
-    return _around_all(policy if reads_tree else TreeWeightsPolicy(policy))
+    return _wrap_in_all_rules(policy if reads_tree else TreeWeightsPolicy(policy))
 
 
 def zone_policies_with_rules(zones: Sequence[Zone]) -> Policy:
     """Return the policies of zones within the rules that hold across zones."""
-    return _around_all(ZonesPolicy(zones))
+    return _wrap_in_all_rules(ZonesPolicy(zones))
 
 
-def _around_all(policy: Policy) -> Policy:
+def _wrap_in_all_rules(policy: Policy) -> Policy:
     return ConstrainedPolicy(AllowancesPolicy(policy))

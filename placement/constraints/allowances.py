@@ -33,26 +33,28 @@ class RemainingAllowances:
 
     def exceeded_by(self, request: int, count: int = 1) -> list[int]:
         """Return the indices of the allowances that ``count`` more VMs of a request exceed."""
-        return [each for each, need in self._needs(request, count) if need > self.left[each]]
+        return [
+            each for each, need in self._allowance_amounts(request, count) if need > self.left[each]
+        ]
 
     def take(self, request: int, count: int = 1) -> None:
         """Subtract ``count`` VMs of a request from the allowances."""
-        for each, need in self._needs(request, count):
+        for each, need in self._allowance_amounts(request, count):
             self.left[each] -= need
 
     def fit(self, request: int, max_vms: int) -> int:
         """Return how many more VMs of a request are within the allowances, at most ``max_vms``."""
-        for each, need in self._needs(request, 1):
+        for each, need in self._allowance_amounts(request, 1):
             if need > 0:
                 max_vms = min(max_vms, max(0, self.left[each]) // need)
         return max_vms
 
-    def are_short(self, wanted: IntArray) -> set[int]:
+    def requests_over_allowance(self, wanted: IntArray) -> set[int]:
         """Return the requests whose allowances do not cover all of ``wanted``, shape (Q,)."""
         requested = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
         for request in np.flatnonzero(wanted).tolist():
-            for each, need in self._needs(request, int(wanted[request])):
+            for each, need in self._allowance_amounts(request, int(wanted[request])):
                 requested[each] += need
                 under[each].append(request)
         return {
@@ -62,7 +64,7 @@ class RemainingAllowances:
             for request in requests
         }
 
-    def _needs(self, request: int, count: int) -> list[tuple[int, int]]:
+    def _allowance_amounts(self, request: int, count: int) -> list[tuple[int, int]]:
         demand = self._demand[request]
         found = []
         for each in self._of_tenant.get(self._tenant[request], ()):
@@ -88,7 +90,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     takes ``min_count`` VMs at once or none.
     """
     rooms = RemainingAllowances(snapshot)
-    short = rooms.are_short(wanted)
+    short = rooms.requests_over_allowance(wanted)
     if not short:
         return wanted
     contested = np.zeros_like(wanted)
@@ -117,7 +119,7 @@ def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
 
 
 def snapshot_within_allowances(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with counts within its allowances, and without these."""
+    """Return the snapshot with counts reduced to its allowances, and the allowances removed."""
     if not snapshot.allowances:
         return snapshot
     counts = counts_within(snapshot, snapshot.count)

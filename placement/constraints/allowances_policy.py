@@ -20,7 +20,7 @@ from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
-from placement.model.reasons import left_out
+from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -41,7 +41,9 @@ class AllowancesPolicy:
         pass stay closed in the next.
         """
         contested = np.zeros(len(snapshot.count), dtype=np.bool_)
-        contested[list(RemainingAllowances(snapshot).are_short(snapshot.count))] = True
+        contested[list(RemainingAllowances(snapshot).requests_over_allowance(snapshot.count))] = (
+            True
+        )
         if not contested.any():
             return self.policy.place(dataclasses.replace(snapshot, allowances=()), rng, budget)
         rest, open_ = snapshot, snapshot
@@ -66,10 +68,10 @@ class AllowancesPolicy:
                 break  # no allowance has anything left for another request
         return Allocation(
             placed=join_rows(allocation.placed for allocation in passes),
-            left_out=_left_out(rest, passes),
+            left_out=_unplaced_vms(rest, passes),
             work=max(allocation.work for allocation in passes),
             cut=any(allocation.cut for allocation in passes),
-            details=_details(passes),
+            details=_merged_details(passes),
         )
 
 
@@ -80,7 +82,7 @@ def _counts_with_room(snapshot: Snapshot) -> IntArray:
 
 
 def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
-    """Return the VMs without room now that the allowances nevertheless cover.
+    """Return the VMs of each request that allowances cover but no room holds now, shape (Q,).
 
     No policy can place these VMs, so they use no allowance; the policy may reserve hosts for
     them.
@@ -105,8 +107,8 @@ def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     return close_other_hosts(snapshot, others)
 
 
-def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
-    """Return the VMs that no pass placed, by quota or by the policy's reason."""
+def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
+    """Return the unplaced VMs with their reasons: the quota, or the policy's reason."""
     rooms = RemainingAllowances(rest)
     by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:
@@ -127,7 +129,7 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
                 parts.append(dataclasses.replace(left, count=count))
                 within -= count
         unexplained[request] = within
-    parts += left_out(rest, unexplained, rest.free)
+    parts += unplaced_vms(rest, unexplained, rest.free)
     merged: dict[tuple[int, Reason], int] = {}
     for part in parts:
         merged[part.request, part.reason] = merged.get((part.request, part.reason), 0) + part.count
@@ -137,7 +139,7 @@ def _left_out(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ..
     )
 
 
-def _details(passes: Sequence[Allocation]) -> dict[str, Any]:
+def _merged_details(passes: Sequence[Allocation]) -> dict[str, Any]:
     """Return the first pass's details, with explanations of the other passes merged in."""
     first, *others = (dict(allocation.details) for allocation in passes)
     if not others:

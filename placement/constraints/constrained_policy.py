@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.expansion import ExpandedSnapshot, RefusedPlaces, SoftConstraint, expand
+from placement.constraints.expansion import (
+    ExpandedSnapshot,
+    RefusedPlaces,
+    SoftConstraint,
+    expand_constraints,
+)
 from placement.constraints.obstacles import OF_HOSTS, reason_of
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -63,7 +68,7 @@ class ConstrainedPolicy:
         }
         closed: set[int] = set()
         for attempt in range(_MOST_DISSOLVED + 1):
-            runs = _Runs(self._policy, snapshot, constraints, closed)
+            runs = _PolicyRuns(self._policy, snapshot, constraints, closed)
             runs.decide(rng, budget)
             broken = runs.incomplete_gangs(spread_gangs)
             if not broken:
@@ -72,7 +77,7 @@ class ConstrainedPolicy:
         return runs.allocation(budget)
 
 
-class _Runs:
+class _PolicyRuns:
     """The runs of one decision; ``closed`` requests take no part."""
 
     def __init__(
@@ -93,7 +98,7 @@ class _Runs:
 
     def decide(self, rng: np.random.Generator, budget: Budget) -> None:
         """Run the policy for each batch of groups with fewer and fewer soft constraints."""
-        for others in _batches(self._constraints.groups, self._rest.count):
+        for others in _excluded_requests(self._constraints.groups, self._rest.count):
             for soft_kept in _CONSTRAINT_FIELDS:
                 if soft_kept == _CONSTRAINT_FIELDS[0] or self._drops_soft_constraint(soft_kept):
                     self._run_policy(soft_kept, others, rng, budget)
@@ -116,18 +121,18 @@ class _Runs:
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)
         refused = RefusedPlaces(homes=self._refused_homes, zones=self._refused_zones)
-        expanded = expand(within, self._constraints, soft_kept, refused)
+        expanded = expand_constraints(within, self._constraints, soft_kept, refused)
         allocation = self._policy.place(expanded.snapshot, rng, budget)
         self._decided.append((expanded, allocation))
         for left in allocation.left_out:
             self._reasons[int(expanded.origin[left.request])] = left.reason
         if not soft_kept:  # else a soft constraint may be the reason
-            self._note_refused(expanded, allocation)
+            self._record_refused_places(expanded, allocation)
         placed = _original_rows(expanded, allocation)
         self._rest = self._rest.after_placing(placed)
         self._constraints = _constraints_after(self._constraints, placed)
 
-    def _note_refused(self, expanded: ExpandedSnapshot, allocation: Allocation) -> None:
+    def _record_refused_places(self, expanded: ExpandedSnapshot, allocation: Allocation) -> None:
         """Note the chosen hosts and zones in which the policy placed less than was possible.
 
         An overload threshold or slots may close a host that has room. A refused place
@@ -179,13 +184,13 @@ class _Runs:
         """Return the allocation of all runs together."""
         return Allocation(
             placed=join_rows(_original_rows(*part) for part in self._decided),
-            left_out=self._left_out(),
+            left_out=self._unplaced_vms(),
             work=budget.spent if len(self._decided) > 1 else self._decided[0][1].work,
             cut=any(allocation.cut for _, allocation in self._decided),
-            details=_details(self._decided),
+            details=_joined_details(self._decided),
         )
 
-    def _left_out(self) -> tuple[LeftOut, ...]:
+    def _unplaced_vms(self) -> tuple[LeftOut, ...]:
         last = self._decided[-1]
         in_last_run = _left_out_by_request(*last, self._rest.count)
         rest = dataclasses.replace(self._rest, constraints=self._constraints)
@@ -217,8 +222,8 @@ def _original_rows(expanded: ExpandedSnapshot, allocation: Allocation) -> IntArr
     return np.stack([expanded.origin[requests], hosts, counts], axis=1)
 
 
-def _batches(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
-    """Return for each run the requests to leave out, so that no run has too many groups."""
+def _excluded_requests(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
+    """Return the requests that each run leaves out, so that no run has too many groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
     if len(apart) <= MOST_LIMITS:
         return [frozenset()]
@@ -251,7 +256,7 @@ def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraint
 def _left_out_by_request(
     expanded: ExpandedSnapshot, allocation: Allocation, count: IntArray
 ) -> dict[int, list[LeftOut]]:
-    """Return the last run's unplaced VMs of each request of which it placed none."""
+    """Return the last run's unplaced VMs by request, for requests of which it placed none."""
     parts: dict[int, list[LeftOut]] = {}
     for left in allocation.left_out:
         request = int(expanded.origin[left.request])
@@ -264,7 +269,7 @@ def _left_out_by_request(
     }
 
 
-def _details(decided_parts: Sequence[tuple[ExpandedSnapshot, Allocation]]) -> dict[str, Any]:
+def _joined_details(decided_parts: Sequence[tuple[ExpandedSnapshot, Allocation]]) -> dict[str, Any]:
     """Return the joined details with the original requests' indices."""
     (expanded, first), *more = decided_parts
     origin = expanded.origin

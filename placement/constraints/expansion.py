@@ -57,7 +57,7 @@ class RefusedPlaces:
     zones: Mapping[int, AbstractSet[int]] = field(default_factory=dict)  #: by request
 
 
-def expand(
+def expand_constraints(
     snapshot: Snapshot,
     constraints: Constraints,
     soft_kept: frozenset[SoftConstraint],
@@ -76,7 +76,7 @@ def expand(
     together = [group for _, group in groups if not group.apart]
     scratch = limited.free.copy()
     hosts_of = [
-        _hosts_of(limited, group, scratch, refused.homes.get(number, frozenset()))
+        _hosts_of_group(limited, group, scratch, refused.homes.get(number, frozenset()))
         for number, group in zip(numbers, together, strict=True)
     ]
     zones = np.array(constraints.zones, dtype=np.int64)
@@ -124,7 +124,7 @@ def snapshot_with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> 
     )
 
 
-def _hosts_of(
+def _hosts_of_group(
     snapshot: Snapshot, group: AffinityGroup, scratch: IntArray, refused: AbstractSet[int]
 ) -> IntArray:
     """Return the hosts on which a group that keeps together may be: its own, or a new one.

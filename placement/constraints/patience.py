@@ -127,7 +127,7 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
 
 
 def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
-    """Return the requests that have waited too long, those waiting longest first.
+    """Return the requests that have waited too long, sorted by wait, longest first.
 
     Returns
     -------

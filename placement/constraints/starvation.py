@@ -49,7 +49,7 @@ class StarvationReserve:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Reserve hosts for starving requests, then let the policy decide.
 
-        Where hosts are held, ``details["holding"]`` has rows of request and host.
+        If hosts are reserved, ``details["holding"]`` has rows of request and host.
         """
         rows = hosts_to_reserve(snapshot, self.patience)
         if not rows:

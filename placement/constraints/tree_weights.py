@@ -80,10 +80,10 @@ def snapshot_without_tree(snapshot: Snapshot) -> Snapshot:
         active=is_wanted,
     )
     filling = fill_in_stages(leaves, wanted, counted=size > 0, at_once=_AT_ONCE)
-    return dataclasses.replace(snapshot, weight=_weights(filling.claims), tree=None)
+    return dataclasses.replace(snapshot, weight=_claim_weights(filling.claims), tree=None)
 
 
-def _weights(claims: FloatArray) -> FloatArray:
+def _claim_weights(claims: FloatArray) -> FloatArray:
     """Return claims as weights above 0, relative to the largest."""
     largest = claims.max(initial=0.0)
     if largest <= 0:

@@ -16,7 +16,7 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
-from placement.model.reasons import left_out
+from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
@@ -58,10 +58,10 @@ class ZonesPolicy:
             rest = rest.after_placing(allocation.placed)
         return Allocation(
             placed=join_rows(allocation.placed for _, allocation in decided),
-            left_out=_left_out(snapshot, rest, decided),
+            left_out=_unplaced_vms(snapshot, rest, decided),
             work=sum(allocation.work for _, allocation in decided),
             cut=any(allocation.cut for _, allocation in decided),
-            details=_details(decided),
+            details=_merged_details(decided),
         )
 
 
@@ -78,10 +78,10 @@ def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
     )
 
 
-def _left_out(
+def _unplaced_vms(
     snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
 ) -> tuple[LeftOut, ...]:
-    """Return the VMs that no zone placed, with a zone's reason or one judged over all hosts."""
+    """Return the unplaced VMs, with a zone's reason or a reason that holds over all hosts."""
     held_back = {
         left.request
         for _, allocation in decided
@@ -90,11 +90,11 @@ def _left_out(
     }
     return tuple(
         dataclasses.replace(left, reason=Reason.HELD_BACK) if left.request in held_back else left
-        for left in left_out(snapshot, rest.count, rest.free)
+        for left in unplaced_vms(snapshot, rest.count, rest.free)
     )
 
 
-def _details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
+def _merged_details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
     parts = [
         dataclasses.replace(
             details, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in details.cuts)

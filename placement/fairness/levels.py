@@ -54,5 +54,5 @@ def level_in_steps(level: float) -> int:
 
 
 def levels_in_steps(levels: FloatArray) -> IntArray:
-    """Return many levels, shape (X,), as `level_in_steps` does one."""
+    """Return levels, shape (X,), in whole steps of `SHARE_TOLERANCE`; see `level_in_steps`."""
     return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MOST_STEPS).astype(np.int64)

@@ -8,8 +8,8 @@ Water is filled in five places. Each has a reason to differ:
   at a level is known in closed form, and what is held may lie between two floats.
 - `placement.mechanisms.hierarchies.staged_mch.fill_in_stages`: `fill_pool` stopped at each stage,
   since weights change there.
-- `placement.mechanisms.psdsf.water_filling.fill`: levels on one server begin where tasks elsewhere
-  put them and have no bounds; tens of thousands of fillings of a few tenants.
+- `placement.mechanisms.psdsf.water_filling.raise_lowest_levels`: levels on one server begin
+  where tasks elsewhere put them and have no bounds; tens of thousands of fillings of a few tenants.
 - `placement.mechanisms.max_min.lexmin`: the same climb over many servers, where only a linear
   program shows what still fits.
 """
@@ -61,7 +61,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
     return _WaterFilling(snapshot, kinds or vm_kinds(snapshot)).run()
 
 
-def quotas(targets: FloatArray) -> IntArray:
+def whole_targets(targets: FloatArray) -> IntArray:
     """Return the whole VMs of each target, shape (Q,): floor, but for rounding errors."""
     return np.floor(targets + 1e-6).astype(np.int64)
 

@@ -182,8 +182,10 @@ class DrawnLifetimes:
 
     curves: tuple[DrawnCurve, ...]
 
-    def left_s(self, curve: IntArray, age_s: FloatArray, level: FloatArray) -> FloatArray:
-        """Return how long each VM lives on, given the age that it has reached.
+    def remaining_lives_s(
+        self, curve: IntArray, age_s: FloatArray, level: FloatArray
+    ) -> FloatArray:
+        """Return the remaining life of each VM in seconds, given its age.
 
         Parameters
         ----------

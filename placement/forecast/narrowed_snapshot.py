@@ -30,7 +30,7 @@ class NarrowedSnapshot:
     hosts: IntArray  #: (H',) indices of H; of hosts that are one, the first
 
 
-def narrow(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnapshot:
+def narrow_snapshot(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnapshot:
     """Return the part of a snapshot that the policy's decision depends on.
 
     Parameters

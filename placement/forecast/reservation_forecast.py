@@ -85,13 +85,13 @@ def reservation_verdict(
                 break
             rng = np.random.default_rng([seed, number])
             level = rng.random(int(together.max()) + 1)[together]
-            left_s = lifetimes.draw_curves(rng).left_s(curve, running.age_s, level)
+            left_s = lifetimes.draw_curves(rng).remaining_lives_s(curve, running.age_s, level)
             ended = running.ends_s(left_s) <= after_s
             then = room.copy()
             np.add.at(then, running.host[ended], amounts[ended])
-            found.append(_vms_with_room(then, waits, wanted))
+            found.append(_count_vms_with_room(then, waits, wanted))
     if len(found) < LEAST_SAMPLES:
-        fits = _vms_with_room(room, waits, wanted)
+        fits = _count_vms_with_room(room, waits, wanted)
         return ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=bool(found))
     found.sort()
     # So many samples may have less.
@@ -131,7 +131,7 @@ def _merge_alike(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDema
     return tuple(kinds.values())
 
 
-def _vms_with_room(
+def _count_vms_with_room(
     room: IntArray, before: tuple[ReservationDemand, ...], wanted: ReservationDemand
 ) -> int:
     free = np.maximum(room, 0)

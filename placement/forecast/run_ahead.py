@@ -17,7 +17,7 @@ import numpy as np
 
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
-from placement.forecast.narrowed_snapshot import narrow
+from placement.forecast.narrowed_snapshot import narrow_snapshot
 from placement.forecast.queue import Queues, queues_of
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
@@ -45,7 +45,7 @@ class RunAheadOptions:
     horizon_s: float = 7 * 86_400.0
     samples: int = 40
     seed: int = 0
-    whole: bool = False  #: see `narrow`
+    whole: bool = False  #: see `narrow_snapshot`
 
 
 def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
@@ -154,7 +154,7 @@ class _Sample:
         self._constraints = snapshot.constraints
         self._ends: dict[int, _EndingVms] = {}
         level = rng.random(int(known.together.max(initial=-1)) + 1)[known.together]
-        left_s = running.ends_s(lives.left_s(known.curve, running.age_s, level))
+        left_s = running.ends_s(lives.remaining_lives_s(known.curve, running.age_s, level))
         self._schedule_end(left_s, running.host, running.tenant, running.count, running.demand)
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
@@ -169,7 +169,7 @@ class _Sample:
             if (changed or may_place) and self._count.any():
                 if is_over():
                     return None
-                placed, cut = self._decide(step, at_s)
+                placed, cut = self._decide_step(step, at_s)
                 may_place = cut or bool(len(placed))
                 np.add.at(passed, placed[:, 0], placed[:, 2])
                 done = passed[self._queues.queue[waiting]] >= self._queues.place[waiting]
@@ -211,7 +211,7 @@ class _Sample:
         if not len(came.at_s) or came.span_s <= 0:
             return np.zeros(rows, dtype=np.int64)
 
-        def until(time_s: float) -> IntArray:
+        def arrivals_until(time_s: float) -> IntArray:
             laps, rest_s = divmod(self._began_s + time_s, came.span_s)
             stop = int(np.searchsorted(came.at_s, rest_s, side="right"))
             all_, some = (
@@ -220,7 +220,7 @@ class _Sample:
             )
             return np.asarray(laps * all_ + some, dtype=np.int64)
 
-        return until(at_s) - until(before_s)
+        return arrivals_until(at_s) - arrivals_until(before_s)
 
     def _apply_changes(self, step: int, before_s: float) -> bool:
         """Apply ends and arrivals before a decision; return whether anything changed."""
@@ -247,10 +247,10 @@ class _Sample:
             given = count if allowance.resource is None else amounts[:, allowance.resource]
             self._allowed[place] -= int(given[rows].sum())
 
-    def _decide(self, step: int, at_s: float) -> tuple[IntArray, bool]:
+    def _decide_step(self, step: int, at_s: float) -> tuple[IntArray, bool]:
         """Decide a step; return rows of (row, host, count), and whether the budget cut it short."""
         ahead = self._ahead
-        part = narrow(self._snapshot(at_s), whole=ahead.whole)
+        part = narrow_snapshot(self._current_snapshot(at_s), whole=ahead.whole)
         # Below 2**63, and apart from the seeds of other samples and steps.
         seed = int(self._rng.integers(2**62)) + step
         allocation: Allocation = decide(
@@ -259,10 +259,10 @@ class _Sample:
         placed = allocation.placed.copy()
         placed[:, 0], placed[:, 1] = part.rows[placed[:, 0]], part.hosts[placed[:, 1]]
         if len(placed):
-            self._place(placed, at_s)
+            self._place_rows(placed, at_s)
         return placed, allocation.cut
 
-    def _snapshot(self, at_s: float) -> Snapshot:
+    def _current_snapshot(self, at_s: float) -> Snapshot:
         first, slot_s = self._present.snapshot, self._ahead.slot_length_s
         return dataclasses.replace(
             first,
@@ -278,7 +278,7 @@ class _Sample:
             ),
         )
 
-    def _place(self, placed: IntArray, at_s: float) -> None:
+    def _place_rows(self, placed: IntArray, at_s: float) -> None:
         rows, hosts, counts = placed.T
         first = self._present.snapshot
         self._take_room(hosts, first.tenant[rows], counts, first.demand[rows])
@@ -287,7 +287,7 @@ class _Sample:
         # VMs of one row that are placed at once end together, as those of a request do.
         distinct, of_row = np.unique(rows, return_inverse=True)
         level = self._rng.random(len(distinct))[of_row.ravel()]
-        left_s = self._lives.left_s(
+        left_s = self._lives.remaining_lives_s(
             self._known.new_curve[rows], np.zeros(len(rows), dtype=np.float64), level
         )
         ends_s = np.minimum(at_s + left_s, self._present.ends_in_s[rows])

@@ -73,10 +73,10 @@ class TreeTooLarge(Enum):
     BUDGET = auto()
 
 
-def tree_of(
+def enumerate_subgames(
     game: Game, players: Sequence[int], budget: Budget, max_subgames: int | None = None
 ) -> Tree | TreeTooLarge:
-    """Return the subgames of some players, or why there are too many.
+    """Enumerate the subgames of some players; return the reason if there are too many.
 
     Parameters
     ----------
@@ -96,13 +96,13 @@ def tree_of(
             return TreeTooLarge.SUBGAMES
         if not budget.spend(len(taken) * len(game.strategies(player))):
             return TreeTooLarge.BUDGET
-        turn, taken = _turn(game, player, taken)
+        turn, taken = _expand_turn(game, player, taken)
         turns.append(turn)
     return Tree(turns, taken)
 
 
-def _turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
-    """Return a player's turn, and the VMs taken before each subgame of the next, (S', T)."""
+def _expand_turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
+    """Return a player's subgames, and the VMs taken before each subgame of the next, (S', T)."""
     own = game.strategies(player)
     rows = own.counts
     left = game.serving.available - taken
@@ -152,10 +152,10 @@ class SubgameChoices:
     Attributes
     ----------
     chosen : list of ndarray of int64, shape (S,)
-        Of each turn: the strategy that its player chooses in each subgame.
+        The strategy that each turn's player chooses in each subgame.
     ends : list of ndarray of int64, shape (S,)
-        Of each turn, and of the ends themselves: the end that play reaches from each subgame,
-        a row of `Tree.totals`.
+        The end that play reaches from each subgame, a row of `Tree.totals`: an array for each
+        turn, and one for the ends themselves.
     """
 
     chosen: list[IntArray]
@@ -189,7 +189,7 @@ def equilibrium_path(game: Game, tree: Tree, answers: SubgameChoices) -> list[Pl
         strategies = game.clip_strategies(turn.player, left.tolist())
         after = turn.after[place][turn.after[place] >= 0]
         others = tree.totals[led_to[after]] - strategies.counts
-        move = game.weigh(turn.player, strategies, [tuple(row) for row in others.tolist()])
+        move = game.best_response(turn.player, strategies, [tuple(row) for row in others.tolist()])
         place = int(after[move.chosen])
         moves.append(move)
     return moves

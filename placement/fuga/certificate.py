@@ -126,23 +126,25 @@ def _players_by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
     usual[list(game.anew)] = False
     for width in np.unique(counts[usual]).tolist():
         players = np.flatnonzero(usual & (counts == width))
-        found.extend((some, known[numbered[some, :width]]) for some in _blocks(players, width))
+        found.extend(
+            (some, known[numbered[some, :width]]) for some in _player_blocks(players, width)
+        )
     anew: defaultdict[int, list[int]] = defaultdict(list)
     for player, own in game.anew.items():
         anew[len(own)].append(player)
     for width, those in anew.items():
-        for some in _blocks(np.array(those), width):
+        for some in _player_blocks(np.array(those), width):
             rows = [game.anew[player].rows for player in some.tolist()]
             found.append((some, np.array(rows, dtype=np.int64)))
     return found
 
 
-def _blocks(players: IntArray, width: int) -> list[IntArray]:
+def _player_blocks(players: IntArray, width: int) -> list[IntArray]:
     return np.array_split(players, -(-len(players) * width // _BLOCK))
 
 
 def _skewness(game: Game, players: IntArray, offered: IntArray) -> FloatArray:
-    """Return ske(m), (X, K), of players (X,) that take so many VMs of each kind, (X, K, T).
+    """Return ske(m), (X, K), of players (X,) that take these VMs of each kind, (X, K, T).
 
     ``sqrt(sum_j (u_j / mean(u) - 1)^2)``; 0 for a host that is not used.
     """

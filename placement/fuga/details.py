@@ -109,7 +109,7 @@ def details_of(
         ),
         "weighed": _weighed_combinations(snapshot, kinds, games),
         "gangs": gangs.tolist(),
-        "phase": _phases(snapshot, gangs, after_games, final),
+        "phase": _phase_rows(snapshot, gangs, after_games, final),
         "targets": [float(target) for target in targets],
         "games": [
             {
@@ -151,17 +151,19 @@ def _certificate_details(certificate: GameCertificate | None) -> dict[str, Any]:
     return {"certified": certificate.holds, **gain_found}
 
 
-def _phases(
+def _phase_rows(
     snapshot: Snapshot, gangs: IntArray, after_games: IntArray, final: IntArray
 ) -> list[list[int]]:
-    """Return rows of request, host, VMs of the games that stayed, VMs from before and after."""
-    from_game = _counts_at(snapshot, after_games, final) - _counts_at(snapshot, gangs, final)
+    """Return rows: request, host, VMs that a game placed, VMs placed before or after the games."""
+    from_game = _counts_at_rows(snapshot, after_games, final) - _counts_at_rows(
+        snapshot, gangs, final
+    )
     game = np.minimum(final[:, 2], from_game)
     rows: list[list[int]] = np.column_stack([final[:, :2], game, final[:, 2] - game]).tolist()
     return rows
 
 
-def _counts_at(snapshot: Snapshot, rows: IntArray, wanted: IntArray) -> IntArray:
+def _counts_at_rows(snapshot: Snapshot, rows: IntArray, wanted: IntArray) -> IntArray:
     """Return the counts of sorted rows at other rows' requests and hosts, 0 where not there."""
     hosts = len(snapshot.free)
     there, wanted_at = (each[:, 0] * hosts + each[:, 1] for each in (rows, wanted))

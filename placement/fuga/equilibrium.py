@@ -13,9 +13,9 @@ from placement.errors import ParameterError
 from placement.fuga.backward_induction import (
     Tree,
     TreeTooLarge,
+    enumerate_subgames,
     equilibrium_path,
     solve_subgames,
-    tree_of,
 )
 from placement.fuga.certificate import GameCertificate, check_nash, check_subgames
 from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
@@ -73,7 +73,7 @@ class Panel:
             running=capacity - game.players.free[:, game.ranking],
         )
 
-    def change(self, player: int, move: PlayerChoice) -> None:
+    def apply_choice(self, player: int, move: PlayerChoice) -> None:
         """Update the arrays after a player's new choice."""
         before = self.taken[player].tolist()
         self.taken[player] = move.taken
@@ -138,7 +138,7 @@ class Solution:
     cut: str | None = None  #: what stopped it early
 
 
-def solve(
+def solve_game(
     game: Game, *, equilibrium: Equilibrium, most_subgames: int, most_sweeps: int, budget: Budget
 ) -> Solution:
     """Solve the game: let every player move.
@@ -167,7 +167,7 @@ def solve(
     cut = None
     if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MOST_PLAYERS):
         maximum = LARGEST_GAME if equilibrium == "exact" else most_subgames
-        tree = tree_of(game, range(len(game.players)), budget, maximum)
+        tree = enumerate_subgames(game, range(len(game.players)), budget, maximum)
         if isinstance(tree, Tree):
             answers = solve_subgames(game, tree)
             for move in equilibrium_path(game, tree, answers):
@@ -194,7 +194,7 @@ def solve(
     if equilibrium == "sequential":
         sweeps, stopped = 0, None
     else:
-        sweeps, stopped = _sweep(game, most_sweeps, budget)
+        sweeps, stopped = _sweep_players(game, most_sweeps, budget)
     cut = stopped or cut
     return Solution(
         equilibrium="sequential" if equilibrium == "sequential" else "sweeps",
@@ -210,7 +210,7 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
     """Play Algorithm 1: the last two players in equilibrium, the others backwards one by one."""
     players = list(range(len(game.players)))
     last_two = players[-2:]
-    tree = tree_of(game, last_two, budget)
+    tree = enumerate_subgames(game, last_two, budget)
     if isinstance(tree, TreeTooLarge):
         return "budget"
     for move in equilibrium_path(game, tree, solve_subgames(game, tree)):
@@ -222,11 +222,11 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
         if not any(left):
             return None if budget.spend(len(waiting)) else "budget"
         player = waiting.pop()
-        game.refresh(player, left)
+        game.refresh_strategies(player, left)
         strategies = game.clip_strategies(player, left)
         if not budget.spend(len(strategies)):
             return "budget"
-        move = game.weigh(player, strategies, taken)
+        move = game.best_response(player, strategies, taken)
         game.choose(move, "sequential")
         taken = _add_counts(taken, move.taken)
     return None
@@ -240,7 +240,7 @@ def _subtract_counts(one: Counts, other: Counts) -> Counts:
     return tuple(map(sub, one, other))
 
 
-def _sweep(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
+def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
     """Let players respond in turn until no player gains.
 
     A sweep finds all players that may gain now, and lets them respond in
@@ -272,13 +272,13 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
         before = game.move(player, panel.totals)
         others = _subtract_counts(panel.totals, before.taken)
         strategies = game.clip_strategies(player, _subtract_counts(game.serving.maximum, others))
-        after = _best_response(game, before, game.weigh(player, strategies, others))
+        after = _best_response(game, before, game.best_response(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:
             in_vain += 1
         else:
             changed = stale = True
-            panel.change(player, after)
+            panel.apply_choice(player, after)
     return changed
 
 
@@ -289,7 +289,7 @@ def _best_response(game: Game, before: PlayerChoice, best: PlayerChoice) -> Play
         gain = best.utility(best.chosen) - best.utility(stays)
         return best if gain > UTILITY_TOLERANCE else replace(best, chosen=stays)
     with_former = best.strategies.with_strategy_of(before.strategies, before.chosen)
-    weighed = game.weigh(before.player, with_former, best.others[0])
+    weighed = game.best_response(before.player, with_former, best.others[0])
     stays = len(with_former) - 1
     gain = best.utility(best.chosen) - weighed.utility(stays)
     return best if gain > UTILITY_TOLERANCE else replace(weighed, chosen=stays)

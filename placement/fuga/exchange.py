@@ -97,7 +97,7 @@ def exchange_unfair(
 
 
 class _BudgetSpentError(Exception):
-    """The search must stop here."""
+    """The budget of the search is spent."""
 
 
 class _Market:
@@ -242,7 +242,7 @@ class _Market:
     def _parties_to_recheck(
         self, touched: set[int], opened: Mapping[int, set[int]], *, now_poorer: int, now_richer: int
     ) -> list[int]:
-        """Return the parties to examine again, because the last exchange may help them."""
+        """Return the parties to check again because the last exchange may help them."""
         of_tenant = self._parties.of_tenant
         again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
         richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
@@ -410,7 +410,7 @@ class _Market:
         return level / self._weight[tenant]
 
     def _best_exchange_among(self, poor: int, able: Sequence[Able]) -> Exchange | None:
-        """Return the best exchange of a party with some parties that can make room, or None."""
+        """Return the best exchange between a party and parties that can make room, or None."""
         rows_of = self._vms.rows_by_party(self._parties.kind[poor])
         found, pairs = [], 0
         for before, rich, maximum in able:

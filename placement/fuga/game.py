@@ -109,7 +109,7 @@ class Game:
         return cls(players.take(order), found.take(order), serving, source, demand, ranking)
 
     def strategies(self, player: int) -> Strategies:
-        """Return a player's current strategies; see `refresh`."""
+        """Return a player's current strategies; see `refresh_strategies`."""
         own = self._strategies.get(player)
         if own is None:
             own = self._strategies[player] = self.initial_strategies[player]
@@ -215,7 +215,7 @@ class Game:
                     return True
         return False
 
-    def refresh(self, player: int, left: Sequence[int]) -> None:
+    def refresh_strategies(self, player: int, left: Sequence[int]) -> None:
         """Search again if the player's strategies need VMs that are not left."""
         if self.needs_more(player, left):
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
@@ -223,7 +223,7 @@ class Game:
                 self._strategies[player] = self.anew[player] = found
                 self._most_wanted = list(map(max, self._most_wanted, *found.rows))
 
-    def weigh(
+    def best_response(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
     ) -> PlayerChoice:
         """Return the best response to the others' choices; ties go to the earliest.
@@ -237,11 +237,11 @@ class Game:
         else:
             rows = [tuple(others)] * len(strategies.rows)  # type: ignore[arg-type]  # one row
         fairness = self.serving.fairness_of_each(strategies.rows, rows)
-        best = earliest_best(list(map(sub, fairness, strategies.skewness)))
+        best = earliest_best_strategy(list(map(sub, fairness, strategies.skewness)))
         return PlayerChoice(player, strategies, rows, fairness, best)
 
 
-def earliest_best(utilities: Sequence[float]) -> int:
+def earliest_best_strategy(utilities: Sequence[float]) -> int:
     """Return the first strategy that no other beats by more than `UTILITY_TOLERANCE`."""
     good, place = max(utilities) - UTILITY_TOLERANCE, 0
     while utilities[place] < good:

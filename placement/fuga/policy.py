@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets, max_vms_per_request, quotas
+from placement.fairness.targets import fair_targets, max_vms_per_request, whole_targets
 from placement.fuga.details import PlayedGame, details_of
-from placement.fuga.equilibrium import solve
+from placement.fuga.equilibrium import solve_game
 from placement.fuga.exchange import exchange_unfair
 from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
@@ -36,7 +36,7 @@ from placement.model.vm_kinds import vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.gangs import begin_covered_gangs, begin_next_gangs
-from placement.packing.limits import is_limited, snapshot_without_limits
+from placement.packing.limit_columns import is_limited, snapshot_without_limits
 from placement.packing.overload import room_below_threshold
 
 #: How often, on average, a player can weigh its strategies before a budget that is
@@ -79,7 +79,7 @@ class Fuga:
         gangs = round_.place_before_games()
         round_.steps.add_placement("before", gangs.tolist())
         if self.parameters.quota:
-            round_.play(np.maximum(quotas(round_.targets) - round_.draft.placed_counts, 0))
+            round_.play(np.maximum(whole_targets(round_.targets) - round_.draft.placed_counts, 0))
         round_.play(round_.draft.remaining)
         after_games = round_.draft.rows
         exchanges = round_.place_remaining() if self.parameters.fallback else 0
@@ -143,18 +143,18 @@ class _Round:
         it, and VMs that limits bound are placed up to that target (derived).
         """
         if self.draft.not_begun.any():
-            begin_covered_gangs(self.draft, self._fill, self.targets)
+            begin_covered_gangs(self.draft, self._fill_by_best_fit, self.targets)
         if self._limited.any():
             remaining = self.draft.remaining
             others = remaining.copy()
-            due = np.maximum(quotas(self.targets) - self.draft.placed_counts, 0)
+            due = np.maximum(whole_targets(self.targets) - self.draft.placed_counts, 0)
             remaining[:] = np.where(self._limited, np.minimum(due, others), 0)
             others -= remaining
-            self._fill()
+            self._fill_by_best_fit()
             remaining += others
         return self.draft.rows
 
-    def _fill(self) -> None:
+    def _fill_by_best_fit(self) -> None:
         fill_by_best_fit(self.draft, self.kinds)
 
     def play(self, offered: IntArray) -> None:
@@ -188,7 +188,7 @@ class _Round:
         if len(game.players):
             if self.steps:
                 game.noted, game.most_noted = [], self.steps.maximum
-            solution = solve(
+            solution = solve_game(
                 game,
                 equilibrium=self._parameters.equilibrium,
                 most_subgames=self._parameters.subgames,
@@ -217,8 +217,10 @@ class _Round:
         """
         exchanged = 0
         while True:
-            self._place_and_report("best_fit", self._fill)
-            if self._place_and_report("gang", lambda: begin_next_gangs(self.draft, self._fill)):
+            self._place_and_report("best_fit", self._fill_by_best_fit)
+            if self._place_and_report(
+                "gang", lambda: begin_next_gangs(self.draft, self._fill_by_best_fit)
+            ):
                 continue
             if not self._parameters.quota:
                 return exchanged

@@ -120,7 +120,7 @@ class ReturnableVms:
         Returns the parties that have or had VMs there, and each kind with the parties of
         which fewer VMs may make room for it than before.
         """
-        there, of_request, hosts = self._vms_on(host), self._parties.of_request, self.hosts
+        there, of_request, hosts = self._vms_on_host(host), self._parties.of_request, self.hosts
         room = self._room_now.get(host) or tuple(self._room[host].tolist())
         back, wanted = self._demand_of(rich), self._demand_of(poor)
         left = tuple(
@@ -151,7 +151,7 @@ class ReturnableVms:
                 if has and new < min(rows, default=NEVER):
                     opened[known].add(party)
                 if had:
-                    _remove(rows, old, row)
+                    _remove_row(rows, old, row)
                 if has:
                     insort(rows.setdefault(new, array("q")), row)
                 if not rows:
@@ -159,7 +159,7 @@ class ReturnableVms:
         self._there[host], self._room_now[host] = remaining, left
         return {of_request[request] for request in remaining}, opened
 
-    def _vms_on(self, host: int) -> dict[int, int]:
+    def _vms_on_host(self, host: int) -> dict[int, int]:
         if host not in self._there:
             places = self._by_host[self._bounds[host] : self._bounds[host + 1]]
             requests, _, counts = self._rows[places].T.tolist()
@@ -246,7 +246,7 @@ def _vms_to_take_back(wanted: Sequence[int], room: Sequence[int], back: Sequence
     return needed
 
 
-def _remove(rows: Rows, needed: int, row: int) -> None:
+def _remove_row(rows: Rows, needed: int, row: int) -> None:
     found = rows[needed]
     del found[bisect_left(found, row)]
     if not found:

@@ -19,7 +19,7 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds
 
 
-def distances(
+def target_distances(
     snapshot: Snapshot, tasks: FloatArray | IntArray, targets: FloatArray, alpha: float
 ) -> FloatArray:
     """Return how far each request is from its fair target, shape (Q,).
@@ -45,7 +45,7 @@ def fairness_of(
     users i: a user of the paper requests one type (derived).
     """
     # Subtracted: the negative of nothing would be -0.0, which people read as a fault.
-    return 0.0 - float(distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
+    return 0.0 - float(target_distances(snapshot, tasks, targets, alpha).sum() ** (1 / alpha))
 
 
 class ServiceOrder:
@@ -101,7 +101,7 @@ class ServiceOrder:
         ]
         # The same memory, read one number at a time.
         self._views = [memoryview(each.data) for each in self._changes]
-        self._at_start = float(distances(snapshot, given, targets, alpha).sum())
+        self._at_start = float(target_distances(snapshot, given, targets, alpha).sum())
 
     def fairness(self, totals: IntArray) -> FloatArray:
         """Return v(A) if ``totals`` VMs of each kind are served.

@@ -65,7 +65,7 @@ class Steps:
     def add_placement(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
         """Report placed rows, if there are any and steps are wanted."""
         if rows and self:
-            self._add(kind, rows)
+            self._add_step(kind, rows)
 
     def add_game(
         self,
@@ -88,7 +88,7 @@ class Steps:
             fairness = game.serving.fairness_of_one(totals)
             return {"fairness": fairness, "skewness": skewness, "potential": fairness - skewness}
 
-        self._add(
+        self._add_step(
             "game",
             (),
             game=number,
@@ -110,7 +110,7 @@ class Steps:
             skewness += now - was
             came.update({(request, host): count for request, host, count in rows})
             weighed = combination_documents(by_request, move, number, with_others=False)
-            self._add(
+            self._add_step(
                 "move",
                 rows,
                 game=number,
@@ -125,22 +125,22 @@ class Steps:
             {(request, host): count for request, host, count in placed_rows}
         )
         changes.subtract(came)
-        self._add("handed_out", _rows(changes), game=number)
+        self._add_step("handed_out", _changed_rows(changes), game=number)
 
     def add_exchanges(self, made: Sequence[Exchange]) -> None:
         """Report exchanges in the order in which they were made."""
         for each in made[: max(0, self.maximum - self._exchanges)]:
             rows = [(each.taken_from, each.host, -each.taken), (each.given_to, each.host, 1)]
-            self._add("exchange", rows, host=each.host)
+            self._add_step("exchange", rows, host=each.host)
         if omitted := made[max(0, self.maximum - self._exchanges) :]:
             changes: Counter[tuple[int, int]] = Counter()
             for each in omitted:
                 changes[each.taken_from, each.host] -= each.taken
                 changes[each.given_to, each.host] += 1
-            self._add("exchange", _rows(changes), exchanges=len(omitted))
+            self._add_step("exchange", _changed_rows(changes), exchanges=len(omitted))
         self._exchanges += len(made)
 
-    def _add(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
+    def _add_step(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
         step: dict[str, Any] = {"kind": kind, **more, "rows": [list(row) for row in rows]}
         self.collected.append(step)
 
@@ -149,10 +149,10 @@ def row_difference(before: IntArray, after: IntArray) -> list[tuple[int, int, in
     """Return the rows of request, host and VMs by which rows (P, 3) changed."""
     changes = Counter({(q, h): count for q, h, count in after.tolist()})
     changes.subtract({(q, h): count for q, h, count in before.tolist()})
-    return _rows(changes)
+    return _changed_rows(changes)
 
 
-def _rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def _changed_rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
     return [(*pair, count) for pair, count in sorted(changes.items()) if count]
 
 
@@ -166,4 +166,4 @@ def _request_changes(
         first, sign = (total, 1) if more > 0 else (total + more, -1)
         for request, count in game.serving.requests_served(kind, first, abs(more)).items():
             changes[request, host] += sign * count
-    return _rows(changes)
+    return _changed_rows(changes)

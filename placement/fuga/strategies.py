@@ -248,7 +248,7 @@ class TopCombinations:
                 score = np.array(self._known[query].score)
             else:
                 pool = min(POOL, self._eta * len(places), enough)
-                answer = self._search(serving, players[places[0]], left, pool)
+                answer = self._search_combinations(serving, players[places[0]], left, pool)
                 if answer is None:
                     continue
                 found[query], score = (places[0], answer), answer.score
@@ -258,7 +258,7 @@ class TopCombinations:
                 strategies.places[places, : drawn.shape[1]] = drawn
                 of_pool.append(query)
         if found:
-            self._store(found, players)
+            self._store_strategies(found, players)
         strategies.pools.extend(self._known[query] for query in of_pool)
         return strategies
 
@@ -271,7 +271,7 @@ class TopCombinations:
             )
         return self._questions
 
-    def _search(
+    def _search_combinations(
         self, finder: CombinationFinder, player: Player, left: IntArray, pool: int
     ) -> Combinations | None:
         """Return the best combinations; None once only the reserved budget is left."""
@@ -288,7 +288,9 @@ class TopCombinations:
         self.cut += found.cut
         return found
 
-    def _store(self, found: Mapping[bytes, tuple[int, Combinations]], players: Players) -> None:
+    def _store_strategies(
+        self, found: Mapping[bytes, tuple[int, Combinations]], players: Players
+    ) -> None:
         """Store the found combinations as strategies; scores are computed in one batch."""
         counts = np.concatenate([answer.counts for _, answer in found.values()])
         lengths = [len(answer.counts) for _, answer in found.values()]

@@ -38,8 +38,7 @@ def target_holdings(snapshot: Snapshot, targets: FloatArray | None = None) -> Fl
 def target_shares(snapshot: Snapshot) -> FloatArray:
     """Return the dominant share that would be fair after this round, shape (N,).
 
-    Of the whole pool, and not weighted, as `shares_after` is not; see
-    `target_holdings`.
+    Shares are of the whole pool and not weighted, like `shares_after`; see `target_holdings`.
     """
     shares: FloatArray = target_holdings(snapshot).max(axis=1, initial=0.0)
     return shares
@@ -51,7 +50,7 @@ def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
     Parameters
     ----------
     holdings : ndarray of float64, shape (N, R)
-        Of every tenant, in parts of the pool; a group holds what its tenants do.
+        Amounts that each tenant holds, in parts of the pool; a group holds the sum of its tenants.
     """
     shares: FloatArray = tree.sums(holdings).max(axis=1, initial=0.0)
     return shares

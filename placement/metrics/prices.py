@@ -47,7 +47,7 @@ class Prices:
         return self.maximum - self.fair
 
 
-def prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
+def round_prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
     """Return the prices of a round.
 
     Parameters
@@ -164,7 +164,7 @@ def _merged_hosts(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Merged
 
 
 class _PriceProgram:
-    """The program of `prices`, ready for any number of requested VMs.
+    """The program of `round_prices`, ready for any number of requested VMs.
 
     Every unknown is a part of the most VMs of its kind that its class could hold if empty;
     every row is divided by what these come to: in units of VMs a large pool falls below the

@@ -22,7 +22,7 @@ class Shortage:
 
 
 def shortages(snapshot: Snapshot, allocation: Allocation, request: int) -> tuple[Shortage, ...]:
-    """Return the shortages that keep one more VM of ``request`` off hosts, by resource.
+    """Return the shortage of each resource that keeps one more VM of ``request`` off hosts.
 
     Judged against what is free *after* ``allocation``, on the hosts that the
     request may use. Empty when no host is open to it or none is short. Among

@@ -28,7 +28,7 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
     details = allocation.details.get("spot", {})
     ends = [(vm, request) for vm, request in details.get("ends", ())]
     lets_in = [(request, host, count) for request, host, count in details.get("lets_in", ())]
-    _check_lets_in(snapshot, spot, allocation, lets_in)
+    _check_displaced_spot(snapshot, spot, allocation, lets_in)
     here = {(request, host) for request, host, _ in lets_in}
     ended: defaultdict[int, list[int]] = defaultdict(list)
     seen: set[int] = set()
@@ -45,7 +45,7 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
     _check_spot_room(snapshot, spot, allocation, lets_in, ended)
 
 
-def _check_lets_in(
+def _check_displaced_spot(
     snapshot: Snapshot, spot: Spot, allocation: Allocation, lets_in: Sequence[tuple[int, int, int]]
 ) -> None:
     left = Counter[int]()

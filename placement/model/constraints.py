@@ -49,18 +49,18 @@ class Constraints:
     def check(self, *, requests: int, hosts: int, classes: int) -> None:
         """Raise `ConstraintError` for an index outside a snapshot of that size."""
         for group in self.groups:
-            _check("group.requests", group.requests, requests)
-            _check("group.hosts", group.hosts, hosts)
+            _check_indices("group.requests", group.requests, requests)
+            _check_indices("group.hosts", group.hosts, hosts)
         if self.spreads and len(self.zones) != hosts:
             raise ConstraintError("zones", len(self.zones), f"{hosts}, one for each host")
         for spread in self.spreads:
-            _check("spread.request", (spread.request,), requests)
+            _check_indices("spread.request", (spread.request,), requests)
             for zone in self.zones:
                 if not -1 <= zone < len(spread.placed):
                     raise ConstraintError("zones", zone, f"-1 to {len(spread.placed) - 1}")
-        _check("preferred", tuple(self.preferred), requests)
+        _check_indices("preferred", tuple(self.preferred), requests)
         for listed in self.preferred.values():
-            _check("preferred", listed, classes)
+            _check_indices("preferred", listed, classes)
 
     def document(self) -> dict[str, Any]:
         """Return JSON values, from which `of_document` makes the same again."""
@@ -91,7 +91,7 @@ class Constraints:
         )
 
 
-def _check(field_name: str, found: tuple[int, ...], size: int) -> None:
+def _check_indices(field_name: str, found: tuple[int, ...], size: int) -> None:
     for index in found:
         if not 0 <= index < size:
             raise ConstraintError(field_name, index, f"0 to {size - 1}")

@@ -14,8 +14,8 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 from placement.model.spot_pass import SpotPass, decide_spot
 
 
-def set_aside(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
-    """Take the requests that no round could place out of ``snapshot``.
+def set_aside_unplaceable(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
+    """Remove the requests that no round could place from ``snapshot``; return both.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def decide(
         The policy's own, with what was set aside among ``left_out``, which is in
         order of request, count and reason.
     """
-    possible, impossible = set_aside(snapshot)
+    possible, impossible = set_aside_unplaceable(snapshot)
     after("set_aside")
     shared, alike = possible, possible
     if possible.spot is not None:

@@ -99,15 +99,17 @@ def eligibility(
     eligible = np.zeros((len(requests), len(classes.example)), dtype=np.bool_)
     for row, request in enumerate(requests):
         for column, host in enumerate(classes.example):
-            eligible[row, column] = _accepts(request, hosts[host]) and may_use(request, hosts[host])
+            eligible[row, column] = _accepts_request(request, hosts[host]) and may_use(
+                request, hosts[host]
+            )
     return eligible
 
 
-def _accepts(request: HostPreferences, host: HostTraits) -> bool:
+def _accepts_request(request: HostPreferences, host: HostTraits) -> bool:
     return host.accepts and host.id not in request.avoid
 
 
-def preferences(
+def preferred_classes(
     hosts: Sequence[HostTraits], classes: HostClasses, prefers: Mapping[int, Collection[str]]
 ) -> dict[int, tuple[int, ...]]:
     """Return the classes that carry all preferred labels of each request that has some.

@@ -41,9 +41,9 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
 
     Notes
     -----
-    Of what is given up, what its taker does not need stays free until the next
-    round, by shares. A request of a hard group, or one that is spread, takes no other's place, as
-    its own places depend on each other; it may give way. A gang takes or gives up its minimum
+    Amounts that are given up and that the taker does not need stay free until the next round.
+    A request of a hard group, or one that is spread, takes no other's place, as its own
+    places depend on each other; it may give way. A gang takes or gives up its minimum
     whole.
     """
     left = np.zeros(len(snapshot.count), dtype=np.int64)
@@ -64,7 +64,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
     gave_way: Counter[tuple[int, int, int]] = Counter()
     for tenant in np.flatnonzero(highest > lowest).tolist():
         its = _Tenant(snapshot, priority, tenant, rows, left)
-        its.settle(takes)
+        its.settle_priorities(takes)
         took.update(its.taken)
         gave_way.update(its.gave_way)
     if not gave_way:
@@ -77,7 +77,7 @@ def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocat
         placed=np.array(
             [(*where, count) for where, count in sorted(placed.items()) if count], dtype=np.int64
         ).reshape(-1, 3),
-        left_out=_left_out(allocation, left),
+        left_out=_unplaced_vms(allocation, left),
         details={
             **allocation.details,
             "took": [[request, host, count] for (request, host), count in sorted(took.items())],
@@ -116,7 +116,7 @@ class _Tenant:
         self.taken: Counter[tuple[int, int]] = Counter()  #: VMs by request and host
         self.gave_way: Counter[tuple[int, int, int]] = Counter()  #: by request, host and taker
 
-    def settle(self, takes: BoolArray) -> None:
+    def settle_priorities(self, takes: BoolArray) -> None:
         """Let requests take what those of lower priority have, the highest first."""
         snapshot, its = self._snapshot, self._requests
         # A gang is a kind of its own: it takes its minimum whole.
@@ -128,9 +128,9 @@ class _Tenant:
             waits = its[members[kind]]
             waits = waits[(self._left[waits] > 0) & takes[waits]]
             if len(waits):
-                self._take(waits)
+                self._take_room(waits)
 
-    def _take(self, waits: IntArray) -> None:
+    def _take_room(self, waits: IntArray) -> None:
         """Let requests of one kind take room, lower priorities giving way before higher ones."""
         snapshot, first = self._snapshot, int(waits[0])
         demand, priority = snapshot.demand[first], int(self._priority[first])
@@ -141,21 +141,21 @@ class _Tenant:
         left = sum(count for _, count in wanted)
         begun = self._left[first] < snapshot.count[first]
         needed = 1 if begun else int(snapshot.min_count[first])
-        if not levels or self._fit(demand, may_use, levels[-1]).sum() < needed:
+        if not levels or self._vms_that_fit(demand, may_use, levels[-1]).sum() < needed:
             return
         if needed > 1 and self._spare is not None:
             return  # how many give way for it is not known before
         for level in levels:
-            fit = self._fit(demand, may_use, level)
+            fit = self._vms_that_fit(demand, may_use, level)
             for at in np.flatnonzero(fit).tolist():
                 at_once = left if self._spare is None else 1
                 while left and (number := min(int(fit[at]), at_once, left)):
-                    if not self._displace(at, level, number * demand, number, wanted):
+                    if not self._displace_vms(at, level, number * demand, number, wanted):
                         break
                     fit[at] -= number
                     left -= number
 
-    def _fit(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
+    def _vms_that_fit(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
         """Return how many VMs fit on each host if all up to a priority level give way."""
         rows = (self._priority[self._request] <= level) & (self._count > 0)
         room = self._open.copy()
@@ -163,7 +163,7 @@ class _Tenant:
         np.add.at(room, self._at[rows], amounts)
         return np.where(may_use, vms_that_fit(room, demand), 0)
 
-    def _displace(
+    def _displace_vms(
         self, at: int, level: int, amounts: IntArray, number: int, wanted: list[tuple[int, int]]
     ) -> bool:
         """Let VMs give way until ``amounts`` are free on a host; return False if too many would."""
@@ -187,7 +187,7 @@ class _Tenant:
             self._spare = spare
         taker = wanted[0][0]
         for row, count in giving:
-            self._hand_over(row, count, taker)
+            self._hand_over_vms(row, count, taker)
         self._open[at] -= amounts
         host = int(self._hosts[at])
         while number:
@@ -201,7 +201,7 @@ class _Tenant:
                 wanted.pop(0)
         return True
 
-    def _hand_over(self, row: int, count: int, taker: int) -> None:
+    def _hand_over_vms(self, row: int, count: int, taker: int) -> None:
         request, host = int(self._request[row]), int(self._hosts[self._at[row]])
         self._count[row] -= count
         self._open[self._at[row]] += count * self._snapshot.demand[request]
@@ -212,10 +212,10 @@ class _Tenant:
         if 0 < rest < self._snapshot.min_count[request]:
             for other in rows:
                 if more := int(self._count[other]):
-                    self._hand_over(other, more, taker)
+                    self._hand_over_vms(other, more, taker)
 
 
-def _left_out(allocation: Allocation, left: IntArray) -> tuple[LeftOut, ...]:
+def _unplaced_vms(allocation: Allocation, left: IntArray) -> tuple[LeftOut, ...]:
     """Return the unplaced VMs of each request with their reasons."""
     parts = []
     rest = left.copy()

@@ -51,7 +51,7 @@ def never_placeable_reasons(snapshot: Snapshot, requests: IntArray) -> dict[int,
     return {request: why for request, kind in of_each if (why := reasons[kind]) is not None}
 
 
-def left_out(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
+def unplaced_vms(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
     """Return the VMs that were not placed, with their reasons.
 
     Parameters

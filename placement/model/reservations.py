@@ -58,7 +58,7 @@ class Reservations:
             count=np.array(document["count"], dtype=np.int64),
             in_force=np.array(document["in_force"], dtype=np.bool_),
             draws=np.array(document["draws"], dtype=np.int64),
-            holds=rows_of(document["holds"]),
+            holds=rows_of_document(document["holds"]),
             closed=tuple(document["closed"]),
         )
 
@@ -83,7 +83,7 @@ class ReservationPlacement:
         return short
 
 
-def rows_of(listed: Any) -> Rows:
+def rows_of_document(listed: Any) -> Rows:
     """Read rows back from JSON values."""
     return tuple((first, host, count) for first, host, count in listed)
 
@@ -194,10 +194,10 @@ class _ReservationDraws:
             row
             for request in waiting.tolist()
             if in_force[draws[request]]
-            for row in self._draw(request)
+            for row in self._draw_request(request)
         )
 
-    def _draw(self, request: int) -> Rows:
+    def _draw_request(self, request: int) -> Rows:
         number = int(self._reserved.draws[request])
         tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
         eligible = self._snapshot.eligible[request]
@@ -210,7 +210,7 @@ class _ReservationDraws:
         total = drawn + others.total()
         if total < max(1, int(self._snapshot.min_count[request])):
             return ()
-        self._take(number, places, others)
+        self._take_vms(number, places, others)
         self._within.take(tenant, demand, total)
         return tuple((request, host, count) for host, count in sorted((places + others).items()))
 
@@ -241,23 +241,23 @@ class _ReservationDraws:
             self._full.add(kind)
         return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})
 
-    def _take(self, number: int, places: Counter[int], others: Counter[int]) -> None:
+    def _take_vms(self, number: int, places: Counter[int], others: Counter[int]) -> None:
         demand = self._reserved.demand[number]
         for host, count in others.items():
             self._free[host] -= count * demand
         for host, count in places.items():
-            self._release_kept(number, host, count)
+            self._release_kept_room(number, host, count)
         gone = others.total()  # as much is wanted no more where it is kept
         for host in list(self._hosts[number]) if gone else ():
             if not gone:
                 break
             count = min(gone, self._kept[number, host])
-            self._release_kept(number, host, count)
+            self._release_kept_room(number, host, count)
             self._free[host] += count * demand
             gone -= count
             self._full.clear()
 
-    def _release_kept(self, number: int, host: int, count: int) -> None:
+    def _release_kept_room(self, number: int, host: int, count: int) -> None:
         self._kept[number, host] -= count
         self._stands[number] -= count
         if not self._kept[number, host]:
@@ -369,7 +369,7 @@ def check_reservations(before: Snapshot, reserved: Reservations, drawn: Rows, ke
     had: Counter[tuple[int, int]] = Counter()
     for number, host, count in reserved.holds:
         had[number, host] += count
-    drew = _check_drawn(before, reserved, drawn, had)
+    drew = _check_draws(before, reserved, drawn, had)
     now = drew.copy()
     for number, host, count in kept:
         if count <= 0 or not reserved.eligible[number, before.host_class[host]]:
@@ -395,7 +395,7 @@ def check_reservations(before: Snapshot, reserved: Reservations, drawn: Rows, ke
     _check_room(before, reserved, had, now)
 
 
-def _check_drawn(
+def _check_draws(
     before: Snapshot, reserved: Reservations, drawn: Rows, had: Counter[tuple[int, int]]
 ) -> Counter[tuple[int, int]]:
     """Check the requests that draw; return how much of each reservation on each host."""

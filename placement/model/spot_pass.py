@@ -54,7 +54,7 @@ def decide_spot(
     snapshot : Snapshot
         With ``spot``; what no round could place has a count of 0.
     allocation : Allocation
-        Of the same, but for the requests for spot VMs: it places none of these.
+        An allocation of the same snapshot that places no spot VMs.
     spot_pass : SpotPass
     seed, budget_units
         As for the policy itself, which runs at most seven times more.
@@ -139,7 +139,7 @@ def _vms_to_end(
     if not spot.may_end.any() or not wanted.any():
         return [], Counter()
     wanted_snapshot = dataclasses.replace(rest, count=wanted)
-    first = policy.decide(_without_youngest(wanted_snapshot, spot, len(spot.host)))
+    first = policy.decide(_snapshot_without_youngest(wanted_snapshot, spot, len(spot.host)))
     ruled = _interdependent_requests(rest)
     whole: _Counts = Counter()
     for request, host, count in first.placed.tolist():
@@ -160,7 +160,7 @@ def _vms_to_end(
             continue
         there = dataclasses.replace(rest, count=may_be, min_count=minimum)
         found = policy.decide(
-            _snapshot_less_rows(_without_youngest(there, spot, level), rest, few)
+            _snapshot_less_rows(_snapshot_without_youngest(there, spot, level), rest, few)
         ).placed
         for request, host, count in found.tolist():
             few[request, host] += count
@@ -209,7 +209,7 @@ def _interdependent_requests(snapshot: Snapshot) -> set[int]:
     return ruled | {each.request for each in rules.spreads}
 
 
-def _without_youngest(snapshot: Snapshot, spot: Spot, max_vms: int) -> Snapshot:
+def _snapshot_without_youngest(snapshot: Snapshot, spot: Spot, max_vms: int) -> Snapshot:
     """Return the snapshot without the ``max_vms`` youngest spot VMs of each host."""
     free = snapshot.free.copy()
     for host, vms in _vms_by_host(spot):

@@ -123,7 +123,7 @@ class FreeBuckets:
         rows = np.concatenate([room, host_class[:, None]], axis=1)
         groups = group_rows(rows)
         for key, hosts in zip(rows[groups.first].tolist(), groups.members(), strict=False):
-            bucket = self._bucket(tuple(key))
+            bucket = self._bucket_of(tuple(key))
             self._hosts[bucket] = hosts.tolist()  # in ascending order, so a heap
             self._push_bucket(bucket, self._hosts[bucket][0])
 
@@ -198,10 +198,10 @@ class FreeBuckets:
         """Return the bucket that a host of this one joins when it takes a VM."""
         *free, of_class = self._keys[bucket]
         left = map(operator.sub, free, self._demands[demand])
-        joined = self._after[bucket][demand] = self._bucket((*left, of_class))
+        joined = self._after[bucket][demand] = self._bucket_of((*left, of_class))
         return joined
 
-    def _bucket(self, key: tuple[int, ...]) -> int:
+    def _bucket_of(self, key: tuple[int, ...]) -> int:
         bucket = self._ids.setdefault(key, len(self._keys))
         if bucket == len(self._keys):
             self._keys.append(key)
@@ -262,7 +262,7 @@ class Shapes:
         ]
 
     def place(self, demand: tuple[int, ...]) -> tuple[int, int]:
-        """Return the shape of a demand, -1 for none, and how many sizes fit where it does."""
+        """Return a demand's shape (-1 for none) and the number of sizes up to its own."""
         divisor = math.gcd(*demand)
         if divisor == 0:
             return -1, 0
@@ -287,7 +287,7 @@ class Shapes:
         return found
 
     def _fitting_shapes_of_many(self, free: IntArray) -> list[tuple[int, int, float]]:
-        """Return the same as `of`, faster where there are many shapes."""
+        """Return the same as `fitting_shapes`, faster if there are many shapes."""
         maximum = np.where(self._nothing, np.iinfo(np.int64).max, free // self._vectors).min(axis=1)
         found = [
             (shape, sizes)

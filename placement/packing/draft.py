@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placement.model.arrays import IntArray
-from placement.model.reasons import left_out
+from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, Snapshot
 
@@ -73,7 +73,7 @@ class Draft:
             self._rows, self._moves = join_rows([self._rows, *self._moves]), []
         return self._rows
 
-    def begin(self, request: int) -> None:
+    def begin_gang(self, request: int) -> None:
         """Allow VMs of a gang to be placed; the caller ensures the minimum."""
         self.remaining[request] += self.not_begun[request]
         self.not_begun[request] = 0
@@ -101,7 +101,7 @@ class Draft:
         """Return the allocation, with the reasons of the VMs that were not placed."""
         return Allocation(
             placed=self.rows,
-            left_out=left_out(self.snapshot, self.unplaced_counts, self.free),
+            left_out=unplaced_vms(self.snapshot, self.unplaced_counts, self.free),
             work=work,
             cut=cut,
             details=details or {},

@@ -49,8 +49,8 @@ class FirstHosts:
         for kind in order:
             demand = self._demand_of[kind]
             host = self._host[kind]
-            if host is None or not self._holds(host, demand):
-                host = self._host[kind] = self._advance(kind)
+            if host is None or not self._host_has_room(host, demand):
+                host = self._host[kind] = self._advance_pointer(kind)
                 if host is None:
                     break
             room = self._room[host]
@@ -59,10 +59,10 @@ class FirstHosts:
             chosen.append(host)
         return chosen
 
-    def _holds(self, host: int, demand: Sequence[int]) -> bool:
+    def _host_has_room(self, host: int, demand: Sequence[int]) -> bool:
         return all(a >= b for a, b in zip(self._room[host], demand, strict=True))
 
-    def _advance(self, kind: int) -> int | None:
+    def _advance_pointer(self, kind: int) -> int | None:
         """Move the pointer of a kind to the next host that holds one of its VMs."""
         hosts, demand = self._open_to[kind], self._demand[kind]
         start, width = self._at[kind] + 1, _FIRST_LOOK
@@ -70,7 +70,7 @@ class FirstHosts:
             look = hosts[start : start + width]
             for place in np.flatnonzero((self._at_most[look] >= demand).all(axis=1)).tolist():
                 host = int(look[place])
-                if self._holds(host, self._demand_of[kind]):
+                if self._host_has_room(host, self._demand_of[kind]):
                     self._at[kind] = start + place
                     return host
                 self._at_most[host] = self._room[host]

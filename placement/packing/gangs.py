@@ -2,7 +2,7 @@
 
 Whether a gang is whole does not depend on which hosts are chosen first (see
 `placement.model.reasons.how_many_fit`), so a policy that serves requests one by one
-calls `admit` and then places by its own rule. A policy that serves tenants in
+calls `admit_request` and then places by its own rule. A policy that serves tenants in
 turn fills through `fill_with_gangs`.
 """
 
@@ -23,7 +23,7 @@ from placement.packing.draft import Draft
 _WHOLE: Final = 1e-6
 
 
-def admit(draft: Draft, request: int) -> bool:
+def admit_request(draft: Draft, request: int) -> bool:
     """Let a request be placed now if it is no gang, or a gang that fits whole.
 
     After True, at least ``min_count`` VMs of a gang have room at once: a caller that
@@ -33,7 +33,7 @@ def admit(draft: Draft, request: int) -> bool:
         return True
     if not _gangs_that_fit(draft, [request]):
         return False
-    draft.begin(request)
+    draft.begin_gang(request)
     return True
 
 
@@ -111,7 +111,7 @@ def _begin_gangs(draft: Draft, gangs: Sequence[int], fill: Callable[[], object])
     draft.remaining[:] = others
     whole = [gang for gang in gangs if missing[gang] == 0]
     for gang in whole:
-        draft.begin(gang)
+        draft.begin_gang(gang)
         draft.remaining[gang] -= draft.snapshot.min_count[gang]
     broken = [gang for gang in gangs if 0 < missing[gang] < draft.snapshot.min_count[gang]]
     rows = draft.rows[np.isin(draft.rows[:, 0], broken)]

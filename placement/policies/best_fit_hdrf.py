@@ -18,7 +18,7 @@ from placement.model.tenant_tree import TenantTree
 from placement.model.vm_kinds import VmKinds
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
-from placement.policies.skeletons import InTurn
+from placement.policies.skeletons import ProgressiveFillingPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,14 @@ class BestFitHdrf:
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
         """Fill the hosts; every VM that fits below the threshold is placed."""
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
-        in_turn = InTurn(lambda draft, kinds, _: _fill(draft, tree, kinds), self.overload)
+        in_turn = ProgressiveFillingPolicy(
+            lambda draft, kinds, _: _fill_by_hdrf(draft, tree, kinds), self.overload
+        )
         # Gangs go by flat weights: the order of tenants, and fair targets.
         return in_turn.place(snapshot_without_tree(snapshot), rng, budget)
 
 
-def _fill(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
+def _fill_by_hdrf(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
     """Place what remains in ``draft``, within its room."""
     if not draft.remaining.any():
         return
@@ -92,9 +94,9 @@ class _HdrfOrder:
             request = self._queues[tenant][0]
             self.yielded.append(request)
             yield self._kind_of[request]
-            self._take(tenant, request)
+            self._take_vm(tenant, request)
 
-    def _take(self, tenant: int, request: int) -> None:
+    def _take_vm(self, tenant: int, request: int) -> None:
         held = [a + b for a, b in zip(self._held[tenant], self._demand[request], strict=True)]
         self._held[tenant] = held
         self._tree.move(tenant, [a / b for a, b in zip(held, self._pool, strict=True)])

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets, quotas
+from placement.fairness.targets import fair_targets, whole_targets
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import hosts_for, vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_first_fit
 from placement.packing.first_fit_fill import fill_first_hosts
-from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.gangs import admit_request, fill_with_gangs
 from placement.packing.overload import room_below_threshold
 
 
@@ -40,11 +40,11 @@ class DrfPool:
         del rng, budget  # nothing is random, nothing is searched
         draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)
-        offered = quotas(fair_targets(snapshot))
+        offered = whole_targets(fair_targets(snapshot))
         candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]
         for request in np.flatnonzero(offered).tolist():
             enough = offered[request] >= snapshot.min_count[request]
-            if enough and admit(draft, request):
+            if enough and admit_request(draft, request):
                 kind = int(kinds.of_request[request])
                 candidates[kind] = fill_first_hosts(
                     draft, request, int(offered[request]), candidates[kind]

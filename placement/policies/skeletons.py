@@ -12,12 +12,12 @@ from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
 from placement.model.vm_kinds import VmKinds, hosts_for, vm_kinds
 from placement.packing.draft import Draft
-from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.gangs import admit_request, fill_with_gangs
 from placement.packing.overload import room_below_threshold
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
+class RequestOrderPolicy:
     """A policy that places each request whole before the next; it is not fair."""
 
     #: places what remains of a request on some hosts, shape (L,), in order; returns those of
@@ -33,14 +33,14 @@ class InOrder:
         # Room only shrinks: a host that holds no VM of a kind never will.
         candidates = [np.flatnonzero(row) for row in hosts_for(snapshot, kinds)]
         for request in np.flatnonzero(snapshot.count).tolist():
-            if admit(draft, request):
+            if admit_request(draft, request):
                 kind = int(kinds.of_request[request])
                 candidates[kind] = self.rule(draft, request, candidates[kind], rng)
         return draft.allocation()
 
 
 @dataclass(frozen=True, slots=True)
-class InTurn:
+class ProgressiveFillingPolicy:
     """A policy that gives one VM at a time to the tenant that a rule ranks lowest; gangs whole."""
 
     #: places what remains of single VMs

@@ -69,7 +69,7 @@ class Slots:
 
         draft = Draft(snapshot, room)
         for gang in np.flatnonzero(draft.not_begun * by_slots.placed_counts).tolist():
-            draft.begin(gang)
+            draft.begin_gang(gang)
         draft.put_all(by_slots.rows)
         return _replace_reasons(draft, draft.allocation())
 

@@ -74,17 +74,17 @@ class TwoChoices:
         chosen: list[int] = []
         for kind in order:
             numbers = self._draw_two_numbers()
-            host = self._probe(kind, *numbers)
+            host = self._probe_two_hosts(kind, *numbers)
             if host is None:
-                host = self._scan(kind)
+                host = self._scan_all_hosts(kind)
             if host is None:
                 self._drawn += reversed(numbers)  # for the next VM: this one needs none
                 break
-            self._take(host, kind)
+            self._take_room(host, kind)
             chosen.append(host)
         return chosen
 
-    def _probe(self, kind: int, first: float, second: float) -> int | None:
+    def _probe_two_hosts(self, kind: int, first: float, second: float) -> int | None:
         """Choose between two random hosts, None if neither holds a VM of the kind."""
         hosts = self._open_to[kind]
         if len(hosts) == 0:
@@ -104,7 +104,7 @@ class TwoChoices:
             return fitting[0] if fitting else None
         return min(fitting, key=lambda host: mismatch(demand, self._rooms[host], self._pool))
 
-    def _scan(self, kind: int) -> int | None:
+    def _scan_all_hosts(self, kind: int) -> int | None:
         """Choose among all hosts that hold a VM of the kind."""
         demand = self._demand[kind]
         hosts = self._may_hold[kind]
@@ -114,7 +114,7 @@ class TwoChoices:
         scores = mismatches(self._demand_of[kind], self._room[hosts], self._pool)
         return int(hosts[scores.argmin()])
 
-    def _take(self, host: int, kind: int) -> None:
+    def _take_room(self, host: int, kind: int) -> None:
         self._room[host] -= self._demand[kind]
         room = self._rooms[host]
         for resource, amount in enumerate(self._demand_of[kind]):

@@ -91,7 +91,7 @@ def balance(
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     read_parameters(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
     term = Level.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
-    responses, cut_by = _responses(running, term, objective, reconsiderations, budget)
+    responses, cut_by = _find_responses(running, term, objective, reconsiderations, budget)
     return plan_of(
         running,
         term,
@@ -110,10 +110,10 @@ def balance(
     )
 
 
-def _responses(
+def _find_responses(
     running: RunningState, term: Level, objective: Objective, reconsiderations: int, budget: Budget
 ) -> tuple[list[Response], str | None]:
-    """Return the responses and what kept them from going on.
+    """Return the better responses, and the bound that ended the search, if any.
 
     The steepest responses are one way up among many. What they become once each was
     reconsidered is followed too, as far as it pays, steepest first; on small clusters so are
@@ -123,7 +123,7 @@ def _responses(
     kinds: IntArray = np.unique(running.kind[vms])
     units = len(kinds) * len(running.receives)
 
-    def begun(of: Level) -> BetterResponses:
+    def begin_responses(of: Level) -> BetterResponses:
         weighing = ArrivalGains(running, of, kinds, running.receives)
         return BetterResponses(
             running,
@@ -137,7 +137,7 @@ def _responses(
 
     if not budget.spend(units):
         return [], "work"
-    best = begun(term)
+    best = begin_responses(term)
     best.make_responses()
     if not best.responses or not reconsiderations:
         return best.responses, best.cut_by
@@ -146,19 +146,19 @@ def _responses(
             break
         if not budget.spend(2 * units):
             break
-        guide = begun(dataclasses.replace(term, skewness=skewness))
+        guide = begin_responses(dataclasses.replace(term, skewness=skewness))
         guide.make_responses()
-        _reconsider(guide, reconsiderations)
+        _reconsider_responses(guide, reconsiderations)
         guide.make_responses()
-        way = begun(term)
-        way.follow(guide.responses)
+        way = begin_responses(term)
+        way.follow_responses(guide.responses)
         way.make_responses()
         if way.net_gain > best.net_gain:
             best = way
     return best.responses, best.cut_by
 
 
-def _reconsider(responses: BetterResponses, times: int) -> None:
+def _reconsider_responses(responses: BetterResponses, times: int) -> None:
     """Reconsider all responses until none changes."""
     for _ in range(times):
         if not responses.reconsider():

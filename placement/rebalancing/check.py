@@ -61,10 +61,10 @@ def check_plan(running: RunningState, plan: MovePlan) -> None:
             _check_move(running, plan, state, move, moved)
             moved[move.vm] = move.why
         _check_limits(plan, number, wave)
-        state.begin(wave)
+        state.begin_wave(wave)
         for move in wave:
             state.check_arrival(move)
-        state.end(wave)
+        state.end_wave(wave)
     for vm, why in moved.items():
         if why is MoveReason.DETOUR:
             raise InfeasiblePlanError(f"VM {vm} makes a detour and goes nowhere from there")
@@ -171,7 +171,7 @@ class _ReplayState:
         demand: list[int] = self.running.demand[self.running.kind[vm]].tolist()
         return demand
 
-    def begin(self, wave: list[RebalanceMove]) -> None:
+    def begin_wave(self, wave: list[RebalanceMove]) -> None:
         """Count all VMs of a wave on their destinations, and check that the hosts have room."""
         self.arriving = {move.vm: move.destination for move in wave}
         self.on_hosts_before = {
@@ -236,7 +236,7 @@ class _ReplayState:
         group = self.running.groups[number]
         return {self.host[vm] for vm in group.vms} | set(group.hosts)
 
-    def end(self, wave: list[RebalanceMove]) -> None:
+    def end_wave(self, wave: list[RebalanceMove]) -> None:
         """Remove all VMs of a wave from their sources, and check groups that keep together."""
         for move in wave:
             self.host[move.vm] = move.destination

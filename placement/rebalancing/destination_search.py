@@ -23,7 +23,7 @@ MOST_PAIRS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Search:
+class SearchLimits:
     """Limits of the search for destinations."""
 
     tries: int = 30  #: orders tried, as long as some unit has no place
@@ -50,7 +50,7 @@ def find_destinations(
     *,
     rng: np.random.Generator,
     budget: Budget,
-    search: Search,
+    search: SearchLimits,
     by: Mapping[DestinationCriterion, Destinations] | None = None,
 ) -> UnitDestinations:
     """Return a destination for every unit or, where not all fit, for those most in need.
@@ -74,7 +74,7 @@ class _DestinationFinder:
         units: Sequence[Unit],
         rng: np.random.Generator,
         budget: Budget,
-        search: Search,
+        search: SearchLimits,
         *,
         by: Mapping[DestinationCriterion, Destinations] | None,
     ) -> None:
@@ -118,7 +118,7 @@ class _DestinationFinder:
         return found
 
     def _order_by_difficulty(self) -> list[int]:
-        """Return the units, those with the fewest hosts first; ties go to the largest."""
+        """Return the units sorted by number of possible hosts, fewest first, then by size."""
         capacity = self._where.running.snapshot.capacity
         largest = np.maximum(capacity.max(axis=0, initial=0), 1)
         keys = []
@@ -144,11 +144,11 @@ class _DestinationFinder:
         """Place units one after the other; return their hosts, and undo the moves."""
         hosts: dict[int, int] = {}
         for number in order:
-            self._place(number, choice, hosts)
+            self._place_unit(number, choice, hosts)
         self._undo_moves(hosts)
         return hosts
 
-    def _place(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
+    def _place_unit(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
         if self._cut:
             return False
         by, unit = self._by[choice], self._units[number]
@@ -220,10 +220,10 @@ class _DestinationFinder:
         return {possible[number]: host for number, host in solved.hosts.items()}
 
     def _place_neediest(self, possible: Sequence[int]) -> dict[int, int]:
-        """Place units while there is room, those of the tenant that is left with least first.
+        """Place units by progressive filling; return the host of each placed unit.
 
-        Progressive filling as of DRF: a tenant's level is the dominant share per
-        weight of what it holds, without what has no place yet.
+        The next unit is of the tenant with the lowest dominant share per weight. Units without a
+        destination yet are not counted in the share. The moves are undone before it returns.
         """
         running = self._where.running
         snapshot = running.snapshot
@@ -249,7 +249,7 @@ class _DestinationFinder:
             queue = queues[tenant]
             while queue:
                 number = queue.popleft()
-                if self._place(number, DestinationCriterion.TIGHTEST, hosts):
+                if self._place_unit(number, DestinationCriterion.TIGHTEST, hosts):
                     kept[tenant] += self._units[number].demand
                     break
             if queue:

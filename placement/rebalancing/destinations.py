@@ -100,7 +100,9 @@ class Destinations:
 
         if unit.hosts is not None:
             allowed = [h for h in unit.hosts if takes(h) and where.allows(unit.vms, h, soft=soft)]
-            rows = self._rows(unit.demand, where.open_to(unit.eligible), np.array(allowed, int))
+            rows = self._ranked_rows(
+                unit.demand, where.open_to(unit.eligible), np.array(allowed, int)
+            )
             return rows[0][2] if rows else None
         zones = where.zones_open_to(unit.vms) if ruled else None
         best: _Row | None = None
@@ -151,18 +153,18 @@ class Destinations:
             open_to = self._where.open_to(unit.eligible)
             if zone >= 0:
                 open_to = open_to & (self._where.running.zones == zone)
-            rows = self._rows(unit.demand, open_to, np.flatnonzero(open_to))
+            rows = self._ranked_rows(unit.demand, open_to, np.flatnonzero(open_to))
             ranked = self._ranked[key] = _HostRanking(
                 rows, open_to, unit.demand, len(log), len(log)
             )
         elif ranked.read < len(log):
             hosts = np.unique(np.array(log[ranked.read :], dtype=np.int64))
             ranked.read = len(log)
-            for row in self._rows(ranked.demand, ranked.open_to, hosts):
+            for row in self._ranked_rows(ranked.demand, ranked.open_to, hosts):
                 heapq.heappush(ranked.changed, (*row, self._version[row[2]]))
         return ranked
 
-    def _rows(self, demand: IntArray, open_to: BoolArray, hosts: IntArray) -> list[_Row]:
+    def _ranked_rows(self, demand: IntArray, open_to: BoolArray, hosts: IntArray) -> list[_Row]:
         """Return the hosts among some, (X,), that have room for a demand, best first."""
         hosts = hosts[open_to[hosts]]
         left = self._where.room[hosts] - demand

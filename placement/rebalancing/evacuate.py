@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from placement.model.budget import Budget
-from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
+from placement.rebalancing.destination_search import (
+    SearchLimits,
+    UnitDestinations,
+    find_destinations,
+)
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
@@ -29,7 +33,7 @@ def evacuate(
     hosts: Sequence[int],
     *,
     limits: RebalanceLimits | None = None,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
@@ -50,7 +54,7 @@ def evacuate(
         unit that has no place is named with the reason and with what lacks on the host that lacks
         least. ``details`` have how many orders were tried and the solver's result.
     """
-    limits, search = limits or RebalanceLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or SearchLimits()
     closed = tuple(sorted(set(hosts)))
     running = running.with_closed_hosts(closed)
     budget = Budget(budget_units)
@@ -105,7 +109,9 @@ def explain_stays(
     return stays
 
 
-def parameters_of(search: Search, budget_units: int | None, **more: object) -> Mapping[str, Any]:
+def parameters_of(
+    search: SearchLimits, budget_units: int | None, **more: object
+) -> Mapping[str, Any]:
     """Return the parameters of a plan as JSON values, from which it can be computed again."""
     return {
         **more,

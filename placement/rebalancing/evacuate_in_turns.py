@@ -25,7 +25,7 @@ def evacuate_in_turns(
     turns : sequence of sequence of int
         Indices of H; each turn is emptied at once.
     budget_units : int or None
-        Of each plan; see `placement.rebalancing.evacuate.evacuate`.
+        The budget of each plan; see `placement.rebalancing.evacuate.evacuate`.
     """
     for number, hosts in enumerate(turns):
         later = {host for turn in turns[number + 1 :] for host in turn}

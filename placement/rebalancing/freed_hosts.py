@@ -49,7 +49,7 @@ class FreedHostsPolicy:
         if not rows:
             return self._policy.place(snapshot, rng, budget)
         allocation = self._policy.place(close_freed_hosts(snapshot, rows), rng, budget)
-        allocation = _without_closing(snapshot, allocation)
+        allocation = _restore_room_reasons(snapshot, allocation)
         return dataclasses.replace(
             allocation,
             left_out=mark_kept_room(Reason.HELD_BACK, snapshot, allocation, allocation.placed),
@@ -57,7 +57,7 @@ class FreedHostsPolicy:
         )
 
 
-def _without_closing(snapshot: Snapshot, allocation: Allocation) -> Allocation:
+def _restore_room_reasons(snapshot: Snapshot, allocation: Allocation) -> Allocation:
     """Return an allocation with reasons of room instead of closed hosts.
 
     To the policy, one that may use no other hosts has none.

@@ -91,7 +91,7 @@ def solve_destinations(
         scale = max(1, int(demand[:, resource].max(initial=0)))
         room = np.maximum(where.room[:, resource], 0)
         rows.add_each(host_of, demand[unit_of, resource] / scale, room / scale)
-    _add_rules(rows, where, units, unit_of, host_of)
+    _add_constraint_rows(rows, where, units, unit_of, host_of)
     solution = optimize.milp(
         c=-np.ones(len(pairs)),
         constraints=optimize.LinearConstraint(rows.matrix(), -np.inf, rows.maximum),
@@ -137,7 +137,7 @@ class _Rows:
         return coo_array((amount, (row, column)), shape=(len(self.maximum), self._columns)).tocsr()
 
 
-def _add_rules(
+def _add_constraint_rows(
     rows: _Rows, where: PlacementState, units: Sequence[Unit], unit_of: IntArray, host_of: IntArray
 ) -> None:
     running = where.running

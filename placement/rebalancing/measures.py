@@ -41,8 +41,8 @@ def skewness_of(room: IntArray, capacity: IntArray) -> FloatArray:
     return skew
 
 
-class Gauge:
-    """Measures of a cluster from which VMs move one after the other.
+class MoveMeasures:
+    """Measures of a cluster, updated as VMs move one after the other.
 
     Moves change neither what tenants hold nor what would be fair, so v(A) and
     the fairness distance are found once; of skewness a move changes two hosts.
@@ -118,5 +118,5 @@ def measure_moves(
     alpha: float = 2.0,
 ) -> tuple[Measures, ...]:
     """Return the measures before the first of some moves and after each."""
-    gauge = Gauge(running, ranking, alpha)
+    gauge = MoveMeasures(running, ranking, alpha)
     return (gauge.current_measures(), *(gauge.note(move) for move in moves))

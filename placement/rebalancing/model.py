@@ -191,15 +191,17 @@ class RunningState:
     def _check_rules(self, vms: int, hosts: int) -> None:
         requests = len(self.snapshot.count)
         for group in self.groups:
-            _check("groups.vms", group.vms, vms)
-            _check("groups.requests", group.requests, requests)
-            _check("groups.hosts", group.hosts, hosts)
+            _check_index_range("groups.vms", group.vms, vms)
+            _check_index_range("groups.requests", group.requests, requests)
+            _check_index_range("groups.hosts", group.hosts, hosts)
         zones = int(self.zones.max(initial=-1)) + 1
         if len(self.zones) and int(self.zones.min()) < -1:
             raise RunningError("zones", int(self.zones.min()), "at least -1")
         for spread in self.spreads:
-            _check("spreads.vms", spread.vms, vms)
-            _check("spreads.request", () if spread.request is None else (spread.request,), requests)
+            _check_index_range("spreads.vms", spread.vms, vms)
+            _check_index_range(
+                "spreads.request", () if spread.request is None else (spread.request,), requests
+            )
             if spread.others and len(spread.others) < zones:
                 raise RunningError("spreads.others", len(spread.others), f"0 or {zones}, of zones")
 
@@ -267,7 +269,7 @@ _DTYPES: Final[Mapping[str, Any]] = {
 }
 
 
-def _check(name: str, found: tuple[int, ...], size: int) -> None:
+def _check_index_range(name: str, found: tuple[int, ...], size: int) -> None:
     for index in found:
         if not 0 <= index < size:
             raise RunningError(name, index, f"0 to {size - 1}")

@@ -91,7 +91,7 @@ class _HostEmptier:
         self._of_host = np.searchsorted(
             running.host[self._vms], np.arange(len(running.receives) + 1)
         )
-        self._waiting = self._candidates()
+        self._waiting = self._candidate_hosts()
         self._transfer_mib = 0
         self.made: list[Response] = []
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
@@ -127,7 +127,7 @@ class _HostEmptier:
         weighing.close(host)
         step: list[Response] = []
         for vm in vms.tolist():
-            response = self._response(vm)
+            response = self._response_of_vm(vm)
             if response is None:
                 break
             step.append(response)
@@ -141,7 +141,7 @@ class _HostEmptier:
         weighing.reopen(host, open_to)
         return None
 
-    def _response(self, vm: int) -> Response | None:
+    def _response_of_vm(self, vm: int) -> Response | None:
         weighing, kind = self._weighing, int(self._kind[vm])
         alone = bool(self._group_constraints.bound[vm])
         units = len(weighing.best) * 2 + len(weighing.cost) * alone
@@ -178,8 +178,8 @@ class _HostEmptier:
     def _vms_on(self, host: int) -> IntArray:
         return self._vms[self._of_host[host] : self._of_host[host + 1]]
 
-    def _candidates(self) -> list[int]:
-        """Return the hosts that all VMs can leave, those with the least transfer first."""
+    def _candidate_hosts(self) -> list[int]:
+        """Return the hosts that all VMs can leave, sorted by transfer, least first."""
         running = self._running
         left = running.snapshot.capacity - running.room
         np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])
@@ -193,7 +193,7 @@ class _HostEmptier:
 
 
 def _vms_by_size(running: RunningState) -> IntArray:
-    """Return the VMs that may move, host by host, those that demand most of any resource first."""
+    """Return movable VMs host by host, by their largest demand of any resource, highest first."""
     vms = movable_vms(running)
     pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)
     largest = (running.demand / pool).max(axis=1, initial=0.0)[running.kind[vms]]

@@ -18,7 +18,7 @@ class PlacementState:
     room : ndarray of int64, shape (H, R)
         What is left, below 0 where more is committed than there is.
     host : list of int
-        Where each VM is; the old host until it has left that.
+        The host of each VM: the old host until the VM has left it.
     changed : list of int
         Hosts in the order in which their room changed.
     """
@@ -123,16 +123,16 @@ class PlacementState:
         """Count a VM on the host to which it moves; it still counts on its source."""
         self.room[host] -= self.running.demand[self.running.kind[vm]]
         self.changed.append(host)
-        self._count(vm, host, 1)
-        self._count_zone(vm, host, self.host[vm], 1)
+        self._count_vm(vm, host, 1)
+        self._count_in_zone(vm, host, self.host[vm], 1)
 
     def leave(self, vm: int, host: int) -> None:
         """Stop counting a VM on the host that it left."""
         old = self.host[vm]
         self.room[old] += self.running.demand[self.running.kind[vm]]
         self.changed.append(old)
-        self._count(vm, old, -1)
-        self._count_zone(vm, old, host, -1)
+        self._count_vm(vm, old, -1)
+        self._count_in_zone(vm, old, host, -1)
         self.host[vm] = host
 
     def move(self, vms: Sequence[int], host: int) -> None:
@@ -177,12 +177,12 @@ class PlacementState:
                 return False
         return True
 
-    def _count(self, vm: int, host: int, change: int) -> None:
+    def _count_vm(self, vm: int, host: int, change: int) -> None:
         for group in (*self._apart.get(vm, ()), *self._rather.get(vm, ())):
             on = self._on[group]
             on[host] = on.get(host, 0) + change
 
-    def _count_zone(self, vm: int, host: int, other: int, change: int) -> None:
+    def _count_in_zone(self, vm: int, host: int, other: int, change: int) -> None:
         spreads = self._spread.get(vm, ())
         if spreads and (zone := self._zones[host]) >= 0 and zone != self._zones[other]:
             for number in spreads:

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.measures import measure_moves
@@ -31,7 +31,7 @@ def repair(
     running: RunningState,
     *,
     limits: RebalanceLimits | None = None,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
@@ -53,7 +53,7 @@ def repair(
         Without moves where nothing is broken. A VM that should move and has no
         place is named; the seed changes nothing and is kept with the plan.
     """
-    limits, search = limits or RebalanceLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or SearchLimits()
     repairing = _RepairPlanner(running, limits, search, Budget(budget_units))
     repairing.run()
     order = order_in_waves(running, repairing.destinations, limits)
@@ -129,7 +129,7 @@ def _surplus_in_zones(
 
 class _RepairPlanner:
     def __init__(
-        self, running: RunningState, limits: RebalanceLimits, search: Search, budget: Budget
+        self, running: RunningState, limits: RebalanceLimits, search: SearchLimits, budget: Budget
     ) -> None:
         self.budget = budget
         self.cut = False
@@ -153,10 +153,10 @@ class _RepairPlanner:
 
     def run(self) -> None:
         for host in np.flatnonzero((self._where.room < 0).any(axis=1)).tolist():
-            self._unload(host)
+            self._unload_host(host)
         for number, group in enumerate(self._running.groups):
             if group.hard and not group.apart:
-                self._gather(number)
+                self._gather_group(number)
         tried: set[int] = set()
         for vm, zones in misplaced_vms(self._where).items():
             if vm in tried:
@@ -197,7 +197,7 @@ class _RepairPlanner:
                 return True
         return False
 
-    def _unload(self, host: int) -> None:
+    def _unload_host(self, host: int) -> None:
         """Move VMs away from a host until it holds no more than it has."""
         room = self._where.room
         units, stays = self._all_units.units_of(self._running.vms_on([host]).tolist())
@@ -225,7 +225,7 @@ class _RepairPlanner:
                 each for each in stays if self._running.demand[kinds[each.vm]][lacks].any()
             ]
 
-    def _gather(self, number: int) -> None:
+    def _gather_group(self, number: int) -> None:
         """Move a group to the host that has most of it and room for the rest."""
         group = self._running.groups[number]
         on = _vms_by_host(self._where, group.vms)

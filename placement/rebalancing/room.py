@@ -15,7 +15,7 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import reason_never_placeable
 from placement.model.snapshot import Reason
-from placement.rebalancing.destination_search import Search, find_destinations
+from placement.rebalancing.destination_search import SearchLimits, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import parameters_of
 from placement.rebalancing.measures import measure_moves
@@ -44,7 +44,7 @@ def plan_room(
     *,
     count: int | None = None,
     limits: RebalanceLimits | None = None,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
@@ -76,7 +76,7 @@ def plan_room(
     `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
     after the other (derived).
     """
-    limits, search = limits or RebalanceLimits(), search or Search()
+    limits, search = limits or RebalanceLimits(), search or SearchLimits()
     wanted = int(running.snapshot.count[request]) if count is None else count
     room = _RoomPlanner(running, request, limits, search, Budget(budget_units))
     missing = wanted - room.make_room(wanted)
@@ -141,7 +141,7 @@ class _RoomPlanner:
         running: RunningState,
         request: int,
         limits: RebalanceLimits,
-        search: Search,
+        search: SearchLimits,
         budget: Budget,
     ) -> None:
         snapshot = running.snapshot
@@ -231,7 +231,7 @@ class _RoomPlanner:
         room = self._where.room[hosts][:, self._demanded]
         fits = hosts[(room >= self._demand[self._demanded]).all(axis=1)]
         if len(fits):
-            self._admit(self._tightest_host(fits))
+            self._admit_vm(self._tightest_host(fits))
             return True
         best: tuple[int, int, int] | None = None
         moves: list[tuple[Unit, int]] = []
@@ -251,14 +251,14 @@ class _RoomPlanner:
         for unit, destination in moves:
             self._where.move(unit.vms, destination)
             self._moved.update(unit.vms)
-        self._admit(best[2])
+        self._admit_vm(best[2])
         return True
 
-    def _spend(self, units: int) -> bool:
+    def _spend_budget(self, units: int) -> bool:
         self.cut |= not self.budget.spend(units)
         return not self.cut
 
-    def _admit(self, host: int) -> None:
+    def _admit_vm(self, host: int) -> None:
         self._where.admit(self._request, host)
         self._on[host] = self._on.get(host, 0) + 1
 
@@ -303,7 +303,7 @@ class _RoomPlanner:
         for place in order.tolist():
             while waiting and waiting[0][0] <= bound[place]:
                 yield heapq.heappop(waiting)
-            if not self._spend(1):
+            if not self._spend_budget(1):
                 return
             host = int(hosts[place])
             tighter = _transfer_bound(self._units_on(host), lacks[host])
@@ -334,10 +334,10 @@ class _RoomPlanner:
         """
         units = self._units_on(host)
         lacks = np.maximum(self._demand - self._where.room[host], 0) * self._demanded
-        for cost, chosen, exact in _covers(units, lacks):
+        for cost, chosen, exact in _covering_sets(units, lacks):
             if below is not None and cost > below:
                 return None
-            if not self._spend(_MOST_SETS):
+            if not self._spend_budget(_MOST_SETS):
                 return None
             self.limited |= not exact
             moves = self._destinations_for(host, [units[each] for each in chosen])
@@ -367,7 +367,9 @@ class _RoomPlanner:
         return [(units[number], to) for number, to in places.hosts.items()]
 
 
-def _covers(units: Sequence[Unit], lacks: IntArray) -> Iterator[tuple[int, tuple[int, ...], bool]]:
+def _covering_sets(
+    units: Sequence[Unit], lacks: IntArray
+) -> Iterator[tuple[int, tuple[int, ...], bool]]:
     """Yield sets of units that free the missing room, (R,), least transfer first.
 
     Each with its transfer, and whether no unlisted set transfers less.

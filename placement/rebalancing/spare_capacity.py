@@ -18,7 +18,11 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
 from placement.model.vm_kinds import vms_that_fit
-from placement.rebalancing.destination_search import Search, UnitDestinations, find_destinations
+from placement.rebalancing.destination_search import (
+    SearchLimits,
+    UnitDestinations,
+    find_destinations,
+)
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
 from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
@@ -40,7 +44,7 @@ _NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Spare:
+class SpareCapacity:
     """Whether the VMs of each of D failure domains find room elsewhere."""
 
     holds: BoolArray  #: (D,)
@@ -57,11 +61,11 @@ def spare_capacity(
     running: RunningState,
     domain: IntArray,
     *,
-    search: Search | None = None,
+    search: SearchLimits | None = None,
     budget_units: int | None = None,
     only: Sequence[int] | None = None,
     max_rows: int = _MOST_SHOWN,
-) -> Spare:
+) -> SpareCapacity:
     """Return which failure domains could fail without their movable VMs lacking room.
 
     Parameters
@@ -81,11 +85,11 @@ def spare_capacity(
     each host.
     """
     spare_demand = _SpareDemand(
-        running, domain, search or Search(tries=5, pairs=2_000), budget_units, max_rows
+        running, domain, search or SearchLimits(tries=5, pairs=2_000), budget_units, max_rows
     )
     domains = range(spare_demand.number) if only is None else only
     spare_demand.decide(np.array(sorted(domains), dtype=np.int64))
-    return Spare(
+    return SpareCapacity(
         holds=spare_demand.holds,
         known=spare_demand.known,
         lacking=spare_demand.lacking,
@@ -109,7 +113,7 @@ class _SpareDemand:
         self,
         running: RunningState,
         domain: IntArray,
-        search: Search,
+        search: SearchLimits,
         budget_units: int | None,
         max_rows: int,
     ) -> None:
@@ -169,7 +173,7 @@ class _SpareDemand:
         # Missing room is listed for a few domains: its search takes longest.
         for each in domains[~self.holds[domains]].tolist()[: self._max_rows]:
             if not self.cut:
-                self._explain(each)
+                self._explain_shortage(each)
 
     def _could_hold(self) -> BoolArray:
         """Return the domains that might hold, (D,): each kind alone finds room elsewhere."""
@@ -179,7 +183,7 @@ class _SpareDemand:
         self._could = could = np.ones(self.number, dtype=np.bool_)
         for kind in np.flatnonzero(self._vms.any(axis=0)).tolist():
             demand = self._running.demand[kind]
-            fits = _fits(self._room, demand) * self._open[kind]
+            fits = _vms_per_host(self._room, demand) * self._open[kind]
             self.budget.spend(len(fits))
             # In a domain of many hosts sums may be large, but never beyond what fits in all.
             own = np.zeros(self.number, dtype=np.int64)
@@ -211,7 +215,7 @@ class _SpareDemand:
                 yield from self._decide_together(half, splits=splits - 1, again=again)
             return
         self.kept = np.maximum(self.kept, slots.taken)
-        enough = self._have_slots(domains, slots)
+        enough = self._have_enough_slots(domains, slots)
         ruled = [each for each in domains[enough].tolist() if each in self._ruled]
         stuck = [each for each in ruled if not self._rules_allow(each, slots)]
         yield from stuck
@@ -239,9 +243,9 @@ class _SpareDemand:
                 if not wanted[kind]:
                     continue
                 able = order[(self._open[kind] & outside)[order]]
-                fits = _fits(room[able[:_FIRST]], running.demand[kind])
+                fits = _vms_per_host(room[able[:_FIRST]], running.demand[kind])
                 if len(able) > _FIRST and int(fits.sum()) < wanted[kind]:
-                    fits = _fits(room[able], running.demand[kind])
+                    fits = _vms_per_host(room[able], running.demand[kind])
                 able = able[: len(fits)]
                 self.budget.spend(len(able))
                 before = np.cumsum(fits) - fits
@@ -255,7 +259,7 @@ class _SpareDemand:
                 return _SpareRoom(hosts, counts, self._room - room)
         return None
 
-    def _have_slots(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
+    def _have_enough_slots(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
         """Return whether each domain has enough slots outside its own hosts, (X,)."""
         outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
         for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
@@ -341,12 +345,12 @@ class _SpareDemand:
             self._where = PlacementState(self._running)
         return self._where
 
-    def _decide_alone(self, domain: int, search: Search) -> None:
+    def _decide_alone(self, domain: int, search: SearchLimits) -> None:
         """Place the VMs of one domain as an evacuation would."""
         if self.cut:
             self.holds[domain] = self.known[domain] = False
             return
-        _, units, stays, places = self._places(domain, search)
+        _, units, stays, places = self._find_evacuation(domain, search)
         self.cut |= places.cut
         if stays or len(places.hosts) < len(units):
             self.holds[domain] = False
@@ -357,15 +361,15 @@ class _SpareDemand:
             taken[host] += units[number].demand
         self.kept = np.maximum(self.kept, taken)
 
-    def _explain(self, domain: int) -> None:
+    def _explain_shortage(self, domain: int) -> None:
         """Record which VMs of a domain lack room, and how much."""
-        where, units, stays, places = self._places(domain, self._search)
+        where, units, stays, places = self._find_evacuation(domain, self._search)
         self.cut |= places.cut
         lacking = [*stays, *explain_stays(where, units, places)]
         self.lacking[domain] = tuple(sorted(lacking, key=lambda each: each.vm))
 
-    def _places(
-        self, domain: int, search: Search
+    def _find_evacuation(
+        self, domain: int, search: SearchLimits
     ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared_state()
@@ -386,7 +390,7 @@ class _SpareDemand:
         return where, units, stays, places
 
 
-def _fits(room: IntArray, demand: IntArray) -> IntArray:
+def _vms_per_host(room: IntArray, demand: IntArray) -> IntArray:
     """Return how many VMs fit on each host, (X,); of a VM that demands nothing, any number."""
     if not demand.any():
         return np.full(len(room), 2**31, dtype=np.int64)

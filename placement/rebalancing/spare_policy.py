@@ -13,12 +13,12 @@ from placement.model.budget import Budget
 from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
-from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.model import Mobility, RunningGroup, RunningSpread, RunningState
-from placement.rebalancing.spare_capacity import Spare, spare_capacity
+from placement.rebalancing.spare_capacity import SpareCapacity, spare_capacity
 
 #: How hard a round searches for a domain: less than a plan does.
-_IN_A_ROUND: Final = Search(tries=2, pairs=0, partly=False)
+_IN_A_ROUND: Final = SearchLimits(tries=2, pairs=0, partly=False)
 #: Hosts weighed for domains that are decided alone: undecided ones have nothing kept.
 _UNITS: Final = 1_000_000
 #: Reasons that more room would end.
@@ -35,11 +35,11 @@ class SpareCapacityPolicy:
     """A policy whose rounds keep every domain's spare capacity that held before.
 
     Before the policy decides, what the VMs of each failure domain would need
-    elsewhere is taken out of what is free (`placement.rebalancing.spare_capacity.Spare.kept`);
-    afterwards, of each domain that no longer holds because of what was placed on its
-    own hosts, or joined a group or a spread of its VMs, VMs wait, the last request
-    first, until it does. A domain that did not hold before keeps no request waiting. It
-    goes around all other rules.
+    elsewhere is taken out of what is free
+    (`placement.rebalancing.spare_capacity.SpareCapacity.kept`). After the decision a
+    domain may hold no longer, because VMs were placed on its own hosts or joined a group
+    or spread of its VMs: then VMs wait, the last request first, until it holds. A domain
+    that did not hold before keeps no request waiting. The policy wraps all other rules.
 
     Parameters
     ----------
@@ -90,8 +90,10 @@ class SpareCapacityPolicy:
             details={**allocation.details, "spare": details},
         )
 
-    def _rows_within_spare(self, snapshot: Snapshot, placed: IntArray, before: Spare) -> IntArray:
-        """Return the rows that stay placed so that every domain still holds."""
+    def _rows_within_spare(
+        self, snapshot: Snapshot, placed: IntArray, before: SpareCapacity
+    ) -> IntArray:
+        """Return the rows that may stay placed while every domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
         while True:
@@ -201,14 +203,14 @@ def state_with_placed(running: RunningState, snapshot: Snapshot, placed: IntArra
         obstacle=concatenate(running.obstacle, zeros - 1),
         rests=np.concatenate([running.rests, np.zeros(new, dtype=np.bool_)]),
         demand=np.concatenate([running.demand, snapshot.demand[first]]),
-        eligible=np.concatenate([running.eligible, _eligible(snapshot, first)]),
+        eligible=np.concatenate([running.eligible, _eligibility_of_kinds(snapshot, first)]),
         over=np.maximum(-room, 0),
         groups=tuple(_group_with_placed(group, of_request) for group in running.groups),
         spreads=tuple(_spread_with_placed(spread, of_request) for spread in running.spreads),
     )
 
 
-def _eligible(snapshot: Snapshot, requests: IntArray) -> BoolArray:
+def _eligibility_of_kinds(snapshot: Snapshot, requests: IntArray) -> BoolArray:
     eligible: BoolArray = snapshot.eligible[requests]
     return eligible
 

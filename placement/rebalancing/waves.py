@@ -28,8 +28,8 @@ class UnitDestination:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Order:
-    """Moves in waves, and the destinations that no order reaches."""
+class WaveOrder:
+    """Moves in waves, and the units whose destinations no order reaches."""
 
     moves: tuple[RebalanceMove, ...]
     left: tuple[UnitDestination, ...]  #: stay where they are
@@ -37,7 +37,7 @@ class Order:
 
 def order_in_waves(
     running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
-) -> Order:
+) -> WaveOrder:
     """Return an order of moves in which no host ever holds more than it has.
 
     A wave takes what it can in the order given: of each move both hosts hold the
@@ -68,9 +68,9 @@ class _WaveOrderer:
         #: wanted moves by source, in order
         self._from: dict[int, list[int]] = {}
         for number, each in enumerate(wanted):
-            self._from.setdefault(self._source(each), []).append(number)
+            self._from.setdefault(self._source_host(each), []).append(number)
 
-    def order(self) -> Order:
+    def order(self) -> WaveOrder:
         while self._from:
             taken = list(self._next_wave())
             if not taken and not self._make_detour():
@@ -89,10 +89,10 @@ class _WaveOrderer:
                 kept = [w for w in self._wanted if not vain & set(w.unit.vms)]
                 again = order_in_waves(self._running, kept, self._limits)
                 gone = [w for w in self._wanted if vain & set(w.unit.vms)]
-                return Order(moves=again.moves, left=(*gone, *again.left))
-        return Order(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
+                return WaveOrder(moves=again.moves, left=(*gone, *again.left))
+        return WaveOrder(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
 
-    def _source(self, wanted: UnitDestination) -> int:
+    def _source_host(self, wanted: UnitDestination) -> int:
         return self._where.host[wanted.unit.vms[0]]
 
     def _next_wave(self) -> Iterator[int]:
@@ -124,14 +124,14 @@ class _WaveOrderer:
                 there[to] += size
                 for vm in vms:
                     self._where.arrive(vm, to)
-                    self._note(vm, source, to, each.why)
+                    self._record_move(vm, source, to, each.why)
                 yield number
             if waiting:
                 self._from[source] = waiting
             else:
                 del self._from[source]
 
-    def _note(self, vm: int, source: int, destination: int, why: MoveReason) -> None:
+    def _record_move(self, vm: int, source: int, destination: int, why: MoveReason) -> None:
         live = bool(self._running.mobility[vm] == Mobility.LIVE)
         transfer_mib = int(self._running.transfer_mib[vm])
         self._moves.append(
@@ -153,7 +153,7 @@ class _WaveOrderer:
         able = [
             number
             for number in pending
-            if self._source(self._wanted[number]) in destinations
+            if self._source_host(self._wanted[number]) in destinations
             and len(self._wanted[number].unit.vms) == 1
             and self._wanted[number].unit.hosts is None
             and self._wanted[number].unit.vms[0] not in self._detoured
@@ -168,8 +168,8 @@ class _WaveOrderer:
             if third is None:
                 third = self._third_hosts.best(each.unit, (each.destination,))
             if third is not None:
-                vm, source = each.unit.vms[0], self._source(each)
-                self._note(vm, source, third, MoveReason.DETOUR)
+                vm, source = each.unit.vms[0], self._source_host(each)
+                self._record_move(vm, source, third, MoveReason.DETOUR)
                 self._where.move((vm,), third)
                 self._detoured.add(vm)
                 self._from[source].remove(number)

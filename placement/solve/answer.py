@@ -61,7 +61,7 @@ def whole_vm_answer(
     return {
         "policy": policy,
         "divisible": False,
-        "tasks": _tasks(whole, allocation),
+        "tasks": _placed_tasks(whole, allocation),
         "tenants": [
             {"name": tenant.name, "tasks": int(tasks), "dominant_share": float(share)}
             for tenant, tasks, share in zip(problem.tenants, placed_of, shares, strict=True)
@@ -90,7 +90,7 @@ def whole_vm_answer(
     }
 
 
-def _tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
+def _placed_tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
     problem = whole.problem
     totals: dict[tuple[int, int], int] = {}
     for request, host, count in allocation.placed.tolist():
@@ -186,7 +186,7 @@ class _AllocationNaming:
     def _name_weighed(
         self, combinations: Mapping[Any, Sequence[Mapping[str, Any]]]
     ) -> dict[str, Any]:
-        """Name the requests of what each host weighed, and of what the others took."""
+        """Name the requests in each host's weighed combinations and in what the others took."""
         return {
             self._hosts[int(host)]: [
                 {

@@ -57,7 +57,7 @@ def division_answer(
     return {
         "policy": name,
         "divisible": True,
-        "tasks": _tasks(divided, tasks, pooled=division.pooled),
+        "tasks": _divided_tasks(divided, tasks, pooled=division.pooled),
         "tenants": [
             {"name": tenant.name, "tasks": float(total), "dominant_share": float(share)}
             for tenant, total, share in zip(problem.tenants, totals, shares, strict=True)
@@ -66,7 +66,7 @@ def division_answer(
             resource: float(part)
             for resource, part in zip(problem.resources, pool_fractions(in_use, pool), strict=True)
         },
-        "left_out": _left_out(divided, tasks.sum(axis=1)),
+        "left_out": _missing_tasks(divided, tasks.sum(axis=1)),
         "seconds": seconds,
         "details": named_details(
             division.details, _DivisionNaming(divided), len(problem.hosts), every_host=details
@@ -81,7 +81,9 @@ def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArr
     return used
 
 
-def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[dict[str, Any]]:
+def _divided_tasks(
+    divided: DividedProblem, tasks: FloatArray, *, pooled: bool
+) -> list[dict[str, Any]]:
     """Return the tasks that were given, in order of demand and host."""
     divisible, problem = divided.divisible, divided.problem
     one_task = pool_fractions(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
@@ -99,7 +101,7 @@ def _tasks(divided: DividedProblem, tasks: FloatArray, *, pooled: bool) -> list[
     return rows
 
 
-def _left_out(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any]]:
+def _missing_tasks(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any]]:
     rows = []
     for tenant, (index, total) in enumerate(zip(divided.demand, totals.tolist(), strict=True)):
         demand = None if index is None else divided.problem.demands[index]
@@ -111,13 +113,13 @@ def _left_out(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any
                 {
                     "demand": demand.name,
                     "count": missing,
-                    "reason": _reason(divided.divisible, tenant).value,
+                    "reason": _missing_reason(divided.divisible, tenant).value,
                 }
             )
     return rows
 
 
-def _reason(divisible: DivisibleProblem, tenant: int) -> Reason:
+def _missing_reason(divisible: DivisibleProblem, tenant: int) -> Reason:
     demanded = divisible.demand[tenant] > 0
     if not demanded.any():
         return Reason.NOTHING_ASKED
@@ -153,7 +155,7 @@ class _DivisionNaming:
                 return value
 
     def names_hosts(self, key: str, value: Any) -> bool:
-        """Say whether a value is a row for each tenant, with one entry for each host."""
+        """Return whether a value has a row for each tenant, with one entry for each host."""
         match value:
             case [list() as row, *_]:
                 return len(value) == len(self._tenants) and len(row) == len(self._hosts)

@@ -19,7 +19,9 @@ from placement.solve.problem.tenant_trees import sums_over_groups
 _MOST_PAIRS: Final = 50_000
 
 
-def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> dict[str, Any]:
+def allocation_measures(
+    whole: WholeVmProblem, allocation: Allocation, *, always: bool
+) -> dict[str, Any]:
     """Return measures of an allocation, in JSON values.
 
     Parameters
@@ -54,11 +56,11 @@ def measures(whole: WholeVmProblem, allocation: Allocation, *, always: bool) -> 
             for index, tenant in enumerate(problem.tenants)
         },
         "fair_distance": fair_distance(alone["after"], alone["fair"]),
-        "utilization_bound": _bounds(snapshot, always=always),
+        "utilization_bound": _utilization_bounds(snapshot, always=always),
     }
 
 
-def _bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
+def _utilization_bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
     bounds: dict[str, float | None] = dict.fromkeys(snapshot.resources)
     vectors = len(np.unique(snapshot.free, axis=0))
     if not always and vectors * len(vm_kinds(snapshot)) > _MOST_PAIRS:

@@ -101,7 +101,7 @@ class FleetStudy:
             If it is none that a fleet can work in.
         """
         with self._files.submission_lock():
-            self._submit()
+            self._submit_jobs()
             while self._left and not self._leaving:
                 if self._stopping:
                     self._request_stop()
@@ -110,7 +110,7 @@ class FleetStudy:
                 took = time.monotonic() - began
                 if not self._stopping:
                     self._warn_if_idle(idle=len(free) == waited)
-                    self._send(free)
+                    self._send_jobs(free)
                 report(self._progress)
                 if self._left:
                     time.sleep(max(_LOOK_EVERY_S, _PAUSE_PER_LOOK * took))
@@ -120,7 +120,7 @@ class FleetStudy:
             raise self._failed
         return [self._found[spec.name] for spec in self._specs if spec.name in self._found]
 
-    def _submit(self) -> None:
+    def _submit_jobs(self) -> None:
         """Write the job of every run that has not ended, and store all digests.
 
         Jobs of an earlier study in this folder that are in this one no more are taken
@@ -148,7 +148,7 @@ class FleetStudy:
                     self._progress[name] = far
                 # Its message has arrived; if its worker dies, the next one is due at once.
                 self._sent.pop(name, None)
-            elif not self._is_over(name, digest):
+            elif not self._is_job_over(name, digest):
                 self._progress.pop(name, None)
                 if name not in self._taken:  # else its failure may still be written
                     free.append(name)
@@ -185,7 +185,7 @@ class FleetStudy:
                 f" on a folder that has {self._files.folder}? Its log says what keeps it"
             )
 
-    def _is_over(self, name: str, digest: str) -> bool:
+    def _is_job_over(self, name: str, digest: str) -> bool:
         """Return whether a job without a worker need not run: it is over, or the study stops."""
         summary = summary_in(self._files.run_folder(name), digest)
         if summary is not None and summary["finished"]:
@@ -198,8 +198,8 @@ class FleetStudy:
             self._stopping = True
         return self._stopping
 
-    def _send(self, free: Sequence[str]) -> None:
-        """Send jobs without a worker, and again when no message of a job is under way."""
+    def _send_jobs(self, free: Sequence[str]) -> None:
+        """Send the jobs without a worker; resend those whose message was lost."""
         now = time.monotonic()
         due = [name for name in free if name not in self._sent]
         again = [

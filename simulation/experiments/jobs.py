@@ -267,10 +267,10 @@ def file_lock(path: Path) -> Iterator[TextIO | None]:
     except OSError as error:
         raise SharedFolderError(path, error) from error
     with file:
-        yield file if _lock(file) and _exists_unchanged(path, file) else None
+        yield file if _try_lock(file) and _exists_unchanged(path, file) else None
 
 
-def _lock(file: TextIO) -> bool:
+def _try_lock(file: TextIO) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

@@ -15,8 +15,8 @@ from simulation.checkpoint import (
     CheckpointData,
     CheckpointError,
     ValueRange,
-    encode,
-    read,
+    encode_checkpoint,
+    read_checkpoint,
     read_integer,
     read_seconds,
 )
@@ -121,9 +121,9 @@ def simulate(
     inputs = open_inputs(spec)
     state = _initial_state(spec, inputs, digest)
     if resume:
-        _restore(state, folder)
+        _restore_checkpoint(state, folder)
     finished = _run_slots(spec, inputs, state, stop, report)
-    summary = _summary(spec, inputs, state, finished=finished)
+    summary = _run_summary(spec, inputs, state, finished=finished)
     names = [host.name for host in inputs.inventory.hosts]
     write_tables(folder, state.recorder, state.engine, names, as_csv=as_csv)
     if inputs.faults.count:
@@ -131,7 +131,7 @@ def simulate(
     if finished:
         (folder / _CHECKPOINT).unlink(missing_ok=True)
     else:
-        replace_file(folder / _CHECKPOINT, encode(state.state(), digest))
+        replace_file(folder / _CHECKPOINT, encode_checkpoint(state.state(), digest))
     (folder / _OLD_CHECKPOINT).unlink(missing_ok=True)
     replace_file(folder / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
@@ -159,7 +159,7 @@ def simulate_in_memory(
     finished = _run_slots(spec, inputs, state, stop, report)
     return ObservedRun(
         finished=finished,
-        summary=_summary(spec, inputs, state, finished=finished),
+        summary=_run_summary(spec, inputs, state, finished=finished),
         recorder=state.recorder,
         engine=state.engine,
     )
@@ -228,13 +228,13 @@ def _run_slots(
             running, waiting = int(engine.names.vms.sum()), int(engine.waiting.count.sum())
             part = arrivals.read if spec.until_s is None else slot * length / spec.until_s
             report(RunProgress(part=min(part, 1.0), slot=slot, running=running, waiting=waiting))
-        if _is_over(spec, engine, arrivals, slot, placed):
+        if _is_run_over(spec, engine, arrivals, slot, placed):
             return True
         if stop():
             return False
 
 
-def _is_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
+def _is_run_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
     if spec.until_s is not None:
         return (slot + 1) * spec.slot_length_s > spec.until_s
     if arrivals.next_s() is not None:
@@ -247,7 +247,9 @@ def _is_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, place
     return not placed and engine.running.last_slot is None and engine.next_event_s is None
 
 
-def _summary(spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool) -> dict[str, Any]:
+def _run_summary(
+    spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool
+) -> dict[str, Any]:
     return {
         "name": spec.name,
         "policy": spec.policy,
@@ -270,7 +272,7 @@ def _summary(spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool)
 
 
 def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return the summary of the same simulation, finished or not; None without one."""
+    """Return the summary of the same simulation, finished or not, or None if there is none."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):
@@ -278,7 +280,7 @@ def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
     return found if found.get("digest") == digest else None
 
 
-def _restore(state: _RunState, folder: Path) -> None:
+def _restore_checkpoint(state: _RunState, folder: Path) -> None:
     """Restore the checkpoint of the same simulation, if there is one.
 
     Raises
@@ -287,7 +289,7 @@ def _restore(state: _RunState, folder: Path) -> None:
         If there is one that cannot be gone on from.
     """
     path = folder / _CHECKPOINT
-    kept = read(path, state.digest)
+    kept = read_checkpoint(path, state.digest)
     if kept is None:
         old = folder / _OLD_CHECKPOINT
         if old.exists() and summary_in(folder, state.digest) is not None:

@@ -36,7 +36,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
         "rounds": summary["rounds"],
         "fallbacks": summary["fallbacks"],
         "seconds": summary["timing"]["seconds"],
-        "tenants": _tenants(run),
+        "tenants": _tenant_rows(run),
         "waiting": _waiting_at_end(run),
         "lines": _time_series(run),
     }
@@ -45,7 +45,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
 def _mean_wait(run: ObservedRun) -> float | None:
     """Return the mean wait, counting VMs that still wait at the end with their wait so far.
 
-    Where few are placed, and soon, the mean of these alone would look best.
+    The mean over placed VMs alone would favour a policy that places few VMs, and early.
     """
     waits_s, counts = waits_of(run.recorder)
     waited_s, waiting = _waits_at_end(run)
@@ -54,7 +54,7 @@ def _mean_wait(run: ObservedRun) -> float | None:
 
 
 def _waits_at_end(run: ObservedRun) -> tuple[FloatArray, IntArray]:
-    """Return VM-seconds that each tenant's VMs wait at the end, (N,), and how many do, (N,)."""
+    """Return each tenant's VMs that wait at the end, (N,): their VM-seconds, and their number."""
     waiting, count = run.engine.waiting, len(run.engine.names.tenants)
     waited_s, vms = np.zeros(count), np.zeros(count, dtype=np.int64)
     np.add.at(vms, waiting.tenant, waiting.count)
@@ -63,7 +63,7 @@ def _waits_at_end(run: ObservedRun) -> tuple[FloatArray, IntArray]:
     return waited_s, vms
 
 
-def _tenants(run: ObservedRun) -> list[dict[str, Any]]:
+def _tenant_rows(run: ObservedRun) -> list[dict[str, Any]]:
     names, recorder = run.engine.names, run.recorder
     pool = run.engine.cluster.pool_capacity().sum(axis=0)
     count = len(names.tenants)

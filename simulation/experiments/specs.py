@@ -13,7 +13,7 @@ from typing import Any, Final
 from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
-from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MEMORY
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import matching_hosts
@@ -23,9 +23,9 @@ from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
-from simulation.traces.formats import format_of, resources_in, source_of
+from simulation.traces.formats import format_of, resources_in, row_source_of
 from simulation.traces.native import Keep, NativeTrace, ordered_resources
-from simulation.traces.rows import table_of
+from simulation.traces.table_files import table_of
 from simulation.traces.workload import PREFIX, workload_of
 
 _PARTS = 10_000  #: tenants are sampled in so many parts
@@ -42,7 +42,7 @@ class TraceSpec:
     path: str
     format: str | None = None
     types: str | None = None  #: a CSV file of VM types
-    tenants: int = 0  #: fold tenants into so many; 0: as they are
+    tenants: int = 0  #: number of tenants after folding; 0: not folded
     sample: float = 1.0  #: part of the tenants that takes part, others for each seed
 
 
@@ -126,13 +126,13 @@ def open_inputs(spec: RunSpec) -> Inputs:
         prefix = "added" if number == 1 else f"added{number}"
         inventory = inventory.with_hosts(read_inventory(more).with_prefix(prefix))
     _check_zones(spec, [*named, *inventory.hosts])
-    _check_moving(spec, inventory)
+    _check_move_options(spec, inventory)
     weights = read_weights(spec.weights)
     hierarchies = read_hierarchy(spec.tree, spec.quotas)
     faults = BadRows(spec.trace.path)
     if spec.trace.path.startswith(PREFIX):
         resources = ordered_resources({"vcpus", "memory_mib", *inventory.resources})
-        _check_offered(("vcpus", "memory_mib"), inventory, spec)
+        _check_offered_resources(("vcpus", "memory_mib"), inventory, spec)
         made = workload_of(spec.trace.path, resources, spec.seed)
         _check_quotas(hierarchies, resources, spec)
         return Inputs(made, inventory, resources, weights, hierarchies, faults)
@@ -142,10 +142,10 @@ def open_inputs(spec: RunSpec) -> Inputs:
     requested = resources_in(path, its, types)
     if not requested:
         raise InputError(str(path), "no column names a resource, as vcpus or memory_mib")
-    _check_added(requested, inventory, spec)
+    _check_added_hosts(requested, inventory, spec)
     if "cpu_milli" in requested and "cpu_milli" not in inventory.resources:
         inventory = inventory.in_thousandths()
-    _check_offered(requested, inventory, spec)
+    _check_offered_resources(requested, inventory, spec)
     resources = ordered_resources({*requested, *inventory.resources})
     if spec.moving.is_enabled and MEMORY not in requested:
         raise InputError(
@@ -153,7 +153,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
             f"requests have {', '.join(requested)}; moves need {MEMORY} for their transfer",
         )
     trace = NativeTrace(
-        source=source_of(path, its),
+        source=row_source_of(path, its),
         resources=resources,
         faults=faults,
         types=types,
@@ -164,7 +164,9 @@ def open_inputs(spec: RunSpec) -> Inputs:
     return Inputs(trace, inventory, resources, weights, hierarchies, faults)
 
 
-def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+def _check_offered_resources(
+    resources: Sequence[str], inventory: HostInventory, spec: RunSpec
+) -> None:
     missing = sorted(set(resources) - set(inventory.resources))
     if missing:
         raise InputError(
@@ -173,7 +175,7 @@ def _check_offered(resources: Sequence[str], inventory: HostInventory, spec: Run
         )
 
 
-def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
+def _check_added_hosts(resources: Sequence[str], inventory: HostInventory, spec: RunSpec) -> None:
     """Raise if added hosts lack a resource that every VM takes: they would stay empty."""
     needed = [name for name in _OF_EVERY_VM if name in resources and name in inventory.resources]
     for added in spec.add_hosts:
@@ -195,21 +197,21 @@ def _check_added(resources: Sequence[str], inventory: HostInventory, spec: RunSp
 
 
 def _check_zones(spec: RunSpec, hosts: Sequence[HostSpec]) -> None:
-    """Raise for zones that no host has, before or after hosts are left out."""
+    """Raise if no host is in one of the zones, before or after hosts are left out."""
     known = {zone_of(host.labels) for host in hosts}
     for zone, policy in spec.zone_policies.items():
         if zone not in known:
             raise InputError(f"--zone-policy {zone}={policy}", f"no host is labelled zone={zone}")
 
 
-def _check_moving(spec: RunSpec, inventory: HostInventory) -> None:
-    """Raise for hosts of a roll, and failure domains of spare capacity, that do not exist."""
+def _check_move_options(spec: RunSpec, inventory: HostInventory) -> None:
+    """Raise if hosts of a roll, or failure domains of spare capacity, do not exist."""
     labels = [SimHost(name=host.name, labels=host.labels) for host in inventory.hosts]
     moving = spec.moving
     if moving.roll is not None and not matching_hosts(moving.roll.hosts, labels):
         some = ", ".join(host.name for host in inventory.hosts[:5])
         raise InputError(f"--roll hosts={moving.roll.hosts}", f"no such host; {some}, …")
-    if moving.spare is not None and (domains_of(moving.spare, labels) < 0).all():
+    if moving.spare is not None and (failure_domains_of(moving.spare, labels) < 0).all():
         raise InputError(
             f"--spare {moving.spare}", f"no host is labelled {moving.spare}=…; or give host"
         )

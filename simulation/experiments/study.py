@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 from service.version import engine_version
 from simulation.errors import SimulationError
-from simulation.experiments.compare import comparison
 from simulation.experiments.run import SUMMARY, RunProgress, simulate
 from simulation.experiments.specs import RunSpec
+from simulation.experiments.variant_comparison import compare_variants
 
 RUNS: Final = "runs"
 _POLL_EVERY_S: Final = 0.2
@@ -126,7 +126,7 @@ class Study:
             if self._stopping and not stop_requested:
                 stop_requested = True
                 for connection in running:
-                    _send(connection, True)
+                    _send_message(connection, True)
             for each in wait(list(running), timeout=_POLL_EVERY_S):
                 assert isinstance(each, Connection)  # noqa: S101 - what we wait for
                 run = running[each]
@@ -162,7 +162,7 @@ def write_summary(
         "command": list(command),
         "engine_version": engine_version(),
         "finished": all(each["finished"] for each in summaries),
-        "comparison": comparison(summaries),
+        "comparison": compare_variants(summaries),
         "runs": list(summaries),
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _exit_description(process: BaseProcess) -> str:
     return f"ended with status {status}"
 
 
-def _send(connection: Connection, value: object) -> None:
+def _send_message(connection: Connection, value: object) -> None:
     try:
         connection.send(value)
     except OSError:  # it has ended: its last message is still to be read
@@ -225,18 +225,18 @@ def _run_child(
             resume=resume,
             as_csv=as_csv,
             stop=stop,
-            report=lambda progress: _send(connection, progress),
+            report=lambda progress: _send_message(connection, progress),
         )
     except SimulationError as error:
         said = _RunFailure(str(error), bad_input=True)
     except Exception as error:
         said = _RunFailure(f"{type(error).__name__}: {error}", bad_input=False)
-    _send(connection, said)
+    _send_message(connection, said)
     connection.close()
 
 
 def stop_on_interrupt(study: AnyStudy) -> Callable[[], None]:
-    """Let Ctrl-C stop a study gently; return a function that restores the handler."""
+    """Let Ctrl-C stop a study gently; return a function that restores the old handler."""
 
     def stop_study(signum: int, frame: FrameType | None) -> None:
         study.stop()

@@ -22,7 +22,7 @@ UNCHANGED, CHANGED = "-unchanged", "-changed"
 _MOST_RUNS: Final = 10_000
 
 
-def plan(
+def plan_study(
     base: RunSpec,
     *,
     policies: Sequence[str],
@@ -46,7 +46,10 @@ def plan(
     InputError
         For words of the wrong form, unknown policies, or values that a policy refuses.
     """
-    fixed, varied = _assignments(parameters, "--parameter"), _assignments(sweep, "--sweep")
+    fixed, varied = (
+        _parse_assignments(parameters, "--parameter"),
+        _parse_assignments(sweep, "--sweep"),
+    )
     if both := fixed.keys() & varied.keys():
         raise InputError("--sweep", f"{min(both)!r} is also given by --parameter")
     values = {name: text.split(",") for name, text in varied.items()}
@@ -62,17 +65,17 @@ def plan(
         as_is = replace(base, add_hosts=(), without_hosts=(), moving=base.moving.without_moves())
         inventories = [(as_is, UNCHANGED), (base, CHANGED)]
     for policy in policies:
-        read = _parameters_of(policy)
+        read = _parameter_names(policy)
         axes = [name for name in values if name == _SLOT or name in read]
         for chosen in itertools.product(*(values[name] for name in axes)):
             point = dict(zip(axes, chosen, strict=True))
             label = "".join(f"-{name}{text}" for name, text in point.items())
             for hosts, which in inventories:
-                specs += _runs(hosts, policy, {**fixed, **point}, label + which, seeds)
+                specs += _runs_of_variant(hosts, policy, {**fixed, **point}, label + which, seeds)
     unread = [
         name
         for name in values
-        if name != _SLOT and not any(name in _parameters_of(policy) for policy in policies)
+        if name != _SLOT and not any(name in _parameter_names(policy) for policy in policies)
     ]
     if unread:
         raise InputError(f"--sweep {unread[0]}", "no policy that runs reads this parameter")
@@ -84,7 +87,7 @@ def plan(
     return specs
 
 
-def _runs(
+def _runs_of_variant(
     base: RunSpec, policy: str, values: Mapping[str, str], label: str, seeds: int
 ) -> list[RunSpec]:
     parameters = {name: _parse_value(text) for name, text in values.items() if name != _SLOT}
@@ -137,7 +140,7 @@ def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
     choices: list[tuple[str, ZoneChoice]] = []
     for word in words:
         if "=" in word and not Path(word).is_file():
-            zone, policy = _assignment(word, "--zone-policy")
+            zone, policy = _parse_assignment(word, "--zone-policy")
             choices.append((zone, ZoneChoice(policy)))
         else:
             choices += _zones_in(word)
@@ -175,21 +178,21 @@ def slot_length(text: str, where: str) -> float:
     return length_s
 
 
-def _parameters_of(policy: str) -> frozenset[str]:
+def _parameter_names(policy: str) -> frozenset[str]:
     try:
         return entry_by_name(policy).parameters
     except PlacementError as error:
         raise InputError(f"--policy {policy}", str(error)) from error
 
 
-def _assignments(words: Iterable[str], where: str) -> dict[str, str]:
+def _parse_assignments(words: Iterable[str], where: str) -> dict[str, str]:
     try:
-        return each_once(_assignment(word, where) for word in words)
+        return each_once(_parse_assignment(word, where) for word in words)
     except RepeatedNameError as error:
         raise InputError(where, str(error)) from None
 
 
-def _assignment(word: str, where: str) -> tuple[str, str]:
+def _parse_assignment(word: str, where: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not name or not equals or not value:
         raise InputError(f"{where} {word}", "expected NAME=VALUE")

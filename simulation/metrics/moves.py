@@ -9,18 +9,18 @@ from typing import Any, Final
 import numpy as np
 
 from placement import Allocation, IntArray, Snapshot
-from placement.rebalancing.destination_search import Search
-from placement.rebalancing.measures import Gauge
+from placement.rebalancing.destination_search import SearchLimits
+from placement.rebalancing.measures import MoveMeasures
 from placement.rebalancing.model import RunningState
 from placement.rebalancing.spare_capacity import spare_capacity
 from simulation.checkpoint import CheckpointData
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, SlotResult
-from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.timetable import MoveOutcome
 
 #: The search that rounds with spare capacity use.
-_AS_ROUNDS: Final = Search(tries=2, pairs=0, partly=False)
+_AS_ROUNDS: Final = SearchLimits(tries=2, pairs=0, partly=False)
 _SPARE_UNITS: Final = 1_000_000
 _OUTCOMES: Final = tuple(MoveOutcome)
 
@@ -90,7 +90,7 @@ class MovesRecorder:
         }
         if ideal:
             snapshot, _ = engine.snapshot()
-            now = Gauge(_state_without_vms(snapshot, engine)).current_measures()
+            now = MoveMeasures(_state_without_vms(snapshot, engine)).current_measures()
             row |= {
                 "potential": now.potential,
                 "skewness": now.mean_skewness,
@@ -98,7 +98,7 @@ class MovesRecorder:
             }
             enabled = engine.choice.moving.spare or engine.choice.moving.spare_asked
             if enabled is not None:
-                domain = domains_of(enabled, cluster.hosts)
+                domain = failure_domains_of(enabled, cluster.hosts)
                 fleet = engine.fleet()
                 found = spare_capacity(
                     fleet.running, domain, search=_AS_ROUNDS, budget_units=_SPARE_UNITS, max_rows=0
@@ -164,12 +164,12 @@ class MovesRecorder:
                 name: dict(zip(("plans", "moves", "gib", "gain", "seconds"), row, strict=True))
                 for name, row in sorted(self._plans.items())
             },
-            "potential": _mean(slots.column("potential")),
-            "fairness_distance": _mean(slots.column("off_fair")),
-            "mean_skewness": _mean(slots.column("skewness")),
-            "load_deviation": _mean(slots.column("load_deviation")),
-            "hosts_in_use": _mean(slots.column("hosts_in_use")),
-            "held_idle_part": _mean(slots.column("held_idle_part")),
+            "potential": _mean_of_known(slots.column("potential")),
+            "fairness_distance": _mean_of_known(slots.column("off_fair")),
+            "mean_skewness": _mean_of_known(slots.column("skewness")),
+            "load_deviation": _mean_of_known(slots.column("load_deviation")),
+            "hosts_in_use": _mean_of_known(slots.column("hosts_in_use")),
+            "held_idle_part": _mean_of_known(slots.column("held_idle_part")),
             "spare": None if not len(known) else {
                 "asked": len(known),
                 "not_held": int((known < 1).sum()),
@@ -225,6 +225,6 @@ def _reserved_hosts(allocation: Allocation) -> list[int]:
     return sorted({int(host) for _, host in allocation.details.get("holding", ())})
 
 
-def _mean(values: Any) -> float | None:
+def _mean_of_known(values: Any) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None

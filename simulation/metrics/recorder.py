@@ -137,24 +137,24 @@ class SeriesRecorder:
         tenants = self.tenants.rows
         for arrived in passed.arrived:
             np.add.at(tenants[:, 0], arrived.tenant, arrived.count)
-            self._note_arrived(arrived, len(engine.names.demand))
+            self._record_arrivals(arrived, len(engine.names.demand))
         for vms in passed.ended:
-            _count(tenants[:, 2], vms)
+            _count_by_tenant(tenants[:, 2], vms)
         for vms in passed.lost:
-            _count(tenants[:, 3], vms)
-        _count(tenants[:, 4], passed.given_up)
+            _count_by_tenant(tenants[:, 3], vms)
+        _count_by_tenant(tenants[:, 4], passed.given_up)
         placed = passed.round.placed if passed.round is not None else None
         if placed is not None:
-            _count(tenants[:, 1], placed)
+            _count_by_tenant(tenants[:, 1], placed)
         if passed.stood is not None:
             self.stood += int(passed.stood.count.sum())
         waiting = engine.waiting
         return {
             "requests_arrived": float(sum(len(each) for each in passed.arrived)),
-            "vms_arrived": _vm_sum(passed.arrived),
+            "vms_arrived": _sum_vms(passed.arrived),
             "vms_placed": 0.0 if placed is None else float(placed.count.sum()),
-            "vms_ended": _vm_sum(passed.ended),
-            "vms_lost": _vm_sum(passed.lost),
+            "vms_ended": _sum_vms(passed.ended),
+            "vms_lost": _sum_vms(passed.lost),
             "vms_given_up": float(passed.given_up.count.sum()),
             "vms_running": float(engine.names.vms.sum()),
             "requests_waiting": float(len(waiting)),
@@ -162,7 +162,7 @@ class SeriesRecorder:
             "oldest_wait_s": float(passed.start_s - waiting.since_s.min()) if len(waiting) else 0.0,
         }
 
-    def _note_arrived(self, arrived: WaitingRows, kinds: int) -> None:
+    def _record_arrivals(self, arrived: WaitingRows, kinds: int) -> None:
         if kinds > len(self._requested_of_kind):
             more = kinds - len(self._requested_of_kind)
             self._requested_of_kind = np.concatenate(
@@ -222,7 +222,7 @@ class SeriesRecorder:
         self, passed: SlotResult, round_: Round, engine: Engine
     ) -> dict[str, float | None]:
         snapshot, placed = round_.snapshot, round_.placed
-        self._add_placements(passed.start_s, placed, round_.wait_s)
+        self._record_placements(passed.start_s, placed, round_.wait_s)
         if round_.fallback_reason is not None:
             self.fallbacks.append((passed.slot, round_.fallback_reason))
         row: dict[str, float | None] = {
@@ -261,7 +261,7 @@ class SeriesRecorder:
         pool = float(snapshot.pool[0])
         return {"placed_part": _fraction(placed, pool), "bound_part": _fraction(bound, pool)}
 
-    def _add_placements(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
+    def _record_placements(self, start_s: float, placed: VmRows, wait_s: FloatArray) -> None:
         requested = placed.request >= 0
         if not requested.all():
             placed, wait_s = placed.where(requested), wait_s[requested]
@@ -286,13 +286,13 @@ class SeriesRecorder:
         return np.concatenate([self._waited_s, np.zeros(max(missing, 0))])
 
 
-def _count(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
-    """Add VMs to the numbers of their tenants, without those that ran at the beginning."""
+def _count_by_tenant(of_tenant: IntArray, rows: VmRows | WaitingRows) -> None:
+    """Add VMs to their tenants' counts, except those that ran at the beginning."""
     requested = rows.request >= 0
     np.add.at(of_tenant, rows.tenant[requested], rows.count[requested])
 
 
-def _vm_sum(parts: Sequence[WaitingRows | VmRows]) -> float:
+def _sum_vms(parts: Sequence[WaitingRows | VmRows]) -> float:
     return float(sum(int(part.count.sum()) for part in parts))
 
 

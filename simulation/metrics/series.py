@@ -64,7 +64,7 @@ class Series:
 
 
 class Stacks:
-    """Arrays of alike length per name, appended many rows at once."""
+    """Arrays of equal length by name, to which many rows are appended at once."""
 
     def __init__(self, *names: str) -> None:
         self._parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}

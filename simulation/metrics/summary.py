@@ -44,14 +44,16 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         },
         "placed_part": _ratio(placed - lost, requested),
         "completed_part": _ratio(completed, requested),
-        "completed_part_of_tenants": _mean(
+        "completed_part_of_tenants": _mean_of_known(
             completed_fractions(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
         ),
         "wait_s": distribution_of(waits, counts),
         "completion_s": distribution_of(took, ended),
-        "used": {name: _use(slots.column(f"used:{name}")) for name in recorder.resources},
-        "fragmentation": _mean(slots.column("fragmentation")),
-        "fair_distance": _mean(slots.column("fair_distance")),
+        "used": {
+            name: _use_distribution(slots.column(f"used:{name}")) for name in recorder.resources
+        },
+        "fragmentation": _mean_of_known(slots.column("fragmentation")),
+        "fair_distance": _mean_of_known(slots.column("fair_distance")),
         "bound_part": _ratio(
             float(np.nansum(slots.column("placed_part"))),
             float(np.nansum(slots.column("bound_part"))),
@@ -110,7 +112,7 @@ def _count_distinct(values: FloatArray, counts: FloatArray) -> tuple[FloatArray,
     return distinct, times
 
 
-def _use(parts: FloatArray) -> Mapping[str, float | None]:
+def _use_distribution(parts: FloatArray) -> Mapping[str, float | None]:
     known = parts[np.isfinite(parts)]
     if not len(known):
         return dict.fromkeys(("mean", "p95", "max"))
@@ -121,7 +123,7 @@ def _use(parts: FloatArray) -> Mapping[str, float | None]:
     }
 
 
-def _mean(values: FloatArray) -> float | None:
+def _mean_of_known(values: FloatArray) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None
 
@@ -165,12 +167,12 @@ def measures_of(summaries: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, 
     said = [
         each
         for each in MEASURES_OF_MOVES
-        if any(measure(summary, each[0]) is not None for summary in listed)
+        if any(measure_at(summary, each[0]) is not None for summary in listed)
     ]
     return [*MEASURES, *said]
 
 
-def measure(summary: Mapping[str, Any], path: str) -> float | None:
+def measure_at(summary: Mapping[str, Any], path: str) -> float | None:
     """Return one measure of a summary; ``first`` means its first resource."""
     found: Any = summary
     for part in path.split("."):

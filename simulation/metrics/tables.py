@@ -26,22 +26,22 @@ def write_tables(
     tables: dict[str, Mapping[str, Any]] = {
         "slots": {name: slots.column(name) for name in slots.names},
         "shares": {
-            "slot": _whole(shares.column("slot")),
-            "tenant": names.take(pa.array(_whole(shares.column("tenant")))),
+            "slot": _to_integers(shares.column("slot")),
+            "tenant": names.take(pa.array(_to_integers(shares.column("tenant")))),
             "dominant_share": shares.column("share"),
         },
         "placements": {
-            "request": _whole(placements.column("request")),
-            "tenant": names.take(pa.array(_whole(placements.column("tenant")))),
-            "host": host_names.take(pa.array(_whole(placements.column("host")))),
-            "count": _whole(placements.column("count")),
+            "request": _to_integers(placements.column("request")),
+            "tenant": names.take(pa.array(_to_integers(placements.column("tenant")))),
+            "host": host_names.take(pa.array(_to_integers(placements.column("host")))),
+            "count": _to_integers(placements.column("count")),
             "arrival_s": placements.column("arrival_s"),
             "start_s": placements.column("start_s"),
             "end_s": placements.column("end_s"),
         },
         "hosts": {
-            "slot": _whole(pictures.column("slot")),
-            "host": host_names.take(pa.array(_whole(pictures.column("host")))),
+            "slot": _to_integers(pictures.column("slot")),
+            "host": host_names.take(pa.array(_to_integers(pictures.column("host")))),
             "used_part": pictures.column("part"),
         },
         "tenants": {
@@ -56,14 +56,14 @@ def write_tables(
     if recorder.moving is not None:
         tables["moves"] = recorder.moving.tables(names, host_names)
     for name, columns in tables.items():
-        _write(folder / name, columns, as_csv=as_csv)
+        _write_table(folder / name, columns, as_csv=as_csv)
 
 
-def _whole(column: Any) -> Any:
+def _to_integers(column: Any) -> Any:
     return column.astype(np.int64)
 
 
-def _write(path: Path, columns: Mapping[str, Any], *, as_csv: bool) -> None:
+def _write_table(path: Path, columns: Mapping[str, Any], *, as_csv: bool) -> None:
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.csv as pa_csv  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415

@@ -22,7 +22,7 @@ from typing import Any, Final
 from registry.admin import HostTransition, PastHost, PastPeriod, PastRequest, PastTenant, PastVm
 from registry.requests import MembershipRule, zone_of
 from simulation.errors import InputError
-from simulation.recordings.names import FileNames, seconds
+from simulation.recordings.pseudonyms import FileNames, trace_seconds
 from simulation.topology.hosts import HostEventKind
 from simulation.traces.native import COLUMNS
 
@@ -40,7 +40,7 @@ def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, fl
         rows = {}  # of two changes in one millisecond the later one counts
         for number, standing in enumerate(tenant.standings):
             parent = "" if standing.parent is None else names.groups.alias_of(standing.parent)
-            at_s = seconds(standing.since, past.since) if number else 0.0
+            at_s = trace_seconds(standing.since, past.since) if number else 0.0
             rows[at_s] = (named, parent, standing.weight, at_s)
         yield from rows.values()
 
@@ -52,7 +52,7 @@ def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, i
         named = _name_in_files(quota.owner, names, groups)
         if named is None:
             continue
-        rows = {max(0.0, seconds(at, past.since)): limit for at, limit in quota.limits}
+        rows = {max(0.0, trace_seconds(at, past.since)): limit for at, limit in quota.limits}
         for at_s, limit in rows.items():
             if limit is not None or at_s:
                 yield named, quota.resource, "" if limit is None else limit, at_s
@@ -172,7 +172,7 @@ class Recording:
 _RENAMED: Final = {"vms_asked": "vms_requested", "told_by": "source"}
 
 
-def _with_current_names(document: Mapping[str, Any]) -> dict[str, Any]:
+def _rename_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return {_RENAMED.get(name, name): value for name, value in document.items()}
 
 
@@ -180,8 +180,8 @@ def read_recording(folder: Path) -> Recording:
     """Return the recording in a folder; `InputError` if there is none."""
     path = folder / _WINDOW
     try:
-        document = _with_current_names(json.loads(path.read_text(encoding="utf-8")))
-        decided = DecidedRounds(**_with_current_names(document["decided"]))
+        document = _rename_fields(json.loads(path.read_text(encoding="utf-8")))
+        decided = DecidedRounds(**_rename_fields(document["decided"]))
         return Recording(folder=folder, **{**document, "decided": decided})
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
@@ -189,7 +189,7 @@ def read_recording(folder: Path) -> Recording:
         raise InputError(str(path), f"no recording: {error!r}") from error
 
 
-def record(
+def record_period(
     past: PastPeriod, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
 ) -> Recording:
     """Record a period of the register center; the folder appears once it is complete.
@@ -226,8 +226,8 @@ def record(
         for request in past.requests:
             for row in _native_rows(request, past, names, slots):
                 writer.writerow(row)
-                counted[_kind(row)] += row["count"]
-    _write_json(partial / _HOSTS, _inventory(past, names))
+                counted[_request_state(row)] += row["count"]
+    _write_json(partial / _HOSTS, _inventory_document(past, names))
     tree, quotas = list(tree_rows(past, names)), list(quota_rows(past, names))
     _write_csv(partial / _TREE, ("name", "parent", "weight", "at_s"), tree)
     if quotas:
@@ -261,7 +261,7 @@ def _zones_with_hosts(decided: DecidedRounds, hosts: Sequence[PastHost]) -> Deci
     return replace(decided, zone_policies=zones)
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _request_state(row: Mapping[str, Any]) -> str:
     if row.get("on_host"):
         return "running"
     return "requested" if row["arrival_s"] > 0 else "waiting"
@@ -278,7 +278,7 @@ def _native_rows(
         (waiting if host is None else there[host]).append(vm)
     rules = request.rules
     shared = {
-        "arrival_s": max(0.0, seconds(request.requested_at, past.since)),
+        "arrival_s": max(0.0, trace_seconds(request.requested_at, past.since)),
         "tenant": names.tenants.alias_of(request.tenant),
         "min_count": 1,
         "requires": ";".join(request.requires),
@@ -287,13 +287,13 @@ def _native_rows(
         "zone": rules.zone or "",
         "hosts": ";".join(names.hosts.alias_of(host) for host in request.hosts or ()),
         "spread": rules.spread or "",
-        "anti_affinity": _group(rules.anti_affinity, names),
-        "affinity": _group(rules.affinity, names),
+        "anti_affinity": _group_alias(rules.anti_affinity, names),
+        "affinity": _group_alias(rules.affinity, names),
         **request.demand,
     }
     for host, standing in sorted(there.items()):
         for ended_at, vms in _group_vms(standing, slots, placed_alike=False):
-            lifetime = "" if ended_at is None else seconds(ended_at, past.since)
+            lifetime = "" if ended_at is None else trace_seconds(ended_at, past.since)
             yield {**shared, "lifetime_s": lifetime, "count": len(vms), "on_host": host}
     whole = request.min_count > 1 or rules.spread is not None
     begun = any(vm.placed_at is not None and vm.placed_at < past.since for vm in request.vms)
@@ -307,9 +307,11 @@ def _native_rows(
         minimum = 1 if begun else min(request.min_count, len(vms))
         row: dict[str, Any] = {"count": len(vms), "min_count": minimum}
         if ended_at is not None:
-            row["lifetime_s"] = seconds(ended_at, max(first, past.since))
+            row["lifetime_s"] = trace_seconds(ended_at, max(first, past.since))
             if given_up and _was_given_up(vms[0]):
-                row["wait_at_most_s"] = seconds(ended_at, max(request.requested_at, past.since))
+                row["wait_at_most_s"] = trace_seconds(
+                    ended_at, max(request.requested_at, past.since)
+                )
         yield {**shared, **row}
 
 
@@ -352,25 +354,25 @@ class _RecordedSlots:
         return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
-def _group(rule: MembershipRule | None, names: FileNames) -> str:
+def _group_alias(rule: MembershipRule | None, names: FileNames) -> str:
     if rule is None:
         return ""
     return names.vm_groups.alias_of(rule.group) + (":soft" if rule.soft else "")
 
 
-def _inventory(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
+def _inventory_document(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]
         hosts.append({"name": name, "labels": list(host.labels), "capacity": dict(host.capacity)})
-        begins = max(0.0, seconds(host.created_at, past.since))
+        begins = max(0.0, trace_seconds(host.created_at, past.since))
         if begins > 0:
             events.append({"at_s": begins, "host": name, "event": HostEventKind.JOIN.value})
         if not host.was_open:
             events.append({"at_s": begins, "host": name, "event": HostEventKind.DRAIN.value})
         events += [
             {
-                "at_s": max(begins, seconds(at, past.since)),
+                "at_s": max(begins, trace_seconds(at, past.since)),
                 "host": name,
                 "event": _HAPPENINGS[change].value,
             }

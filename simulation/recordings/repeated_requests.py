@@ -71,10 +71,10 @@ def repeat_requests(
     Parameters
     ----------
     present : PastPeriod
-        Of one moment, the end of ``window``: what stands and waits.
+        The running and waiting VMs at the end of ``window``.
     window : PastPeriod
     most_vms : int
-        Of the window; the earliest beyond it are left out.
+        The largest number of VMs to repeat; the earliest requests beyond it are left out.
     """
     now, length = present.until, window.until - window.since
     arrivals, since, left_out = latest_requests(window, most_vms)
@@ -126,13 +126,13 @@ class _LifetimeSampler:
         listed = list(lives)
         self.lifetimes = Lifetimes(
             ObservedLifetimes(
-                groups=self._groups([(each.tenant, each.demand) for each in listed]),
+                groups=self._group_numbers([(each.tenant, each.demand) for each in listed]),
                 age_s=np.array([each.lived_s for each in listed], dtype=np.float64),
                 ended=np.array([each.ended for each in listed], dtype=np.bool_),
             )
         )
 
-    def _groups(self, of: Sequence[tuple[str, Mapping[str, int]]]) -> np.ndarray:
+    def _group_numbers(self, of: Sequence[tuple[str, Mapping[str, int]]]) -> np.ndarray:
         rows = []
         for tenant, demand in of:
             size = tuple(sorted((name, amount) for name, amount in demand.items() if amount))
@@ -165,8 +165,8 @@ class _LifetimeSampler:
                     lived = now - (vm.placed_at or now)
                     ages.append(max(0.0, lived.total_seconds()))
         age_s = np.array(ages, dtype=np.float64)
-        curve = self.lifetimes.curves_of(self._groups(of), age_s)
-        left_s = self.lifetimes.draw_curves(self._rng).left_s(
+        curve = self.lifetimes.curves_of(self._group_numbers(of), age_s)
+        left_s = self.lifetimes.draw_curves(self._rng).remaining_lives_s(
             curve, age_s, self._rng.random(len(of))
         )
         for number, (request, standing) in enumerate(listed):
@@ -174,12 +174,12 @@ class _LifetimeSampler:
             for vm in request.vms:
                 if vm.ended_at is None:
                     lot = lots[number, vm.placed_at]
-                    vm = _with_end(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
+                    vm = _set_drawn_end(vm, request, ages[lot], float(left_s[lot]), standing)  # noqa: PLW2901
                 moments.append(vm)
             yield tuple(moments)
 
 
-def _with_end(
+def _set_drawn_end(
     vm: PastVm, request: PastRequest, age_s: float, left_s: float, standing: datetime | None
 ) -> PastVm:
     """Return a VM with its drawn end; an unplaced VM lives as long once it is placed."""

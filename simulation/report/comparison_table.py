@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from simulation.experiments.compare import unchanged_variant
+from simulation.experiments.variant_comparison import unchanged_variant
 from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
 
@@ -14,8 +14,8 @@ from simulation.report.style import Palette
 _MOST_COLUMNS: Final = 4
 
 
-def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
-    """Return the section, with a column for each variant, or a row if there are many."""
+def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
+    """Return the comparison of variants as HTML, with a column or a row for each variant."""
     variants = comparison["variants"]
     names = [
         f'<span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
@@ -28,19 +28,20 @@ def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
         f"{escape(title)} <small>{escape(unit)}; {'more' if more else 'less'} is better</small>"
         for _, title, unit, more in measures
     ]
-    cells = [_cells(variants, *measure) for measure in measures]
+    cells = [_measure_cells(variants, *measure) for measure in measures]
     if len(variants) <= _MOST_COLUMNS:
-        table, which, look = _table("measure", names, titles, cells), "line", ""
+        table, which, look = _render_table("measure", names, titles, cells), "line", ""
     else:
         turned = [list(row) for row in zip(*cells, strict=True)]
-        table, which, look = _table("variant", titles, names, turned), "column", "dense"
+        table, which, look = _render_table("variant", titles, names, turned), "column", "dense"
     seeds = max((len(row["seeds"]) for row in variants), default=0)
     chance = (
-        f"Means over {seeds} seeds with their standard deviation{_bases(comparison)}, seed by "
-        "seed: <em>p</em> is how often chance alone would make one as large (sign-flip test); up "
-        "to 0.05 it is called significant."
+        f"Means over {seeds} seeds with their standard deviation{_base_sentence(comparison)}, "
+        "seed by seed: <em>p</em> is how often chance alone would make one as large (sign-flip "
+        "test); up to 0.05 it is called significant."
         if seeds > 1
-        else f"One seed{_bases(comparison)}; nothing is said about chance (<code>--seeds</code>)."
+        else f"One seed{_base_sentence(comparison)}; nothing is said about chance "
+        "(<code>--seeds</code>)."
     )
     return (
         "<h2>Side by side</h2>"
@@ -49,7 +50,7 @@ def side_by_side(comparison: Mapping[str, Any], palette: Palette) -> str:
     )
 
 
-def _table(corner: str, head: list[str], first: list[str], cells: list[list[str]]) -> str:
+def _render_table(corner: str, head: list[str], first: list[str], cells: list[list[str]]) -> str:
     columns = "".join(f"<th>{each}</th>" for each in head)
     rows = "".join(
         f"<tr><td>{name}</td>{''.join(row)}</tr>" for name, row in zip(first, cells, strict=True)
@@ -57,10 +58,10 @@ def _table(corner: str, head: list[str], first: list[str], cells: list[list[str]
     return f"<thead><tr><th>{corner}</th>{columns}</tr></thead><tbody>{rows}</tbody>"
 
 
-def _cells(
+def _measure_cells(
     variants: list[Mapping[str, Any]], path: str, _title: str, unit: str, more_is_better: bool
 ) -> list[str]:
-    """Return one measure of every variant; what looks best is bold, unless all look alike."""
+    """Return a table cell for each variant with one measure; the best is bold unless all tie."""
     means = [row["measures"][path]["mean"] for row in variants]
     known = [mean for mean in means if mean is not None]
     looks = {_format_value(mean, unit) for mean in known}
@@ -77,7 +78,7 @@ def _cells(
     return cells
 
 
-def _bases(comparison: Mapping[str, Any]) -> str:
+def _base_sentence(comparison: Mapping[str, Any]) -> str:
     """Return the sentence that names the base of the differences."""
     based = [row for row in comparison["variants"] if row["base"] is not None]
     if not based:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from plain_text import plain
-from simulation.report.comparison_table import side_by_side
-from simulation.report.data import first_seed_runs, runs_in
+from simulation.report.comparison_table import comparison_section
 from simulation.report.plot_files import file_name, save_plot
 from simulation.report.plots import Plot, plots_of
+from simulation.report.run_data import first_seed_runs, runs_in
 from simulation.report.style import Palette
 
 REPORT: Final = "report.html"
@@ -61,7 +61,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     palette = Palette(variants)
     plots = plots_of(shown, palette) if shown else []
     sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
-    compared = side_by_side(document["comparison"], palette)
+    compared = comparison_section(document["comparison"], palette)
     body = [
         _head_section(document),
         compared,

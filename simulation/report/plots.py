@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from simulation.metrics.summary import completed_fractions
-from simulation.report.data import RunData, cumulative_fractions, thin_series
+from simulation.report.run_data import RunData, cumulative_fractions, thin_series
 from simulation.report.style import (
     Palette,
-    count_axis,
-    duration_axis,
-    legend,
+    draw_legend,
+    format_count_axis,
     new_figure,
-    time_axis,
+    set_duration_axis,
+    time_unit,
 )
 
 _MOST_TENANTS: Final = 6  #: whose shares are drawn
@@ -57,18 +57,18 @@ def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
     return [plot for plot in plots if plot is not None]
 
 
-def _time(run: RunData) -> tuple[Any, str]:
+def _times_of_slots(run: RunData) -> tuple[Any, str]:
     starts = run.slots["start_s"]
-    unit_s, unit = time_axis(float(starts[-1] - starts[0]) if len(starts) else 0.0)
+    unit_s, unit = time_unit(float(starts[-1] - starts[0]) if len(starts) else 0.0)
     return (starts - starts[0]) / unit_s, f"time since the first slot ({unit})"
 
 
-def _over_time(
+def _draw_over_time(
     runs: Sequence[RunData], palette: Palette, column: str, axis: Any, factor: float = 1.0
 ) -> str:
     label = ""
     for run in runs:
-        times, label = _time(run)
+        times, label = _times_of_slots(run)
         if column in run.slots:
             axis.plot(*thin_series(times, run.slots[column] * factor), **palette.line(run.variant))
     return label
@@ -78,11 +78,11 @@ def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     resources = list(runs[0].summary["used"])[:3]
     figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
     for axis, resource in zip(axes, resources, strict=True):
-        label = _over_time(runs, palette, f"used:{resource}", axis, 100.0)
+        label = _draw_over_time(runs, palette, f"used:{resource}", axis, 100.0)
         axis.set_ylabel(f"{resource} in use (%)")
         axis.set_ylim(0, _WHOLE)
     axes[-1].set_xlabel(label)
-    legend(figure, axes[0])
+    draw_legend(figure, axes[0])
     return Plot(
         "utilisation",
         "What is in use",
@@ -94,12 +94,12 @@ def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
 
 def _waiting_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "vms_waiting", axis)
+    label = _draw_over_time(runs, palette, "vms_waiting", axis)
     axis.set_ylabel("VMs waiting (number)")
-    count_axis(axis.yaxis)
+    format_count_axis(axis.yaxis)
     axis.set_xlabel(label)
     axis.set_ylim(bottom=0)
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "waiting",
         "Who waits",
@@ -121,13 +121,13 @@ def _waits_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             axis.step(values, 100 * parts, where="post", **palette.line(run.variant))
     if not longest:
         return None
-    duration_axis(axis, longest, runs[0].summary["slot_length_s"])
+    set_duration_axis(axis, longest, runs[0].summary["slot_length_s"])
     axis.set_ylim(0, _WHOLE)
     axis.set_xlabel(
         "wait from arrival to the start of the slot that placed the VM (logarithmic, s to days)"
     )
     axis.set_ylabel("VMs placed (%)")
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "waits",
         "How long VMs waited",
@@ -150,11 +150,11 @@ def _completions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
             longest = max(longest, float(values[-1]))
     if not longest:
         return None
-    duration_axis(axis, longest, 60.0)
+    set_duration_axis(axis, longest, 60.0)
     axis.set_ylim(0, _WHOLE)
     axis.set_xlabel("time from arrival to end (logarithmic, s to days)")
     axis.set_ylabel("VMs that ended (%)")
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "completions",
         "How long VMs took from arrival to end",
@@ -177,7 +177,7 @@ def _completed_fractions_plot(runs: Sequence[RunData], palette: Palette) -> Plot
     axis.set_ylabel("VMs completed (% of those requested)")
     axis.set_ylim(0, _WHOLE)
     axis.set_xlim(0, 100)
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "completed",
         "How much of each tenant's requests was completed",
@@ -191,11 +191,11 @@ def _fairness_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any(np.isfinite(run.slots.get("fair_distance", np.zeros(0))).any() for run in runs):
         return None
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "fair_distance", axis, 100.0)
+    label = _draw_over_time(runs, palette, "fair_distance", axis, 100.0)
     axis.set_xlabel(label)
     axis.set_ylabel("distance from fair shares\n(% of the mean fair share)")
     axis.set_ylim(bottom=0)
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "fairness",
         "How far shares are from fair ones",
@@ -218,9 +218,9 @@ def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     axis.set_yticks(np.arange(len(reasons)) + 0.4 - width / 2, reasons)
     axis.invert_yaxis()
     axis.set_xlabel("VMs left out, counted in every round that did so (number)")
-    count_axis(axis.xaxis)
+    format_count_axis(axis.xaxis)
     axis.set_ylabel("reason")
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "left_out",
         "Why VMs were left out",
@@ -231,11 +231,11 @@ def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 def _fragmentation_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
     figure, (axis,) = new_figure()
-    label = _over_time(runs, palette, "fragmentation", axis, 100.0)
+    label = _draw_over_time(runs, palette, "fragmentation", axis, 100.0)
     axis.set_xlabel(label)
     axis.set_ylabel("free, but too little for a VM\n(% of what is free)")
     axis.set_ylim(0, _WHOLE)
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         "fragmentation",
         "What is free and of no use",
@@ -249,18 +249,18 @@ def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
     if not any("moved_gib" in run.slots for run in runs):
         return None
     figure, (level, moved) = new_figure(height=4.6, rows=2)
-    _over_time(runs, palette, "load_deviation", level, 100.0)
+    _draw_over_time(runs, palette, "load_deviation", level, 100.0)
     level.set_ylabel("load of hosts off\ntheir mean (%)")
     level.set_ylim(bottom=0)
     for run in runs:
-        times, label = _time(run)
+        times, label = _times_of_slots(run)
         if "moved_gib" in run.slots:
             gib = np.cumsum(np.nan_to_num(run.slots["moved_gib"]))
             moved.plot(*thin_series(times, gib), **palette.line(run.variant))
         moved.set_xlabel(label)
     moved.set_ylabel("moved so far (GiB)")
     moved.set_ylim(bottom=0)
-    legend(figure, level)
+    draw_legend(figure, level)
     return Plot(
         "moves",
         "How level hosts are, and what that took",
@@ -286,7 +286,7 @@ def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | No
         return None
     shares = run.table("shares")
     figure, (axis,) = new_figure()
-    times, label = _time(run)
+    times, label = _times_of_slots(run)
     first, decided = int(run.slots["slot"][0]), run.slots["round"] > 0
     palette = Palette([(tenant, tenant) for tenant in largest])
     for tenant in largest:
@@ -297,7 +297,7 @@ def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | No
     axis.set_xlabel(label)
     axis.set_ylabel("dominant share (% of the pool)")
     axis.set_ylim(bottom=0)
-    legend(figure, axis)
+    draw_legend(figure, axis)
     return Plot(
         f"shares_{number}_{run.variant}",
         f"Dominant shares of {len(largest)} large tenants under {run.variant}",
@@ -323,7 +323,7 @@ def _hosts_plot(run: RunData, number: int) -> Plot | None:
     axis.grid(visible=False)
     length_s = run.summary["slot_length_s"]
     span_s = float(slots[-1] - slots[0] + 1) * length_s
-    unit_s, unit = time_axis(span_s)
+    unit_s, unit = time_unit(span_s)
     image = axis.imshow(
         picture,
         aspect="auto",
@@ -337,7 +337,7 @@ def _hosts_plot(run: RunData, number: int) -> Plot | None:
     figure.colorbar(image, label=f"{resource} in use (%)")
     axis.set_xlabel(f"time since the first slot ({unit})")
     axis.set_ylabel("hosts in order of name (number)")
-    count_axis(axis.yaxis)
+    format_count_axis(axis.yaxis)
     return Plot(
         f"hosts_{number}_{run.variant}",
         f"Every host over time under {run.variant}",

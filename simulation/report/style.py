@@ -44,7 +44,7 @@ class Palette:
     """Colours and dashes of variants, by name: the same in every plot."""
 
     def __init__(self, variants: Sequence[tuple[str, str]]) -> None:
-        """Choose them for pairs of variant and policy."""
+        """Choose colours and dashes for pairs of variant and policy."""
         self._of: dict[str, tuple[str, int]] = {}
         colour_of: dict[str, int] = {}
         policies = list(dict.fromkeys(policy for _, policy in variants))
@@ -102,8 +102,8 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
     return figure, axes
 
 
-def legend(figure: Any, axis: Any) -> None:
-    """Put the legend of an axis above the plot, where it hides no line."""
+def draw_legend(figure: Any, axis: Any) -> None:
+    """Draw the legend of an axis above the plot, where it hides no line."""
     handles, names = axis.get_legend_handles_labels()
     maximum = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
     rows = -(-len(names) // maximum) or 1
@@ -113,16 +113,16 @@ def legend(figure: Any, axis: Any) -> None:
     )
 
 
-def time_axis(span_s: float) -> tuple[float, str]:
-    """Return the divisor of seconds on an axis of time, and its unit."""
+def time_unit(span_s: float) -> tuple[float, str]:
+    """Return a time axis's unit for a span: its seconds, and its name."""
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if span_s >= 3 * seconds:
             return seconds, unit
     return 1.0, "s"
 
 
-def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
-    """Make x an axis of durations, linear up to ``shortest_s`` and logarithmic beyond."""
+def set_duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
+    """Scale the x axis for durations, linear up to ``shortest_s`` and logarithmic beyond."""
     shortest_s = max(1.0, shortest_s)
     axis.set_xscale("symlog", linthresh=shortest_s)
     axis.set_xlim(0, longest_s)
@@ -131,7 +131,7 @@ def duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
     axis.minorticks_off()
 
 
-def count_axis(axis: Any) -> None:
-    """Write numbers of thousands as tables do."""
+def format_count_axis(axis: Any) -> None:
+    """Format the counts of an axis with a comma between thousands."""
     axis.set_major_formatter("{x:,.0f}")
     axis.get_major_locator().set_params(integer=True)

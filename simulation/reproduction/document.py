@@ -75,12 +75,12 @@ _SYSTEM: Final = (
 )
 
 
-def document_of(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
-    """Return the page about items from their verdicts, with the command that made it."""
-    parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview(items)]
+def reproduction_page(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
+    """Return the page that reports the verdicts of items, and the command that made it."""
+    parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview_section(items)]
     for paper, theirs in groupby(items, key=lambda item: item["paper"]):
         parts.append(f"## {Paper(paper).name.replace('PSDSF', 'PS-DSF')}\n\n{paper}.")
-        parts += [_section(item) for item in theirs]
+        parts += [_item_section(item) for item in theirs]
     if any(item["paper"] == Paper.FUGA for item in items):
         parts.append(system_section())
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -91,11 +91,11 @@ def system_section() -> str:
     return (
         "## The system of the FUGA paper\n\n"
         "The paper describes a system, too. This repository has parts of it otherwise, and lacks "
-        "others:\n\n" + _table(("", "the paper", "here"), _SYSTEM)
+        "others:\n\n" + _markdown_table(("", "the paper", "here"), _SYSTEM)
     )
 
 
-def _overview(items: Sequence[Mapping[str, Any]]) -> str:
+def _overview_section(items: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for item in items:
         near = sum(each["agrees"] for each in item["numbers"])
@@ -109,10 +109,12 @@ def _overview(items: Sequence[Mapping[str, Any]]) -> str:
                 f"{held} of {len(item['statements'])}" if item["statements"] else "–",
             )
         )
-    return _table(("item", "what it shows", "verdict", "numbers near", "statements held"), rows)
+    return _markdown_table(
+        ("item", "what it shows", "verdict", "numbers near", "statements held"), rows
+    )
 
 
-def _section(item: Mapping[str, Any]) -> str:
+def _item_section(item: Mapping[str, Any]) -> str:
     parts = [
         f"### {item['name']}",
         f"{item['place']}: {item['shows']}. Verdict: **{item['verdict']}**.",
@@ -123,7 +125,7 @@ def _section(item: Mapping[str, Any]) -> str:
         parts.append("Times are of the machine that this was run on.")
     if item["numbers"]:
         parts.append(
-            _table(
+            _markdown_table(
                 ("number", "paper", "ours", "difference", "within", ""),
                 [
                     (
@@ -132,7 +134,7 @@ def _section(item: Mapping[str, Any]) -> str:
                         _format_ours(each),
                         _format_number(each["difference"], signed=True),
                         _format_number(each["within"]),
-                        _mark(each),
+                        _agreement_mark(each),
                     )
                     for each in item["numbers"]
                 ],
@@ -149,7 +151,7 @@ def _section(item: Mapping[str, Any]) -> str:
     if item["comparisons"]:
         parts.append("Shown and not judged, since the two are of different things:")
         parts.append(
-            _table(
+            _markdown_table(
                 ("", "paper", "ours"),
                 [(each["what"], each["paper"], each["ours"]) for each in item["comparisons"]],
             )
@@ -171,7 +173,7 @@ def _format_ours(number: Mapping[str, Any]) -> str:
     return f"{ours} ± {half if half > _ROUNDING else 0:.2g} ({extremes} in {len(runs)} runs)"
 
 
-def _mark(number: Mapping[str, Any]) -> str:
+def _agreement_mark(number: Mapping[str, Any]) -> str:
     agrees = "agrees" if number["agrees"] else "**differs**"
     return f"exact, {agrees}" if number["exact"] else agrees
 
@@ -187,6 +189,6 @@ def _format_number(value: float, *, signed: bool = False) -> str:
     return f"+{text}" if signed and value > 0 else text
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import cumulative_fractions, thin_series
 from simulation.report.plots import Plot
+from simulation.report.run_data import cumulative_fractions, thin_series
 from simulation.reproduction.drfh_day import (
     BEST,
     SLOTS,
@@ -23,8 +23,8 @@ from simulation.reproduction.drfh_day import (
     simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.trace_replay import ListedTrace, play
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.trace_replay import ListedTrace, play_trace
 from simulation.reproduction.workloads import RESOURCES
 from simulation.traces.chunks import Chunk
 
@@ -36,7 +36,7 @@ _NO_GAIN: Final = 0.05
 _SIGNIFICANT_GAIN: Final = 0.1
 
 
-def _fig7(setup: Setup) -> ItemOutcome:
+def _reproduce_fig7(setup: Setup) -> ItemOutcome:
     played = simulated_day(setup)
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
@@ -71,7 +71,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
                 rows=rows,
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Completion times of jobs that complete under both policies",
             "A line further left and higher is better.",
             {"jobs completed within (%)": curves},
@@ -112,7 +112,7 @@ def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statemen
     )
 
 
-def _fig8(setup: Setup) -> ItemOutcome:
+def _reproduce_fig8(setup: Setup) -> ItemOutcome:
     played, tenants = simulated_day(setup), day_of(setup).tenants
     drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
@@ -137,8 +137,8 @@ def _fig8(setup: Setup) -> ItemOutcome:
                 holds=no_less >= 0.9,
             ),
         ),
-        tables=(_ratios(tenants, {BEST: drfh, SLOTS: slots}),),
-        draw=_sorted_ratios({BEST: drfh, SLOTS: slots}, "under DRFH and under Slots"),
+        tables=(_ratio_table(tenants, {BEST: drfh, SLOTS: slots}),),
+        draw=_draw_sorted_ratios({BEST: drfh, SLOTS: slots}, "under DRFH and under Slots"),
         why=f"{WHY} Lives have a heavy tail, beyond the end of the day: "
         f"{100 * float((drfh >= 1).mean()):.0f} % of users complete all of their tasks under "
         f"Best-Fit DRFH, {100 * float((slots >= 1).mean()):.0f} % under Slots.",
@@ -150,7 +150,7 @@ def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> f
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
 
-def _fig9(setup: Setup) -> ItemOutcome:
+def _reproduce_fig9(setup: Setup) -> ItemOutcome:
     day = day_of(setup)
     shared = simulated_day(setup)[BEST].completed_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
@@ -159,7 +159,7 @@ def _fig9(setup: Setup) -> ItemOutcome:
         own = day.hosts[order[number :: len(day.tenants)]]
         choice = choice_of(BEST, day.slot_s, setup.seed)
         trace = ListedTrace(resources=RESOURCES, parts=_requests_of_tenant(day.trace, tenant))
-        alone[number] = play(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
+        alone[number] = play_trace(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
         setup.report((number + 1) / len(day.tenants))
     losing = float((shared < alone - 1e-9).mean())
     gain = float((shared - alone).mean())
@@ -180,8 +180,8 @@ def _fig9(setup: Setup) -> ItemOutcome:
                 holds=gain > 0,
             ),
         ),
-        tables=(_ratios(day.tenants, {"shared": shared, "dedicated": alone}),),
-        draw=_sorted_ratios(
+        tables=(_ratio_table(day.tenants, {"shared": shared, "dedicated": alone}),),
+        draw=_draw_sorted_ratios(
             {"shared": shared, "dedicated": alone},
             "in the shared cloud and in a cloud of one's own",
         ),
@@ -208,7 +208,7 @@ def _requests_of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
     return [part for part in parts if len(part)]
 
 
-def _ratios(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table:
+def _ratio_table(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table:
     return Table(
         name="completed",
         columns=("tenant", *ratios),
@@ -219,8 +219,8 @@ def _ratios(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table:
     )
 
 
-def _sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Plot]:
-    return lines(
+def _draw_sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Plot]:
+    return line_plotter(
         f"Part of their tasks that users complete {where}",
         "Users stand in order of what they complete under each; higher is better.",
         {
@@ -234,7 +234,9 @@ def _sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Pl
 
 
 ITEMS: Final = (
-    drfh_item("drfh-fig7", "Fig. 7", "completion times of jobs, by their size", _fig7),
-    drfh_item("drfh-fig8", "Fig. 8", "part of its tasks that each user completes", _fig8),
-    drfh_item("drfh-fig9", "Fig. 9", "sharing against a dedicated cloud for each user", _fig9),
+    drfh_item("drfh-fig7", "Fig. 7", "completion times of jobs, by their size", _reproduce_fig7),
+    drfh_item("drfh-fig8", "Fig. 8", "part of its tasks that each user completes", _reproduce_fig8),
+    drfh_item(
+        "drfh-fig9", "Fig. 9", "sharing against a dedicated cloud for each user", _reproduce_fig9
+    ),
 )

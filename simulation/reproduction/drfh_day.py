@@ -8,7 +8,7 @@ from typing import Final
 
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Paper, Setup
-from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play_trace
 from simulation.reproduction.workloads import DAY_S, INSTEAD, google_hosts, google_trace, tenants_of
 from simulation.slots.slot_decider import SimulatedPolicy
 
@@ -75,7 +75,7 @@ def simulated_day(setup: Setup) -> dict[str, PlayedTrace]:
         found = {}
         for policy in POLICIES:
             choice = choice_of(policy, day.slot_s, setup.seed)
-            found[policy] = play(day.trace, day.hosts, choice, slots=day.slots, report=report)
+            found[policy] = play_trace(day.trace, day.hosts, choice, slots=day.slots, report=report)
             done += 1
         return found
 

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, Division
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import (
     checked_allocation,
     checked_division,
@@ -29,11 +29,11 @@ _DEMANDS: Final = ((0.2, 1.0), (1.0, 0.2))
 _UNITS: Final = 5
 
 
-def _two_servers() -> DivisibleProblem:
+def _two_server_problem() -> DivisibleProblem:
     return divisible_problem(_RESOURCES, _SERVERS, _DEMANDS)
 
 
-def _fig1(setup: Setup) -> ItemOutcome:
+def _reproduce_fig1(setup: Setup) -> ItemOutcome:
     del setup  # small enough for every run
     pool = checked_division("drf", divisible_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
     snapshot = round_snapshot(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
@@ -45,8 +45,8 @@ def _fig1(setup: Setup) -> ItemOutcome:
     )
     return ItemOutcome(
         numbers=numbers,
-        tables=(_table(numbers),),
-        draw=bars(
+        tables=(_number_table(numbers),),
+        draw=bar_plotter(
             "Tasks of user 1 in a pool, and on servers",
             "The pool promises a task that no server has room for.",
             ("share of the pool by DRF", "alone on the servers"),
@@ -57,10 +57,10 @@ def _fig1(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig2(setup: Setup) -> ItemOutcome:
+def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     del setup
-    problem = _two_servers()
-    shape, unit = shapes(problem.demand, problem.pool)
+    problem = _two_server_problem()
+    shape, unit = normalised_demands(problem.demand, problem.pool)
     share = problem.capacity / problem.pool
     numbers = (
         _exact_number("part of all CPUs on server 1", 1 / 7, share[0, 0], "of the pool"),
@@ -74,8 +74,8 @@ def _fig2(setup: Setup) -> ItemOutcome:
     )
     return ItemOutcome(
         numbers=numbers,
-        tables=(_table(numbers),),
-        draw=bars(
+        tables=(_number_table(numbers),),
+        draw=bar_plotter(
             "Two servers that two users share",
             "Each server has most of what one of the users wants most.",
             ("server 1", "server 2"),
@@ -86,12 +86,12 @@ def _fig2(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig3(setup: Setup) -> ItemOutcome:
+def _reproduce_fig3(setup: Setup) -> ItemOutcome:
     del setup
-    problem = _two_servers()
+    problem = _two_server_problem()
     division = checked_division("per_server_drf", problem)
     numbers = (*_task_numbers(division, ((5, 1), (1, 5))), *_share_numbers(division, 3 / 7))
-    return _two_users(
+    return _two_user_outcome(
         problem,
         division,
         numbers,
@@ -100,9 +100,9 @@ def _fig3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig4(setup: Setup) -> ItemOutcome:
+def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     del setup
-    problem = _two_servers()
+    problem = _two_server_problem()
     division = checked_division("drfh", problem)
     whole = round_snapshot(
         _RESOURCES,
@@ -117,7 +117,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
         _exact_number("whole tasks of user 1 by Best-Fit", 10, float(given[0].sum())),
         _exact_number("whole tasks of user 2 by Best-Fit", 10, float(given[1].sum())),
     )
-    return _two_users(
+    return _two_user_outcome(
         problem,
         division,
         numbers,
@@ -126,7 +126,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
     )
 
 
-def _two_users(
+def _two_user_outcome(
     problem: DivisibleProblem,
     division: Division,
     numbers: tuple[Number, ...],
@@ -138,14 +138,14 @@ def _two_users(
     return ItemOutcome(
         numbers=numbers,
         tables=(
-            _table(numbers),
+            _number_table(numbers),
             Table(
                 name="tasks",
                 columns=("user", "server", "tasks"),
                 rows=[(i + 1, k + 1, float(division.tasks[i, k])) for i in (0, 1) for k in (0, 1)],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             title,
             reading,
             places,
@@ -175,7 +175,7 @@ def _exact_number(what: str, paper: float, ours: float, unit: str = "tasks") -> 
     return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=1e-6, exact=True)
 
 
-def _table(numbers: tuple[Number, ...]) -> Table:
+def _number_table(numbers: tuple[Number, ...]) -> Table:
     return Table(
         name="numbers",
         columns=("what", "paper", "ours", "unit"),
@@ -189,27 +189,27 @@ ITEMS: Final = (
         paper=Paper.DRFH,
         place="Fig. 1",
         shows="DRF on the sum of all servers promises tasks that fit on none of them",
-        run=_fig1,
+        run=_reproduce_fig1,
     ),
     Item(
         name="drfh-fig2",
         paper=Paper.DRFH,
         place="Fig. 2",
         shows="two servers and two users: shares, dominant and normalised demands",
-        run=_fig2,
+        run=_reproduce_fig2,
     ),
     Item(
         name="drfh-fig3",
         paper=Paper.DRFH,
         place="Fig. 3",
         shows="the naive extension, DRF on each server, on the example of Fig. 2",
-        run=_fig3,
+        run=_reproduce_fig3,
     ),
     Item(
         name="drfh-fig4",
         paper=Paper.DRFH,
         place="Fig. 4",
         shows="DRFH on the example of Fig. 2, divisible and by Best-Fit in whole tasks",
-        run=_fig4,
+        run=_reproduce_fig4,
     ),
 )

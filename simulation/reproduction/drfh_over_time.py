@@ -8,8 +8,8 @@ import numpy as np
 
 from placement import IntArray
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.trace_replay import ListedTrace, play, requests
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.trace_replay import ListedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 
 #: A unit is the largest server's CPU or memory.
@@ -45,7 +45,7 @@ _STAGES: Final = (
 )
 
 
-def _servers() -> IntArray:
+def _server_capacity() -> IntArray:
     rows = [
         (round(cpu * _UNIT), round(memory * _UNIT))
         for count, cpu, memory in _SERVERS
@@ -54,7 +54,7 @@ def _servers() -> IntArray:
     return np.array(rows, dtype=np.int64)
 
 
-def _trace(seed: int) -> ListedTrace:
+def _three_user_trace(seed: int) -> ListedTrace:
     rng = np.random.default_rng(seed)
     rows = [
         (
@@ -67,12 +67,12 @@ def _trace(seed: int) -> ListedTrace:
         for user, (task, joins_s) in _USERS.items()
         for _ in range(_REQUESTS)
     ]
-    return ListedTrace(resources=("cpu", "memory"), parts=[requests(rows)])
+    return ListedTrace(resources=("cpu", "memory"), parts=[request_chunk(rows)])
 
 
-def _fig5(setup: Setup) -> ItemOutcome:
+def _reproduce_fig5(setup: Setup) -> ItemOutcome:
     slot_s = 5.0 if setup.quick else 2.0
-    servers = _servers()
+    servers = _server_capacity()
     choice = SimulatedPolicy(
         policy="best_fit_drfh",
         parameters={"patience": 0},
@@ -80,8 +80,8 @@ def _fig5(setup: Setup) -> ItemOutcome:
         slot_length_s=slot_s,
         seed=setup.seed,
     )
-    played = play(
-        _trace(setup.seed),
+    played = play_trace(
+        _three_user_trace(setup.seed),
         servers,
         choice,
         slots=round(_END_S / slot_s),
@@ -151,7 +151,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Shares of three users who join at 0, 200 and 500 s; user 1 leaves at 1080 s",
             "As a user joins, the others' tasks end and are not replaced until all shares are "
             "equal.",
@@ -177,7 +177,7 @@ ITEMS: Final = (
         paper=Paper.DRFH,
         place="Fig. 5",
         shows="shares of three users who join and leave on 100 servers, Best-Fit DRFH",
-        run=_fig5,
+        run=_reproduce_fig5,
         instead="the 100 servers are the likeliest draw from Google's table with the paper's "
         "totals; lives of tasks are drawn",
     ),

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.data import thin_series
+from simulation.report.run_data import thin_series
 from simulation.reproduction.drfh_day import (
     BEST,
     FIRST,
@@ -20,7 +20,7 @@ from simulation.reproduction.drfh_day import (
     simulated_day,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
-from simulation.reproduction.plots import bars, lines
+from simulation.reproduction.plots import bar_plotter, line_plotter
 from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.trace_replay import use_over_time
 from simulation.reproduction.workloads import RESOURCES
@@ -38,8 +38,8 @@ _MUCH_MORE: Final = 1.25
 _NAMES: Final = ("CPU", "memory")
 
 
-def _table2(setup: Setup) -> ItemOutcome:
-    """Fill the empty cluster once, with more than it holds."""
+def _reproduce_table2(setup: Setup) -> ItemOutcome:
+    """Fill the empty cluster once with more requests than it holds."""
     day = day_of(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}
@@ -80,7 +80,8 @@ def _table2(setup: Setup) -> ItemOutcome:
         statements=(
             Statement(
                 says="whatever the size of slots, much is wasted that Best-Fit DRFH uses",
-                found=f"the best size uses {_percents(highest)}, Best-Fit {_percents(best)}",
+                found=f"the best size uses {_format_percents(highest)}, "
+                f"Best-Fit {_format_percents(best)}",
                 holds=bool((best >= _MUCH_MORE * highest).all()),
             ),
             Statement(
@@ -100,7 +101,7 @@ def _table2(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             "What slots of different sizes use of an overloaded cluster",
             "Higher is better; the last pair is Best-Fit DRFH on the same requests.",
             [*(f"{slots} slots" for slots in found), "Best-Fit"],
@@ -136,7 +137,7 @@ def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
     )
 
 
-def _fig6(setup: Setup) -> ItemOutcome:
+def _reproduce_fig6(setup: Setup) -> ItemOutcome:
     played = simulated_day(setup)
     # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
@@ -147,19 +148,19 @@ def _fig6(setup: Setup) -> ItemOutcome:
         statements=(
             Statement(
                 says="Best-Fit uses no less than First-Fit",
-                found=f"{_percents(used[BEST])} against {_percents(used[FIRST])}, in the mean "
-                f"over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait under all "
-                "three",
+                found=f"{_format_percents(used[BEST])} against {_format_percents(used[FIRST])}, "
+                f"in the mean over {int(busy.sum())} of {len(busy)} slots: those in which VMs wait "
+                "under all three",
                 holds=float(used[BEST].sum()) >= float(used[FIRST].sum()) - 0.001,
             ),
             Statement(
                 says="both use significantly more than Slots",
-                found=f"Slots use {_percents(used[SLOTS])}",
+                found=f"Slots use {_format_percents(used[SLOTS])}",
                 holds=all((used[name] >= _MUCH_MORE * used[SLOTS]).all() for name in (BEST, FIRST)),
             ),
         ),
         tables=(use_over_time(played),),
-        draw=lines(
+        draw=line_plotter(
             "What is in use of the cluster over the day",
             "Higher is better: demand exceeds the room.",
             {
@@ -177,7 +178,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
     )
 
 
-def _percents(used: FloatArray) -> str:
+def _format_percents(used: FloatArray) -> str:
     return " and ".join(
         f"{100 * float(part):.1f} % of the {name}" for part, name in zip(used, _NAMES, strict=True)
     )
@@ -188,7 +189,9 @@ ITEMS: Final = (
         "drfh-table2",
         "Table II",
         "use of a cluster by Slots, of 10 to 20 in the largest server",
-        _table2,
+        _reproduce_table2,
     ),
-    drfh_item("drfh-fig6", "Fig. 6", "use over a day by Best-Fit, First-Fit and Slots", _fig6),
+    drfh_item(
+        "drfh-fig6", "Fig. 6", "use over a day by Best-Fit, First-Fit and Slots", _reproduce_fig6
+    ),
 )

@@ -11,9 +11,9 @@ import numpy as np
 from placement import FloatArray
 from simulation.report.plots import Plot
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
-from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
-from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
+from simulation.reproduction.plots import line_plotter
+from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 
 _RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
@@ -66,7 +66,7 @@ class _Experiment:
     used: Mapping[str, Sequence[FloatArray]]  #: (R,) part of the pool in use, of each in each run
 
 
-def _requests(seed: int) -> ListedTrace:
+def _make_requests(seed: int) -> ListedTrace:
     """Return the services' requests over ten minutes."""
     rng = np.random.default_rng([seed, 4])
     rows = [
@@ -80,10 +80,10 @@ def _requests(seed: int) -> ListedTrace:
         for service, vm in _SERVICES.items()
         for number in range(_REQUESTS)
     ]
-    return ListedTrace(resources=_RESOURCES, parts=[requests(rows)])
+    return ListedTrace(resources=_RESOURCES, parts=[request_chunk(rows)])
 
 
-def _run(contender: _Contender, seed: int) -> PlayedTrace:
+def _play_contender(contender: _Contender, seed: int) -> PlayedTrace:
     choice = SimulatedPolicy(
         policy=contender.policy,
         parameters=contender.parameters,
@@ -92,10 +92,10 @@ def _run(contender: _Contender, seed: int) -> PlayedTrace:
         seed=seed,
     )
     hosts = np.array(HOSTS, dtype=np.int64)
-    return play(_requests(seed), hosts, choice, slots=round(_END_S / _SLOT_S))
+    return play_trace(_make_requests(seed), hosts, choice, slots=round(_END_S / _SLOT_S))
 
 
-def _experiment(setup: Setup) -> _Experiment:
+def _run_experiment(setup: Setup) -> _Experiment:
     """Return ten minutes under each contender, once for each seed."""
 
     def run() -> _Experiment:
@@ -105,11 +105,13 @@ def _experiment(setup: Setup) -> _Experiment:
         first: dict[str, PlayedTrace] = {}
         deviations: dict[str, list[float]] = {each.name: [] for each in contenders}
         used: dict[str, list[FloatArray]] = {each.name: [] for each in contenders}
-        runs = seeds(setup.seed, quick=setup.quick)
+        runs = run_seeds(setup.seed, quick=setup.quick)
         for number, seed in enumerate(runs):
             for each in contenders:
-                played = _run(each, seed)
-                deviations[each.name].append(100 * deviation(_shares(played), played.start_s))
+                played = _play_contender(each, seed)
+                deviations[each.name].append(
+                    100 * relative_deviation(_shares_over_time(played), played.start_s)
+                )
                 used[each.name].append(played.used[played.start_s >= _STARTED_S].mean(axis=0))
                 if each.name in shown:
                     first.setdefault(each.name, played)
@@ -119,12 +121,12 @@ def _experiment(setup: Setup) -> _Experiment:
     return setup.get_or_make("fuga cluster", run)
 
 
-def _shares(played: PlayedTrace) -> FloatArray:
+def _shares_over_time(played: PlayedTrace) -> FloatArray:
     """Return the dominant shares of the services over time, (S, N)."""
     return np.array([played.shares[service] for service in _SERVICES]).T
 
 
-def deviation(shares: FloatArray, start_s: FloatArray) -> float:
+def relative_deviation(shares: FloatArray, start_s: FloatArray) -> float:
     """Return the deviation of shares from their mean, relative to it, averaged over time.
 
     Parameters
@@ -139,8 +141,8 @@ def deviation(shares: FloatArray, start_s: FloatArray) -> float:
     return float((np.abs(counted - mean) / mean).mean())
 
 
-def _fig5a(setup: Setup) -> ItemOutcome:
-    found = _experiment(setup)
+def _reproduce_fig5a(setup: Setup) -> ItemOutcome:
+    found = _run_experiment(setup)
     fuga, drfh = (found.deviations[name] for name in (_FUGA.name, "best_fit_drfh"))
     differences = [ours - theirs for ours, theirs in zip(fuga, drfh, strict=True)]
     noise = half_width(differences)
@@ -162,19 +164,19 @@ def _fig5a(setup: Setup) -> ItemOutcome:
                 within=5.0,
             ),
         ),
-        tables=_tables(found, _FUGA),
-        draw=_plot(found, _FUGA, "Dominant shares of three services under FUGA"),
+        tables=_share_tables(found, _FUGA),
+        draw=_share_plotter(found, _FUGA, "Dominant shares of three services under FUGA"),
         note=f"{_MEASURE} By this measure `fuga` with alpha = 1.5 deviates by "
-        f"{_mean(found.deviations['fuga alpha=1.5'])} and `best_fit_drfh` by {_mean(drfh)}: "
-        f"`fuga` and `best_fit_drfh` differ by {np.mean(differences):+.1f} ± {noise:.1f} points, "
-        f"{meaning}. `fuga` uses {_use(found, _FUGA.name)}, `best_fit_drfh` "
-        f"{_use(found, 'best_fit_drfh')}.",
+        f"{_format_mean(found.deviations['fuga alpha=1.5'])} and `best_fit_drfh` by "
+        f"{_format_mean(drfh)}: `fuga` and `best_fit_drfh` differ by {np.mean(differences):+.1f} "
+        f"± {noise:.1f} points, {meaning}. `fuga` uses {_describe_use(found, _FUGA.name)}, "
+        f"`best_fit_drfh` {_describe_use(found, 'best_fit_drfh')}.",
         why=_WHY,
     )
 
 
-def _fig5b(setup: Setup) -> ItemOutcome:
-    found = _experiment(setup)
+def _reproduce_fig5b(setup: Setup) -> ItemOutcome:
+    found = _run_experiment(setup)
     fuga = found.deviations[_FUGA.name]
     slots = {
         number: found.deviations[each.name]
@@ -195,8 +197,10 @@ def _fig5b(setup: Setup) -> ItemOutcome:
             ),
         ),
         statements=(judge_fairness(fuga, slots),),
-        tables=_tables(found, _SLOTS[_CHOSEN]),
-        draw=_plot(found, _SLOTS[_CHOSEN], "Dominant shares of three services under equal slots"),
+        tables=_share_tables(found, _SLOTS[_CHOSEN]),
+        draw=_share_plotter(
+            found, _SLOTS[_CHOSEN], "Dominant shares of three services under equal slots"
+        ),
         note=_MEASURE,
         why=f"{_WHY} It does not print into how many slots Hadoop's scheduler cut its hosts. Hosts "
         "that are small against the largest lose much of their room to the rounding of slots, and "
@@ -218,9 +222,10 @@ def judge_fairness(fuga: Sequence[float], slots: Mapping[int, Sequence[float]]) 
     return Statement(
         says="shares lie nearer to each other under FUGA than under equal slots, whatever the "
         "number of slots",
-        found=f"FUGA deviates by {_mean(fuga)}; slots by "
+        found=f"FUGA deviates by {_format_mean(fuga)}; slots by "
         + ", ".join(
-            f"{_mean(theirs)} with {number} in the largest host" for number, theirs in slots.items()
+            f"{_format_mean(theirs)} with {number} in the largest host"
+            for number, theirs in slots.items()
         ),
         holds=all(
             is_above_zero([theirs - ours for ours, theirs in zip(fuga, each, strict=True)])
@@ -229,16 +234,16 @@ def judge_fairness(fuga: Sequence[float], slots: Mapping[int, Sequence[float]]) 
     )
 
 
-def _use(found: _Experiment, name: str) -> str:
+def _describe_use(found: _Experiment, name: str) -> str:
     cpu, memory, _ = 100 * np.mean(found.used[name], axis=0)
     return f"{cpu:.0f} % of the CPU and {memory:.0f} % of the memory"
 
 
-def _mean(runs: Sequence[float]) -> str:
+def _format_mean(runs: Sequence[float]) -> str:
     return f"{np.mean(runs):.1f} ± {half_width(runs):.1f} %"
 
 
-def _tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
+def _share_tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
     """Return the shares of the first run and the deviations of all."""
     played = found.first[shown.name]
     return (
@@ -247,7 +252,7 @@ def _tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
             columns=("second", *_SERVICES),
             rows=[
                 (float(second), *row.tolist())
-                for second, row in zip(played.start_s, _shares(played), strict=True)
+                for second, row in zip(played.start_s, _shares_over_time(played), strict=True)
             ],
         ),
         Table(
@@ -262,10 +267,10 @@ def _tables(found: _Experiment, shown: _Contender) -> tuple[Table, ...]:
     )
 
 
-def _plot(found: _Experiment, shown: _Contender, title: str) -> Callable[[], Plot]:
+def _share_plotter(found: _Experiment, shown: _Contender, title: str) -> Callable[[], Plot]:
     played = found.first[shown.name]
-    shares = _shares(played)
-    return lines(
+    shares = _shares_over_time(played)
+    return line_plotter(
         title,
         "The first run. Lines that lie together are fair; every service requests more than its "
         "part.",
@@ -299,7 +304,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 5(a)",
         shows="dominant shares of three services over ten minutes on eight hosts, by FUGA",
-        run=_fig5a,
+        run=_reproduce_fig5a,
         instead=_INSTEAD,
     ),
     Item(
@@ -307,7 +312,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 5(b)",
         shows="the same by the slots of Hadoop's fair scheduler",
-        run=_fig5b,
+        run=_reproduce_fig5b,
         instead=f"{_INSTEAD}; and the policy `slots` ({_CHOSEN} in the largest host) for Hadoop's "
         "fair scheduler",
     ),

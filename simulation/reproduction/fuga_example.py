@@ -14,7 +14,7 @@ from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import checked_allocation, round_snapshot
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
@@ -30,14 +30,14 @@ _ANSWERS: Final = {"a": "f", "b": "e", "c": "e"}
 _AT_B_E: Final = ((4, 8, 40), (2, 2, 20), (2, 2, 10))
 
 
-def _snapshot() -> Snapshot:
+def _example_snapshot() -> Snapshot:
     return round_snapshot(_RESOURCES, np.array(_HOSTS), _TYPES, 10)
 
 
 def _solve_example() -> Allocation:
     return checked_allocation(
         "fuga",
-        _snapshot(),
+        _example_snapshot(),
         alpha=_ALPHA,
         ranking=list(_RESOURCES),
         equilibrium="exact",
@@ -47,9 +47,9 @@ def _solve_example() -> Allocation:
     )
 
 
-def _game() -> Game:
+def _example_game() -> Game:
     """Return the game; its first player is host 2."""
-    snapshot = _snapshot()
+    snapshot = _example_snapshot()
     kinds, ranking = vm_kinds(snapshot), np.arange(len(_RESOURCES))
     serving = ServiceOrder(
         snapshot,
@@ -76,13 +76,13 @@ def _game() -> Game:
     )
 
 
-def _utilities(game: Game) -> dict[tuple[str, str], tuple[float, float]]:
+def _utilities_by_strategy(game: Game) -> dict[tuple[str, str], tuple[float, float]]:
     """Return U of host 1 and of host 2 for each of host 2's strategies and each of host 1's."""
     found = {}
     for theirs in _HOST_2:
-        answer = game.weigh(1, game.strategies(1), _HOST_2[theirs])
+        answer = game.best_response(1, game.strategies(1), _HOST_2[theirs])
         for place, ours in enumerate(_HOST_1):
-            leader = game.weigh(0, game.strategies(0), _HOST_1[ours])
+            leader = game.best_response(0, game.strategies(0), _HOST_1[ours])
             found[theirs, ours] = (
                 float(answer.utilities[place]),
                 float(leader.utilities[list(_HOST_2).index(theirs)]),
@@ -90,9 +90,9 @@ def _utilities(game: Game) -> dict[tuple[str, str], tuple[float, float]]:
     return found
 
 
-def _fig2(setup: Setup) -> ItemOutcome:
+def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     del setup
-    snapshot, game = _snapshot(), _game()
+    snapshot, game = _example_snapshot(), _example_game()
     fair = fair_targets(snapshot)[:, None] * snapshot.demand / snapshot.pool
     tasks = np.array(_HOST_2["b"]) + np.array(_HOST_1["e"])
     held = tasks[:, None] * snapshot.demand
@@ -120,7 +120,7 @@ def _fig2(setup: Setup) -> ItemOutcome:
                 rows=[(i + 1, *row) for i, row in enumerate(held.tolist())],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             "What the users hold when host 2 takes b and host 1 takes e",
             "The fair share of each user's dominant resource is 34.8 %: user 1 has more, users 2 "
             "and 3 less.",
@@ -132,9 +132,9 @@ def _fig2(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig3(setup: Setup) -> ItemOutcome:
+def _reproduce_fig3(setup: Setup) -> ItemOutcome:
     del setup
-    game, found = _game(), _utilities(_game())
+    game, found = _example_game(), _utilities_by_strategy(_example_game())
     answers = {
         theirs: max(_HOST_1, key=lambda ours, theirs=theirs: found[theirs, ours][0])  # type: ignore[misc]
         for theirs in _HOST_2
@@ -172,7 +172,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
                 rows=[(*letters, *utilities) for letters, utilities in found.items()],
             ),
         ),
-        draw=bars(
+        draw=bar_plotter(
             f"The game tree: utilities of both hosts; {len(game.players)} players",
             "Host 2 acts first and foresees the best answer of host 1 to each of its strategies; "
             "higher is better.",
@@ -206,13 +206,13 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 2",
         shows="two hosts, three types of VMs: order of play, fair share, what users hold",
-        run=_fig2,
+        run=_reproduce_fig2,
     ),
     Item(
         name="fuga-fig3",
         paper=Paper.FUGA,
         place="Fig. 3",
         shows="the game tree of Fig. 2 and its equilibrium by backward induction",
-        run=_fig3,
+        run=_reproduce_fig3,
     ),
 )

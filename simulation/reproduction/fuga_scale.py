@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, Snapshot, allocation_bound
-from simulation.report.data import thin_series
+from simulation.report.run_data import thin_series
 from simulation.reproduction.model import (
     Comparison,
     Item,
@@ -20,10 +20,10 @@ from simulation.reproduction.model import (
     Statement,
     Table,
 )
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 from simulation.reproduction.problems import checked_allocation, round_snapshot
-from simulation.reproduction.repetitions import seeds
-from simulation.reproduction.trace_replay import PlayedTrace, play, use_over_time
+from simulation.reproduction.repetitions import run_seeds
+from simulation.reproduction.trace_replay import PlayedTrace, play_trace, use_over_time
 from simulation.reproduction.workloads import DAY_S, INSTEAD, RESOURCES, google_hosts, google_trace
 from simulation.slots.slot_decider import SimulatedPolicy
 
@@ -73,7 +73,7 @@ class _AllocationResults:
 
 
 def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
-    runs = seeds(setup.seed, quick=setup.quick)
+    runs = run_seeds(setup.seed, quick=setup.quick)
     parts = {policy: np.zeros((len(runs), len(sizes), 2)) for policy in _POLICIES}
     bounds = np.zeros((len(runs), len(sizes)))
     for run, seed in enumerate(runs):
@@ -89,7 +89,7 @@ def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
     return _AllocationResults(parts=parts, bounds=bounds)
 
 
-def _fig6(setup: Setup) -> ItemOutcome:
+def _reproduce_fig6(setup: Setup) -> ItemOutcome:
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
     found = _run_policies(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
@@ -136,7 +136,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             f"What is allocated of clusters of different sizes, alpha = {_FIG_6_ALPHA:g}",
             "Higher is better: 1.3 times all cores are requested. Means of all runs.",
             {
@@ -173,7 +173,7 @@ def judge_allocation(name: str, more: FloatArray) -> Statement:
     )
 
 
-def _fig7(setup: Setup) -> ItemOutcome:
+def _reproduce_fig7(setup: Setup) -> ItemOutcome:
     number, days, slot_s, lives = (30, 1.0, 3600.0, 2) if setup.quick else (300, 29.0, 21600.0, 40)
     hosts = google_hosts(number, setup.seed)
     trace = google_trace(
@@ -192,7 +192,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
             setup.report((done + part) / len(_POLICIES))
 
         slots = round(days * DAY_S / slot_s)
-        played[policy] = play(trace, hosts, choice, slots=slots, report=report)
+        played[policy] = play_trace(trace, hosts, choice, slots=slots, report=report)
     late = {policy: 100 * each.used[len(each.used) // 2 :] for policy, each in played.items()}
     fuga, first = late[_FUGA], late[_FIRST].mean(axis=0)
     return ItemOutcome(
@@ -225,7 +225,7 @@ def _fig7(setup: Setup) -> ItemOutcome:
             ),
         ),
         tables=(use_over_time(played),),
-        draw=lines(
+        draw=line_plotter(
             f"What is in use of {number} hosts over {days:g} days, eta = 10, alpha = 2",
             "Higher is better while VMs wait.",
             {
@@ -254,7 +254,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 6",
         shows="allocated CPU and memory against first-fit on 50 to 700 hosts, alpha = 5",
-        run=_fig6,
+        run=_reproduce_fig6,
         instead="hosts in the proportions of Google's table of 2011; requests of the paper's five "
         "types, equally many cores of each, 1.3 times all cores in sum",
     ),
@@ -263,7 +263,7 @@ ITEMS: Final = (
         paper=Paper.FUGA,
         place="Fig. 7",
         shows="use of 300 hosts over 29 days, eta = 10 and alpha = 2",
-        run=_fig7,
+        run=_reproduce_fig7,
         instead=INSTEAD,
     ),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation.report.plot_files import save_plot
-from simulation.reproduction.document import document_of
+from simulation.reproduction.document import reproduction_page
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Table, Verdict
 
 VERDICT: Final = "verdict.json"
@@ -85,7 +85,7 @@ def run_items(
         ended(finished[-1])
         summary = summary_of(finished, setup)
         (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        page = document_of([each.verdict for each in finished], command)
+        page = reproduction_page([each.verdict for each in finished], command)
         (out / DOCUMENT).write_text(page, "utf-8")
     return finished
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from placement import FloatArray, TenantTree
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 from simulation.reproduction.problems import checked_division, divisible_problem
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
@@ -41,7 +41,7 @@ def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, l
     return division.totals / _POOL[0], division.details.get("weights", [])
 
 
-def _fig4(setup: Setup) -> ItemOutcome:
+def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
     shares = {
@@ -110,7 +110,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "Shares of six jobs in three groups as four of them leave",
             "What a job leaves goes to its siblings first, and to other groups when none is left; "
             "MCH and H-DRF lie on each other.",
@@ -135,6 +135,6 @@ ITEMS: Final = (
         paper=Paper.MCH,
         place="Fig. 4",
         shows="weights and shares of six jobs in three groups, as jobs leave",
-        run=_fig4,
+        run=_reproduce_fig4,
     ),
 )

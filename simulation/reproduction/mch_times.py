@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import DivisibleProblem, TenantTree, mechanism_by_name
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 
 #: Demands of jobs in turn, in cores and GiB.
 DEMANDS: Final = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))
@@ -89,7 +89,7 @@ def published_hdrf(problem: DivisibleProblem) -> list[int]:
             free[r] -= task[tenant][r]
 
 
-def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the slope of a line through the points on logarithmic axes."""
     if len(sizes) < 2:
         return float("nan")
@@ -107,7 +107,7 @@ _COLLAPSED: Final = {"C-CH": "cores", "M-CH": "memory_gib"}
 _LIKE: Final = 3.0
 
 
-def _variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
+def _timed_variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
     rng = np.random.default_rng(0)
 
     def divide(name: str, **parameters: str) -> Callable[[], object]:
@@ -134,18 +134,19 @@ def _least_seconds(run: Callable[[], object]) -> float:
     return max(float(minimum), 1e-6)
 
 
-def _fig5(setup: Setup) -> ItemOutcome:
+def _reproduce_fig5(setup: Setup) -> ItemOutcome:
     jobs = _JOBS[:2] if setup.quick else _JOBS
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}
     for number, size in enumerate(jobs):
-        for name, run in _variants(binary_tree_problem(_LEVELS, size, _TASKS)).items():
+        for name, run in _timed_variants(binary_tree_problem(_LEVELS, size, _TASKS)).items():
             seconds.setdefault(name, []).append(_least_seconds(run))
         setup.report((number + 1) / (len(jobs) + 1))
     with_many = [
-        _least_seconds(_variants(binary_tree_problem(_LEVELS, size, _TASKS))[_MCH]) for size in many
+        _least_seconds(_timed_variants(binary_tree_problem(_LEVELS, size, _TASKS))[_MCH])
+        for size in many
     ]
-    of_hdrf, of_mch = exponent(jobs, seconds[_HDRF]), exponent(many, with_many)
+    of_hdrf, of_mch = growth_exponent(jobs, seconds[_HDRF]), growth_exponent(many, with_many)
     ratios = [max(seconds[name]) / max(seconds[_MCH]) for name in _COLLAPSED]
     less = [slow / fast for slow, fast in zip(seconds[_HDRF], seconds[_MCH], strict=True)]
     return ItemOutcome(
@@ -188,7 +189,7 @@ def _fig5(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             f"Time to divide a pool below a binary tree of {_LEVELS} levels",
             "H-DRF goes through the tree for every task, the others divide all at once.",
             {
@@ -216,7 +217,7 @@ ITEMS: Final = (
         paper=Paper.MCH,
         place="Fig. 5",
         shows="run time of MCH against H-DRF, C-CH and M-CH as jobs grow in number",
-        run=_fig5,
+        run=_reproduce_fig5,
         is_timed=True,
     ),
 )

@@ -17,7 +17,7 @@ Line = tuple[npt.ArrayLike, npt.ArrayLike]
 _HEADROOM: Final = 1.05
 
 
-def bars(
+def bar_plotter(
     title: str,
     reading: str,
     groups: Sequence[str],
@@ -40,13 +40,13 @@ def bars(
         axis.set_xticks(at + 0.4 - width / 2, groups)
         axis.set_xlabel(over)
         axis.set_ylabel(unit)
-        _legend(axis, len(series))
+        _draw_legend(axis, len(series))
         return Plot("plot", title, reading, figure)
 
     return draw
 
 
-def lines(
+def line_plotter(
     title: str,
     reading: str,
     panels: Mapping[str, Mapping[str, Line]],
@@ -75,14 +75,14 @@ def lines(
                 axis.set_yscale("log")
             else:
                 axis.set_ylim(0, _HEADROOM * max(float(np.max(y)) for _, y in panel.values()))
-            _legend(axis, len(panel))
+            _draw_legend(axis, len(panel))
         axes[-1].set_xlabel(over)
         return Plot("plot", title, reading, figure)
 
     return draw
 
 
-def _legend(axis: Any, names: int) -> None:
+def _draw_legend(axis: Any, names: int) -> None:
     """Draw the legend above the axis, where no line is."""
     axis.legend(
         frameon=False,

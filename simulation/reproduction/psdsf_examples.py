@@ -10,7 +10,7 @@ import numpy as np
 from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import bars
+from simulation.reproduction.plots import bar_plotter
 from simulation.reproduction.problems import checked_division, divisible_problem
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")
@@ -42,7 +42,7 @@ def four_classes() -> DivisibleProblem:
     )
 
 
-def _fig1(setup: Setup) -> ItemOutcome:
+def _reproduce_fig1(setup: Setup) -> ItemOutcome:
     del setup
     problem = divisible_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
@@ -55,7 +55,7 @@ def _fig1(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=tuple(_tasks_table(name, division) for name, division in found.items()),
-        draw=bars(
+        draw=bar_plotter(
             "Two users, one of whom needs the link of server 1",
             "PS-DSF lets both have six tasks; the others count server 2 for a user who cannot "
             "run there.",
@@ -67,15 +67,15 @@ def _fig1(setup: Setup) -> ItemOutcome:
     )
 
 
-def _four_users() -> tuple[DivisibleProblem, Division]:
+def _four_user_division() -> tuple[DivisibleProblem, Division]:
     problem = divisible_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
     return problem, checked_division("psdsf", problem)
 
 
-def _fig2(setup: Setup) -> ItemOutcome:
+def _reproduce_fig2(setup: Setup) -> ItemOutcome:
     del setup
-    _, division = _four_users()
-    return _by_server(
+    _, division = _four_user_division()
+    return _tasks_by_server_outcome(
         division,
         ((3.6, 0), (3.6, 0), (0, 8), (0, 8)),
         ("server 1", "server 2"),
@@ -84,9 +84,9 @@ def _fig2(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig3(setup: Setup) -> ItemOutcome:
+def _reproduce_fig3(setup: Setup) -> ItemOutcome:
     del setup
-    problem, division = _four_users()
+    problem, division = _four_user_division()
     gamma = tasks_alone(problem)
     shares = np.divide(division.totals[:, None], gamma, out=np.zeros_like(gamma), where=gamma > 0)
     expected = ((0.6, 0), (0.6, 0), (8 / 12, 8 / 12), (1, 8 / 12))
@@ -114,7 +114,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
             ),
         ),
         tables=(_rows_table("shares", "virtual_dominant_share", shares),),
-        draw=bars(
+        draw=bar_plotter(
             "Virtual dominant shares on both servers",
             "On each server those who share what is used up there have equal shares, the least.",
             [f"user {user}" for user in range(1, 5)],
@@ -127,7 +127,7 @@ def _fig3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _fig4(setup: Setup) -> ItemOutcome:
+def _reproduce_fig4(setup: Setup) -> ItemOutcome:
     del setup
     problem = divisible_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = checked_division("psdsf", problem)
@@ -138,7 +138,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("rates", division),),
-        draw=bars(
+        draw=bar_plotter(
             "Two users of three channels, which serve them at different rates",
             "Each user has the channels that are best for it, one of them in part.",
             ("channel 1", "channel 2", "channel 3"),
@@ -149,7 +149,7 @@ def _fig4(setup: Setup) -> ItemOutcome:
     )
 
 
-def _table3(setup: Setup) -> ItemOutcome:
+def _reproduce_table3(setup: Setup) -> ItemOutcome:
     del setup
     problem = four_classes()
     gamma = tasks_alone(problem)
@@ -158,7 +158,7 @@ def _table3(setup: Setup) -> ItemOutcome:
         for i, row in enumerate(_GAMMA)
         for k, (name, expected) in enumerate(zip(CLASSES, row, strict=True))
     )
-    outcome = _by_server(
+    outcome = _tasks_by_server_outcome(
         checked_division("psdsf", problem),
         _TABLE_3,
         [f"class {name}" for name in CLASSES],
@@ -173,7 +173,7 @@ def _table3(setup: Setup) -> ItemOutcome:
     )
 
 
-def _table4(setup: Setup) -> ItemOutcome:
+def _reproduce_table4(setup: Setup) -> ItemOutcome:
     del setup
     division = checked_division("tsf", four_classes())
     numbers = (
@@ -197,7 +197,7 @@ def _table4(setup: Setup) -> ItemOutcome:
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
-        draw=bars(
+        draw=bar_plotter(
             "TSF on the four classes of Table III",
             "Users 3 and 4 have less than under PS-DSF on class C: TSF counts the classes that "
             "they may not use.",
@@ -212,7 +212,7 @@ def _table4(setup: Setup) -> ItemOutcome:
     )
 
 
-def _by_server(
+def _tasks_by_server_outcome(
     division: Division,
     expected: Sequence[Sequence[float]],
     servers: Sequence[str],
@@ -234,7 +234,9 @@ def _by_server(
     return ItemOutcome(
         numbers=numbers,
         tables=(_tasks_table("tasks", division),),
-        draw=bars(title, reading, servers, users, over="server (name)", unit="tasks (number)"),
+        draw=bar_plotter(
+            title, reading, servers, users, over="server (name)", unit="tasks (number)"
+        ),
     )
 
 
@@ -266,41 +268,41 @@ ITEMS: Final = (
         paper=Paper.PSDSF,
         place="Fig. 1",
         shows="two servers, one without a link: PS-DSF, C-DRFH and TSF for two users",
-        run=_fig1,
+        run=_reproduce_fig1,
     ),
     Item(
         name="psdsf-fig2",
         paper=Paper.PSDSF,
         place="Fig. 2",
         shows="PS-DSF for four users of the two servers",
-        run=_fig2,
+        run=_reproduce_fig2,
     ),
     Item(
         name="psdsf-fig3",
         paper=Paper.PSDSF,
         place="Fig. 3",
         shows="virtual dominant shares of the four users on both servers",
-        run=_fig3,
+        run=_reproduce_fig3,
     ),
     Item(
         name="psdsf-fig4",
         paper=Paper.PSDSF,
         place="Fig. 4",
         shows="one resource that serves users at different rates: three channels",
-        run=_fig4,
+        run=_reproduce_fig4,
     ),
     Item(
         name="psdsf-table3",
         paper=Paper.PSDSF,
         place="Table III",
         shows="PS-DSF for four users of four classes of servers, and what each could run alone",
-        run=_table3,
+        run=_reproduce_table3,
     ),
     Item(
         name="psdsf-table4",
         paper=Paper.PSDSF,
         place="Table IV",
         shows="TSF for the users and servers of Table III",
-        run=_table4,
+        run=_reproduce_table4,
     ),
 )

@@ -11,7 +11,7 @@ from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
-from simulation.reproduction.plots import lines
+from simulation.reproduction.plots import line_plotter
 from simulation.reproduction.problems import checked_division
 from simulation.reproduction.psdsf_examples import CLASSES, four_classes
 
@@ -24,7 +24,7 @@ _C, _D = 2, 3  #: places of the classes that the figure shows
 _RIVALS: Final = ("tsf", "cdrfh")
 
 
-def _fig6(setup: Setup) -> ItemOutcome:
+def _reproduce_fig6(setup: Setup) -> ItemOutcome:
     del setup
     times = np.arange(_SECONDS)
     away = (times > _AWAY_S) & (times < _BACK_S)
@@ -60,7 +60,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
         for place, paper in zip((_C, _D), expected, strict=True)
     )
     worst = max(
-        theorem1_residual(_problem(away=bool(away[second])), psdsf[second])
+        theorem1_residual(_problem_at(away=bool(away[second])), psdsf[second])
         for second in times[settled].tolist()
     )
     both = {name: each[:, [_C, _D]].mean() for name, each in use.items()}
@@ -92,7 +92,7 @@ def _fig6(setup: Setup) -> ItemOutcome:
                 ],
             ),
         ),
-        draw=lines(
+        draw=line_plotter(
             "CPU in use of classes C and D while user 4 is away",
             "Higher is better; between 100 and 250 s user 4 is away, and PS-DSF's servers find "
             "the new division by themselves in a few steps.",
@@ -123,7 +123,7 @@ def _tasks_by_second(away: BoolArray) -> FloatArray:
     return np.array(steps[len(CLASSES) - 1 :: len(CLASSES)])
 
 
-def _problem(*, away: bool) -> DivisibleProblem:
+def _problem_at(*, away: bool) -> DivisibleProblem:
     problem = four_classes()
     if not away:
         return problem
@@ -133,11 +133,11 @@ def _problem(*, away: bool) -> DivisibleProblem:
 
 
 def _tasks_of_mechanism(name: str, *, away: bool) -> FloatArray:
-    return checked_division(name, _problem(away=away)).tasks
+    return checked_division(name, _problem_at(away=away)).tasks
 
 
 def _cpu_use(tasks: FloatArray) -> FloatArray:
-    """Return the part of each class's CPU in use, (S, K)."""
+    """Return the fraction of each class's CPU in use, (S, K)."""
     problem = four_classes()
     use: FloatArray = np.einsum("snk,n->sk", tasks, problem.demand[:, 0]) / problem.capacity[:, 0]
     return use
@@ -150,6 +150,6 @@ ITEMS: Final = (
         place="Fig. 6",
         shows="CPU in use on two classes over 300 s, user 4 away from 100 to 250 s, "
         "by the distributed procedure; with TSF and C-DRFH",
-        run=_fig6,
+        run=_reproduce_fig6,
     ),
 )

@@ -15,7 +15,7 @@ FEW_RUNS: Final = 2
 _CONFIDENCE: Final = 0.95
 
 
-def seeds(seed: int, *, quick: bool = False) -> range:
+def run_seeds(seed: int, *, quick: bool = False) -> range:
     """Return the seeds of the runs; no two values of ``seed`` share one."""
     first = seed * RUNS
     return range(first, first + (FEW_RUNS if quick else RUNS))

@@ -61,7 +61,7 @@ class PlayedTrace:
         return np.divide(done, requested, out=np.ones(len(tenants)), where=requested > 0)
 
 
-def play(
+def play_trace(
     trace: ListedTrace,
     hosts: IntArray,
     choice: SimulatedPolicy,
@@ -140,7 +140,7 @@ def _drop_waiting(engine: Engine, tenant: str) -> None:
     engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
 
 
-def requests(rows: Sequence[tuple[float, float, str, Sequence[int], int]]) -> Chunk:
+def request_chunk(rows: Sequence[tuple[float, float, str, Sequence[int], int]]) -> Chunk:
     """Return requests of arrival, lifetime, tenant, demand and count, in order of arrival."""
     ordered = sorted(rows, key=lambda row: row[0])
     return Chunk(

@@ -68,23 +68,23 @@ class Cluster:
         match what:
             case HostEventKind.JOIN:
                 self._present[host] = True
-                self._accept(host, accepts=True)
+                self._set_host_accepting(host, accepts=True)
             case HostEventKind.RETURN:
-                self._accept(host, accepts=True)
+                self._set_host_accepting(host, accepts=True)
             case HostEventKind.DRAIN | HostEventKind.FAIL:
-                self._accept(host, accepts=False)
+                self._set_host_accepting(host, accepts=False)
             case HostEventKind.LEAVE:
                 self._present[host] = False
         self._cache_arrays()
         return what in (HostEventKind.FAIL, HostEventKind.LEAVE)
 
-    def accept(self, accepts: Mapping[int, bool]) -> None:
+    def set_accepting(self, accepts: Mapping[int, bool]) -> None:
         """Set whether hosts take VMs."""
         for host, takes in accepts.items():
-            self._accept(host, accepts=takes)
+            self._set_host_accepting(host, accepts=takes)
         self._cache_arrays()
 
-    def _accept(self, host: int, *, accepts: bool) -> None:
+    def _set_host_accepting(self, host: int, *, accepts: bool) -> None:
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)
 
     def state(self) -> CheckpointData:
@@ -101,7 +101,7 @@ class Cluster:
         self.committed = read_array(kept, "committed", "int", self.capacity.shape)
         self._present = read_array(kept, "present", "bool", hosts)
         for host, accepts in enumerate(read_array(kept, "accepts", "bool", hosts).tolist()):
-            self._accept(host, accepts=accepts)
+            self._set_host_accepting(host, accepts=accepts)
         self._cache_arrays()
 
     def _cache_arrays(self) -> None:
@@ -128,7 +128,7 @@ class Cluster:
         there = [int(self._place[host]) for host in hosts if self._present[host]]
         return tuple(sorted(there))
 
-    def numbers(self, names: Sequence[str | None]) -> list[int]:
+    def pool_numbers(self, names: Sequence[str | None]) -> list[int]:
         """Return the number of each host that is in the pool, -1 for others."""
         found = [-1 if name is None else self.index.get(name, -1) for name in names]
         return [host if host >= 0 and self._present[host] else -1 for host in found]

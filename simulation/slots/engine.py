@@ -18,7 +18,7 @@ from placement import Allocation, FloatArray, IntArray, Snapshot
 from placement.constraints.patience import StarvationPatience
 from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
-from simulation.slots.idle_rounds import LastIdle
+from simulation.slots.idle_rounds import LastIdleRound
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.movable_vms import MovableVms, movable_vms_of
 from simulation.slots.moving.slot_mover import PlanSummary, SlotMover
@@ -97,7 +97,7 @@ class Engine:
         self._hierarchies = list(hierarchies)
         self._requests = 0
         self._stood = 0
-        self.last_idle = LastIdle(
+        self.last_idle = LastIdleRound(
             StarvationPatience.of(choice.policy_parameters(choice.parameters)).patience
         )
         self.decider = SlotDecider(choice, cluster)
@@ -173,7 +173,7 @@ class Engine:
             self.names.set_hierarchy(self._hierarchies.pop(0)[1])
         ended = self.running.pop_ended(slot)
         for vms in ended:
-            self._release(vms)
+            self._release_vms(vms)
         lost = self._apply_events(start_s, ended)
         if self.movers is not None:
             self.movers.advance(start_s)
@@ -190,7 +190,7 @@ class Engine:
             round=None,
             stood=stood,
         )
-        passed = self._decide(passed)
+        passed = self._decide_round(passed)
         if self.movers is not None:
             freed = self.movers.freed
             self.movers.plan(start_s)
@@ -200,7 +200,7 @@ class Engine:
             passed = replace(passed, moves=tuple(moves), plans=tuple(plans))
         return passed
 
-    def _decide(self, passed: SlotResult) -> SlotResult:
+    def _decide_round(self, passed: SlotResult) -> SlotResult:
         """Run a round, unless nothing has changed since one that placed nothing."""
         if not len(self.waiting):
             return passed
@@ -208,11 +208,11 @@ class Engine:
         if self.last_idle.would_repeat(snapshot, self.waiting.request):
             self.waiting = self.waiting.after_slot(np.zeros_like(self.waiting.count))
             return passed
-        around = None if self.movers is None else self.movers.wrap
+        around = None if self.movers is None else self.movers.wrap_policy
         allocation, reason = self.decider.decide(snapshot, passed.start_s, around)
         if allocation is None:
             return replace(passed, skipped=True)
-        round_ = self._commit(passed.slot, snapshot, tenants, allocation, reason)
+        round_ = self._commit_round(passed.slot, snapshot, tenants, allocation, reason)
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
@@ -236,7 +236,7 @@ class Engine:
     def snapshot(self, *, for_running: bool = False) -> tuple[Snapshot, IntArray]:
         """Return the snapshot of a round now, and the numbers of its tenants.
 
-        Where spare is kept, or if ``for_running``, host classes also distinguish hosts by the
+        If spare capacity is kept, or if ``for_running``, host classes also distinguish hosts by the
         constraints of all running VMs.
 
         Tenants are those with VMs or requests; others take no part in the round.
@@ -276,7 +276,7 @@ class Engine:
             allowances=names.allowances(tenants),
         ), tenants
 
-    def _release(self, vms: VmRows) -> None:
+    def _release_vms(self, vms: VmRows) -> None:
         self.cluster.commit(vms.host, -vms.count[:, None] * self.names.demand[vms.kind])
         self.names.hold(vms.tenant, vms.kind, -vms.count)
         self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
@@ -303,16 +303,16 @@ class Engine:
                 late = (vms.host == host) & (vms.end_s > event.at_s)
                 if late.any():
                     ended[place] = vms.where(~late)
-                    self._requeue(vms.where(late), event.at_s)
+                    self._requeue_vms(vms.where(late), event.at_s)
                     lost.append(vms.where(late))
             vms_there = self.running.pop_lost(host, event.at_s)
             if vms_there is not None:
-                self._release(vms_there)
-                self._requeue(vms_there, event.at_s)
+                self._release_vms(vms_there)
+                self._requeue_vms(vms_there, event.at_s)
                 lost.append(vms_there)
         return lost
 
-    def _requeue(self, vms: VmRows, at_s: float) -> None:
+    def _requeue_vms(self, vms: VmRows, at_s: float) -> None:
         """Queue lost VMs again, for the rest of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
@@ -345,7 +345,7 @@ class Engine:
         found: list[VmRows] = []
         others: list[Chunk] = []
         for chunk in chunks:
-            hosts = np.array(self.cluster.numbers(chunk.on_host), dtype=np.int64)
+            hosts = np.array(self.cluster.pool_numbers(chunk.on_host), dtype=np.int64)
             stands = np.flatnonzero(hosts >= 0)
             others.append(chunk.where(np.flatnonzero(hosts < 0)) if len(hosts) else chunk)
             if not len(stands):
@@ -402,7 +402,7 @@ class Engine:
         self.waiting = self.waiting.where(~over)
         return given_up
 
-    def _commit(
+    def _commit_round(
         self,
         slot: int,
         snapshot: Snapshot,
@@ -412,7 +412,7 @@ class Engine:
     ) -> Round:
         start_s = slot * self.choice.slot_length_s
         waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
-        self.last_idle.note(snapshot, waiting.request, allocation)
+        self.last_idle.record_round(snapshot, waiting.request, allocation)
         placed = VmRows(
             request=waiting.request[rows],
             tenant=waiting.tenant[rows],

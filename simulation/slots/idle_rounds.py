@@ -28,14 +28,14 @@ _SEEN: Final = (
 _WIDE: Final = frozenset({"capacity", "free", "demand", "held"})  #: one column for each resource
 
 
-class LastIdle:
+class LastIdleRound:
     """The snapshot and waiting requests of the last round, if it placed nothing."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self.seen: tuple[Snapshot, IntArray] | None = None
 
-    def note(self, snapshot: Snapshot, requests: IntArray, allocation: Allocation) -> None:
+    def record_round(self, snapshot: Snapshot, requests: IntArray, allocation: Allocation) -> None:
         """Record a round; one that was cut might place something the next time."""
         idle = not len(allocation.placed) and not allocation.cut
         self.seen = (snapshot, requests) if idle else None
@@ -95,8 +95,8 @@ def _restored_snapshot(
 def are_same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool:
     """Return whether two snapshots are the same to a policy that placed nothing on the first.
 
-    Of the ages of requests there is what changes decisions, as in the digest of a
-    round's inputs.
+    Ages of requests are compared only as far as they change decisions: by waiting levels, as
+    in the digest of a round's inputs.
     """
     return (
         all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _SEEN)

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import BoolArray, IntArray
 from placement.model.constraints import AffinityGroup, Constraints, Spread
-from placement.model.host_classes import HostClasses, eligibility, host_classes, preferences
+from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
 from registry.requests import rules_allow, zone_of
 from simulation.checkpoint import CheckpointData, MisfitError, Sizes
 from simulation.slots.cluster import Cluster
@@ -67,10 +67,10 @@ class HostRules:
             host, count = int(vms.host[row]), sign * int(vms.count[row])
             table = tables[int(vms.constraints[row])]
             for key in group_keys(int(vms.tenant[row]), table):
-                _add(self._places.of_group[key], host, count)
+                _add_to_count(self._places.of_group[key], host, count)
             if table.rules.spread is not None:
                 request = int(vms.request[row])
-                _add(self._places.of_spread[request], host, count)
+                _add_to_count(self._places.of_spread[request], host, count)
 
     def state(self) -> CheckpointData:
         """Return the counts for a checkpoint."""
@@ -160,8 +160,8 @@ class HostRules:
                 if key in members
             ),
             spreads=tuple(spreads),
-            zones=_zones(cluster, zones) if spreads else (),
-            preferred=preferences(cluster.hosts, classes, prefers),
+            zones=_zone_numbers(cluster, zones) if spreads else (),
+            preferred=preferred_classes(cluster.hosts, classes, prefers),
         )
         return constraints or None
 
@@ -199,13 +199,13 @@ def _read_counts(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
     return counted
 
 
-def _add(places: Counter[int], host: int, count: int) -> None:
+def _add_to_count(places: Counter[int], host: int, count: int) -> None:
     places[host] += count
     if not places[host]:
         del places[host]
 
 
-def _zones(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
+def _zone_numbers(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
     place = {name: index for index, name in enumerate(names)}
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement import BoolArray, FloatArray, IntArray
 from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange, read_array
-from simulation.slots.rows import Rows
+from simulation.slots.row_arrays import Rows
 
 #: Parts of a slot: more are joined before one is sought in them.
 _MOST_PARTS: Final = 64

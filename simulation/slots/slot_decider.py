@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from placement import Allocation, Policy, Snapshot, decide
-from placement.catalog.zone_policies import NamedPolicy, RoundPolicies, first_feasible, zones_of
+from placement.catalog.zone_policies import (
+    NamedPolicy,
+    RoundPolicies,
+    first_feasible_allocation,
+    zones_of,
+)
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
 from simulation.slots.moving.options import MoveOptions
@@ -35,7 +40,7 @@ class SimulatedPolicy:
     def policy_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a policy is made with.
 
-        Where moves make room for starving requests, no hosts are reserved by default.
+        If moves make room for starving requests, no hosts are reserved by default.
         """
         return parameters if self.moving.room is None else {"patience": 0, **parameters}
 
@@ -72,7 +77,7 @@ class SlotDecider:
         def note(_: RoundPolicies, error: Exception) -> None:
             reasons.append(f"{type(error).__name__}: {error}")
 
-        allocation = first_feasible(deciding, snapshot, decide_one, note)
+        allocation = first_feasible_allocation(deciding, snapshot, decide_one, note)
         return allocation, reasons[0] if reasons else None
 
     def forget_zone_policies(self) -> None:

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.slots.rows import Rows
+from simulation.slots.row_arrays import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WaitingRows(Rows):
-    """Requests with VMs to place, ``count``; lost VMs of a request are rows of their own."""
+    """Requests with ``count`` VMs to place; the lost VMs of a request have rows of their own."""
 
     min_count: IntArray  #: at least that many at once, while nothing of it was ever placed
     wanted: IntArray  #: VMs that it requested

@@ -12,7 +12,7 @@ import numpy as np
 from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from registry.catalogue import VMS
 from simulation.errors import InputError
-from simulation.traces.rows import table_of
+from simulation.traces.table_files import table_of
 
 _MOST_LIMIT: Final = 2**62
 _MOST_TIME_S: Final = 1e12
@@ -143,7 +143,7 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy
                 if limit is not None
             ),
         )
-        _check_circles(hierarchy, f"{tree}: from {at_s:g} s on")
+        _check_cycles(hierarchy, f"{tree}: from {at_s:g} s on")
         found.append((at_s, hierarchy))
     return tuple(found)
 
@@ -164,12 +164,12 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
         name, where = row["name"], f"{path}:{line}"
         if not name:
             raise InputError(where, "name: missing")
-        its, at_s = places.setdefault(name, {}), _time(row.get("at_s"), where)
+        its, at_s = places.setdefault(name, {}), _read_time(row.get("at_s"), where)
         if at_s in its:
             raise InputError(where, f"name: {name!r} stands twice")
         if its and at_s < max(its):
             raise InputError(where, f"at_s: {name!r} has a later row above")
-        its[at_s] = _TreePosition(row["parent"], _weight(row.get("weight"), where))
+        its[at_s] = _TreePosition(row["parent"], _read_weight(row.get("weight"), where))
         if row["parent"]:
             parents.setdefault(row["parent"], line)
     for parent, line in parents.items():
@@ -178,14 +178,14 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
     return places
 
 
-def _check_circles(hierarchy: Hierarchy, where: str) -> None:
+def _check_cycles(hierarchy: Hierarchy, where: str) -> None:
     for group in hierarchy.groups:
         for steps, above in enumerate(hierarchy.groups_above(group)):
             if above == group or steps > len(hierarchy.groups):
                 raise InputError(where, f"{group!r} is in a circle of parents")
 
 
-def _time(found: str | None, where: str) -> float:
+def _read_time(found: str | None, where: str) -> float:
     try:
         at_s = float(found or 0)
     except ValueError:
@@ -195,7 +195,7 @@ def _time(found: str | None, where: str) -> float:
     return at_s
 
 
-def _weight(found: str | None, where: str) -> float:
+def _read_weight(found: str | None, where: str) -> float:
     try:
         weight = float(found or 1)
     except ValueError:
@@ -210,16 +210,16 @@ def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | Non
     quotas: dict[tuple[str, str], dict[float, int | None]] = {}
     for line, row in table_of(path, ("owner", "resource", "limit")):
         where, key = f"{path}:{line}", (row["owner"], row["resource"])
-        its, at_s = quotas.setdefault(key, {}), _time(row.get("at_s"), where)
+        its, at_s = quotas.setdefault(key, {}), _read_time(row.get("at_s"), where)
         if at_s in its:
             raise InputError(where, f"a quota of {key[0]!r} on {key[1]} stands above")
         if its and at_s < max(its):
             raise InputError(where, f"at_s: {key[0]!r} has a later quota on {key[1]} above")
-        its[at_s] = None if at_s and not row["limit"] else _limit(row["limit"], where)
+        its[at_s] = None if at_s and not row["limit"] else _read_limit(row["limit"], where)
     return quotas
 
 
-def _limit(found: str, where: str) -> int:
+def _read_limit(found: str, where: str) -> int:
     limit = int(found) if found.isdecimal() else _MOST_LIMIT + 1
     if limit > _MOST_LIMIT:
         raise InputError(where, f"limit: found {found!r}, expected a whole number")

@@ -18,7 +18,7 @@ from simulation.errors import InputError
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
 from simulation.traces.native import ordered_resources
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
 _SHORT: Final = re.compile(r"\d+:[^,]+(,\d+:[^,]+)*")
@@ -134,11 +134,11 @@ def read_inventory(spec: str) -> HostInventory:
     if _SHORT.fullmatch(spec) and not Path(spec).exists():
         return _read_short_form(spec)
     if spec.startswith(PREFIX):
-        return _google_hosts(spec)
+        return _make_google_hosts(spec)
     if found := _AZURE.fullmatch(spec):
         whole = dict.fromkeys(azure_packing.RESOURCES, azure_packing.MACHINE)
         return checked_inventory(
-            _alike_hosts("azure", int(found[1]), whole, host_class="azure"), (), spec
+            _make_alike_hosts("azure", int(found[1]), whole, host_class="azure"), (), spec
         )
     path = Path(spec)
     if path.suffix == ".json":
@@ -191,11 +191,11 @@ def _read_short_form(spec: str) -> HostInventory:
         count, capacity, labels = short_host(part)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
-        hosts += _alike_hosts(prefix, count, capacity, host_class=host_class, labels=labels)
+        hosts += _make_alike_hosts(prefix, count, capacity, host_class=host_class, labels=labels)
     return checked_inventory(hosts, (), spec)
 
 
-def _google_hosts(spec: str) -> HostInventory:
+def _make_google_hosts(spec: str) -> HostInventory:
     number = spec.removeprefix(PREFIX)
     if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
         raise InputError(spec, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
@@ -203,11 +203,11 @@ def _google_hosts(spec: str) -> HostInventory:
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
         capacity = {"vcpus": cores, "memory_mib": memory_mib}
         prefix = "abcdefghijklmnopqrstuvwxyz"[place]
-        hosts += _alike_hosts(prefix, count, capacity, host_class=_short_capacity(capacity))
+        hosts += _make_alike_hosts(prefix, count, capacity, host_class=_short_capacity(capacity))
     return checked_inventory(hosts, (), spec)
 
 
-def _alike_hosts(
+def _make_alike_hosts(
     prefix: str,
     count: int,
     capacity: Mapping[str, int],
@@ -241,7 +241,7 @@ def _read_csv(path: Path) -> HostInventory:
         }
         count = _read_whole(row.get("count") or 1, f"{where}: count")
         labels = tuple(sorted(filter(None, str(row.get("labels") or "").split(";"))))
-        new = _alike_hosts(
+        new = _make_alike_hosts(
             str(row["name"]),
             count,
             capacity,
@@ -277,7 +277,7 @@ def _read_json(path: Path) -> HostInventory:
             str(name): _read_whole(amount, f"{where}.capacity.{name}")
             for name, amount in each["capacity"].items()
         }
-        hosts += _alike_hosts(
+        hosts += _make_alike_hosts(
             str(each.get("name") or f"host{place}"),
             _read_whole(each.get("count", 1), f"{where}.count"),
             capacity,
@@ -301,7 +301,9 @@ def _read_google_machines(path: Path) -> HostInventory:
     for line, row, _ in rows_of(path):
         if not isinstance(row, Mapping):
             raise InputError(f"{path}:{line}", str(row))
-        hosts.append(_google_host(row["machine_id"], row["cpu"], row["memory"], f"{path}:{line}"))
+        hosts.append(
+            _make_google_host(row["machine_id"], row["cpu"], row["memory"], f"{path}:{line}")
+        )
     return checked_inventory(hosts, (), str(path))
 
 
@@ -316,7 +318,7 @@ def _read_google_events(path: Path) -> HostInventory:
             raise InputError(where, str(row))
         at_s = _read_seconds(row["time_us"], where) / 1e6
         if row["event"] == "0" and row["cpus"] and row["memory"]:
-            host = _google_host(row["machine_id"], row["cpus"], row["memory"], where)
+            host = _make_google_host(row["machine_id"], row["cpus"], row["memory"], where)
             known = host.name in hosts
             hosts.setdefault(host.name, host)
             if known or at_s > 0:
@@ -327,7 +329,7 @@ def _read_google_events(path: Path) -> HostInventory:
     return checked_inventory(hosts.values(), events, str(path))
 
 
-def _google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
+def _make_google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
     capacity = {
         "vcpus": round(_read_seconds(cpu, where) * LARGEST_CORES),
         "memory_mib": round(_read_seconds(memory, where) * LARGEST_MIB),

@@ -18,7 +18,7 @@ from typing import Any, Final
 from simulation.errors import InputError
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 
 #: What a whole machine has of each resource; parts of it are rounded down.
 MACHINE: Final = 1_000_000
@@ -55,15 +55,15 @@ def packing_requests(path: Path) -> Iterator[Row]:
     """
     if is_packing_trace(path):
         with closing(_open_database(path)) as database:
-            sizes = _sizes(path, _types_of(path, database))
-            yield from _native_rows(_vms_of(path, database), sizes)
+            sizes = _vm_sizes(path, _read_types(path, database))
+            yield from _native_rows(_read_vms(path, database), sizes)
     else:
         types = path.with_name("vmType.csv")
         if not types.is_file():
             raise InputError(str(path), f"its table of types, {types}, is not there")
         if missing := {"vmTypeId", "machineId", *_PARTS.values()} - set(columns_of(types)):
             raise InputError(str(types), f"no column {', '.join(sorted(missing))}")
-        sizes = _sizes(types, ((line, row) for line, row, _ in rows_of(types)))
+        sizes = _vm_sizes(types, ((line, row) for line, row, _ in rows_of(types)))
         yield from _native_rows(rows_of(path), sizes)
 
 
@@ -71,23 +71,23 @@ def _open_database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
-def _types_of(
+def _read_types(
     path: Path, database: sqlite3.Connection
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowError]]:
     names = ("vmTypeId", "machineId", *_PARTS.values())
-    for line, *cells in _select(path, database, "vmType", names, order="rowid"):
+    for line, *cells in _select_columns(path, database, "vmType", names, order="rowid"):
         yield line, dict(zip(names, cells, strict=True))
 
 
-def _vms_of(path: Path, database: sqlite3.Connection) -> Iterator[Row]:
+def _read_vms(path: Path, database: sqlite3.Connection) -> Iterator[Row]:
     names = ("tenantId", "vmTypeId", "starttime", "endtime")
-    total = max(next(_select(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
-    rows = _select(path, database, "vm", names, order="max(starttime, 0), rowid")
+    total = max(next(_select_columns(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
+    rows = _select_columns(path, database, "vm", names, order="max(starttime, 0), rowid")
     for place, (line, *cells) in enumerate(rows):
         yield line, dict(zip(names, cells, strict=True)), (place + 1) / total
 
 
-def _select(
+def _select_columns(
     path: Path,
     database: sqlite3.Connection,
     table: str,
@@ -96,7 +96,7 @@ def _select(
     order: str,
     what: str = "rowid",
 ) -> Iterator[tuple[Any, ...]]:
-    """Read columns of a table; all words are this module's own."""
+    """Yield the rows of a table's columns; the names in the query come from this module only."""
     columns = ", ".join([what, *names])
     try:
         yield from database.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608
@@ -104,7 +104,7 @@ def _select(
         raise InputError(str(path), f"no packing trace: {error}") from error
 
 
-def _sizes(
+def _vm_sizes(
     path: Path, types: Iterable[tuple[int, Mapping[str, Any] | RowError]]
 ) -> Mapping[str, Mapping[str, int]]:
     """Return the amounts of a VM of each type on the machine that most types can use."""
@@ -116,7 +116,7 @@ def _sizes(
             sizes = {name: _millionths(row[column]) for name, column in _PARTS.items()}
         except (TypeError, ValueError) as error:
             raise InputError(f"{path}:{line}", f"a part of a machine: {error}") from None
-        on.setdefault(_id(row["machineId"]), {})[_id(row["vmTypeId"])] = sizes
+        on.setdefault(_id_text(row["machineId"]), {})[_id_text(row["vmTypeId"])] = sizes
     if not on:
         raise InputError(str(path), "no types of VM")
     known = Counter({machine: len(types) for machine, types in on.items()})
@@ -129,13 +129,15 @@ def _native_rows(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) ->
             yield line, row, read
             continue
         try:
-            yield line, _request(row, sizes), read
+            yield line, _to_native_row(row, sizes), read
         except (TypeError, ValueError) as error:
             yield line, error if isinstance(error, RowError) else RowError(str(error)), read
 
 
-def _request(row: Mapping[str, Any], sizes: Mapping[str, Mapping[str, int]]) -> Mapping[str, Any]:
-    its_type = _id(row["vmTypeId"])
+def _to_native_row(
+    row: Mapping[str, Any], sizes: Mapping[str, Mapping[str, int]]
+) -> Mapping[str, Any]:
+    its_type = _id_text(row["vmTypeId"])
     if its_type not in sizes:
         raise RowError(f"vmTypeId: {its_type} does not run on the machine of this trace")
     start_s = max(float(row["starttime"]), 0.0) * _DAY_S
@@ -143,12 +145,12 @@ def _request(row: Mapping[str, Any], sizes: Mapping[str, Mapping[str, int]]) -> 
     return {
         "arrival_s": start_s,
         "lifetime_s": None if ended in (None, "") else float(ended) * _DAY_S - start_s,
-        "tenant": _id(row["tenantId"]),
+        "tenant": _id_text(row["tenantId"]),
         **sizes[its_type],
     }
 
 
-def _id(found: Any) -> str:
+def _id_text(found: Any) -> str:
     """Return an id as text: tables export the same number as 7 or as 7.0."""
     return str(int(found)) if isinstance(found, float) and found == int(found) else str(found)
 

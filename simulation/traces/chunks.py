@@ -75,7 +75,7 @@ class Arrivals:
         self._at = 0
         self.taken = 0  #: requests taken since the beginning
         self.read = 0.0  #: part of the trace
-        while skip > self.taken and self._fill() is not None:
+        while skip > self.taken and self._next_chunk() is not None:
             assert self._chunk is not None  # noqa: S101 - filled
             some = min(skip - self.taken, len(self._chunk) - self._at)
             self._at += some
@@ -83,13 +83,13 @@ class Arrivals:
 
     def next_s(self) -> float | None:
         """Return when the next request arrives; None at the end."""
-        chunk = self._fill()
+        chunk = self._next_chunk()
         return None if chunk is None else float(chunk.arrival_s[self._at])
 
     def take_until(self, time_s: float) -> list[Chunk]:
         """Take the requests that have arrived by a time, in order."""
         parts = []
-        while (chunk := self._fill()) is not None:
+        while (chunk := self._next_chunk()) is not None:
             stop = int(np.searchsorted(chunk.arrival_s, time_s, side="right"))
             if stop <= self._at:
                 break
@@ -101,7 +101,7 @@ class Arrivals:
 
     _before = 0.0
 
-    def _fill(self) -> Chunk | None:
+    def _next_chunk(self) -> Chunk | None:
         while self._chunk is None or self._at == len(self._chunk):
             if self._chunk is not None:
                 self._before = self._chunk.read

@@ -15,7 +15,7 @@ from simulation.errors import InputError
 from simulation.traces import azure_packing, google_tasks
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row, resources_of
-from simulation.traces.rows import columns_of, rows_of
+from simulation.traces.table_files import columns_of, rows_of
 
 #: Models of the Alibaba cluster's GPUs; a task may name those that will do.
 _GPU_MODELS: Final = ("A10", "G1", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
@@ -46,7 +46,7 @@ class TraceFormat:
     read: Callable[[Path], Iterator[Row]] | None = None  #: of files that are no plain table
 
 
-def _native(rows: Iterable[Row]) -> Iterator[Row]:
+def _native_rows(rows: Iterable[Row]) -> Iterator[Row]:
     return iter(rows)
 
 
@@ -77,7 +77,7 @@ def _sort_by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
         yield line, row, (place + 1) / total
 
 
-def _azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
+def _convert_azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
     """Merge VMs of one batch, size and lifetime into a request; a batch is of one tenant.
 
     Lifetimes are the upper bounds of their bins; VMs that outlived the window never end.
@@ -92,7 +92,7 @@ def _azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
         try:
             censored = str(row["censored"]).lower() in ("true", "1")
             lifetime = None if censored else float(row["duration_max_s"])
-            memory_mib = _mib(row["memory_gb"])
+            memory_mib = _gib_to_mib(row["memory_gb"])
         except ValueError as error:
             yield line, RowError(str(error)), read
             continue
@@ -117,7 +117,7 @@ def _azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
     yield from ((at, each, read) for at, each in parts.values())
 
 
-def _azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
+def _convert_azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
         created, deleted = float(row["vmcreated"]), float(row["vmdeleted"])
         return {
@@ -125,25 +125,25 @@ def _azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
             "lifetime_s": deleted - created,
             "tenant": row["subscriptionid"],
             "vcpus": row["vmcorecount"],
-            "memory_mib": _mib(row["vmmemory"]),
+            "memory_mib": _gib_to_mib(row["vmmemory"]),
         }
 
     return _sort_by_arrival(_convert_rows(rows, native))
 
 
-def _huawei(rows: Iterable[Row]) -> Iterator[Row]:
+def _convert_huawei(rows: Iterable[Row]) -> Iterator[Row]:
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
         return {
             "arrival_s": row["arrival_s"],
             "lifetime_s": row["lifetime_s"],
             "vcpus": row["vcpus"],
-            "memory_mib": _mib(row["memory_gb"]),
+            "memory_mib": _gib_to_mib(row["memory_gb"]),
         }
 
     return _convert_rows(rows, native)
 
 
-def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
+def _convert_alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
     """Convert tasks to requests. The quality class is the tenant; GPUs count in thousandths."""
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,7 +164,7 @@ def _alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
     return _sort_by_arrival(_convert_rows(rows, native))
 
 
-def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
+def _convert_alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
     """Convert instances to requests of their applications; earlier ones arrive at 0."""
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -175,7 +175,7 @@ def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
             "lifetime_s": float(row["deletion_time"]) - created if row["deletion_time"] else None,
             "tenant": row["app_name"],
             "vcpus": row["cpu_request"],
-            "memory_mib": _mib(row["memory_request"]),
+            "memory_mib": _gib_to_mib(row["memory_request"]),
             "disk_gib": _round_up(row["disk_request"]),
             "gpu": row["gpu_request"],
             "rdma_percent": row["rdma_request"],
@@ -185,7 +185,7 @@ def _alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
     return _sort_by_arrival(_convert_rows(rows, native))
 
 
-def _mib(gib: Any) -> int:
+def _gib_to_mib(gib: Any) -> int:
     return _round_up(float(gib) * 1024)
 
 
@@ -199,39 +199,39 @@ FORMATS: Final = (
         name="azure-v1-batches",
         needs=frozenset({"arrival_s", "batch_id", "duration_max_s", "censored", "memory_gb"}),
         resources=("vcpus", "memory_mib"),
-        convert=_azure_batches,
+        convert=_convert_azure_batches,
     ),
     TraceFormat(
         name="huawei-east-1",
         needs=frozenset({"vm_id", "arrival_s", "lifetime_s", "vcpus", "memory_gb"}),
         resources=("vcpus", "memory_mib"),
-        convert=_huawei,
+        convert=_convert_huawei,
     ),
     TraceFormat(
         name="alibaba-gpu-2023",
         needs=frozenset({"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"}),
         resources=("cpu_milli", "memory_mib", "gpu_milli"),
-        convert=_alibaba_gpu,
+        convert=_convert_alibaba_gpu,
     ),
     TraceFormat(
         name="alibaba-dlrm-2025",
         needs=frozenset({"app_name", "cpu_request", "rdma_request", "creation_time"}),
         resources=("vcpus", "memory_mib", "disk_gib", "gpu", "rdma_percent"),
-        convert=_alibaba_dlrm,
+        convert=_convert_alibaba_dlrm,
     ),
     TraceFormat(
         name="azure-packing-2020",
         needs=azure_packing.NEEDS,
         resources=azure_packing.RESOURCES,
-        convert=_native,
+        convert=_native_rows,
         read=azure_packing.packing_requests,
     ),
-    TraceFormat(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native),
+    TraceFormat(name="native", needs=frozenset({"arrival_s"}), resources=(), convert=_native_rows),
     TraceFormat(
         name="azure-v1-vmtable",
         needs=frozenset(_AZURE_VMTABLE),
         resources=("vcpus", "memory_mib"),
-        convert=_azure_vmtable,
+        convert=_convert_azure_vmtable,
         columns=_AZURE_VMTABLE,
     ),
     TraceFormat(
@@ -278,7 +278,7 @@ def _format_by_name(name: str) -> TraceFormat:
     raise InputError(f"--format {name}", f"one of {known}")
 
 
-def source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
+def row_source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
     """Return a function that reads the file from its beginning, as native rows."""
     read = its.read
     if read is not None:

@@ -56,7 +56,7 @@ def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
             yield line, row, read
             continue
         try:
-            table.take(line, row, read)
+            table.record_event(line, row, read)
         except (ValueError, TypeError) as error:
             yield line, error if isinstance(error, RowError) else RowError(str(error)), read
     yield from table.requests()
@@ -73,7 +73,7 @@ class _Submissions:
         #: of tasks that have not ended: their submission, and since when they live
         self._open: dict[tuple[int, int], tuple[int, float]] = {}
 
-    def take(self, line: int, row: Mapping[str, Any], read: float) -> None:
+    def record_event(self, line: int, row: Mapping[str, Any], read: float) -> None:
         """Record an event."""
         at_us, event = int(row["time_us"]), int(row["event"])
         if at_us < 0:
@@ -87,16 +87,16 @@ class _Submissions:
         elif event == _SCHEDULE and task in self._open:
             self._open[task] = (self._open[task][0], at_s)
         elif event in (_SUBMIT, _SCHEDULE):  # one that is scheduled was submitted
-            self._submit(line, row, read, at_s, task)
+            self._record_submission(line, row, read, at_s, task)
         elif event not in _UPDATES:
             raise RowError(f"event: found {event}, expected 0 to 8")
 
-    def _submit(
+    def _record_submission(
         self, line: int, row: Mapping[str, Any], read: float, at_s: float, task: tuple[int, int]
     ) -> None:
         if math.isinf(at_s):
             raise RowError("time_us: submitted after the end of the trace")
-        cpu, memory = _fraction(row, "cpu_request"), _fraction(row, "memory_request")
+        cpu, memory = _read_fraction(row, "cpu_request"), _read_fraction(row, "memory_request")
         self._open[task] = (len(self._line), at_s)
         self._line.append(line)
         self._arrival.append(at_s)
@@ -123,7 +123,7 @@ class _Submissions:
             yield line, row, self._read[place]
 
 
-def _fraction(row: Mapping[str, Any], name: str) -> float:
+def _read_fraction(row: Mapping[str, Any], name: str) -> float:
     found = row[name]
     if found in (None, ""):
         raise RowError(f"{name}: missing")

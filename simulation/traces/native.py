@@ -83,7 +83,7 @@ class NativeTrace:
     faults: BadRows
     types: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     keep: Keep | None = None
-    fold: int = 0  #: tenants become so many; 0: as they are
+    fold: int = 0  #: number of tenants after folding; 0: not folded
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the trace from its beginning."""
@@ -108,10 +108,10 @@ class NativeTrace:
                 continue
             rows.append(requested)
             if len(rows) == CHUNK_ROWS:
-                yield self._chunk(rows, read)
+                yield self._make_chunk(rows, read)
                 rows = []
         if rows:
-            yield self._chunk(rows, read)
+            yield self._make_chunk(rows, read)
 
     def _request_row(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
         if isinstance(row, RowError):
@@ -120,23 +120,27 @@ class NativeTrace:
             arrival_s=_read_number(row, "arrival_s", minimum=0),
             lifetime_s=_read_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
-            demand=self._demand(row),
+            demand=self._read_demand(row),
             count=(count := _read_whole(row, "count", 1, _MOST_VMS)),
             min_count=_read_whole(row, "min_count", 1, count),
-            constraints=_constraints(row, count),
+            constraints=_read_constraints(row, count),
             on_host=_starting_host(row),
             wait_at_most_s=_read_seconds(row, "wait_at_most_s"),
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
-        """Return the tenant of a row; the line decides for a folded row without a tenant."""
+        """Return the tenant of a row.
+
+        If tenants are folded, a hash of the name picks one of ``fold`` tenants; a row without
+        a name is hashed by its line number.
+        """
         text = None if name is None or name == "" else str(name)
         if not self.fold:
             return text or "all"
         number = zlib.crc32((text or f"row {line}").encode()) % self.fold
         return f"tenant-{number:0{len(str(self.fold - 1))}}"
 
-    def _demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+    def _read_demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
         name = row.get("vm_type")
         its_type: Mapping[str, int] = {}
         if name not in (None, ""):
@@ -148,7 +152,7 @@ class NativeTrace:
             for resource in self.resources
         )
 
-    def _chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
+    def _make_chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
         return Chunk(
             arrival_s=np.array([row.arrival_s for row in rows]),
             lifetime_s=np.array([row.lifetime_s for row in rows]),
@@ -254,7 +258,7 @@ def _read_membership(found: Any) -> MembershipRule | None:
     return MembershipRule(group=name, soft=how == "soft")
 
 
-def _constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
+def _read_constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
     said = [row.get(name) for name in _OF_CONSTRAINTS]
     if all(each is None or each == "" for each in said):
         return _NO_CONSTRAINTS

@@ -84,7 +84,7 @@ def test_case_20_the_fair_share_of_everybody_is_d_star():
 def test_case_20_host_1_answers_each_strategy_of_host_2(host_2, host_1):
     game = the_game()
 
-    answer = game.weigh(1, game.strategies(1), np.array(host_2))
+    answer = game.best_response(1, game.strategies(1), np.array(host_2))
 
     assert tuple(answer.counts) == host_1
 
@@ -101,8 +101,8 @@ def test_case_20_users_receive_at_b_e_what_the_paper_says():
 
 def test_case_21_utilities_at_b_e():
     game = the_game()
-    answer = game.weigh(1, game.strategies(1), np.array(B))
-    leader = game.weigh(0, game.strategies(0), np.array(E))
+    answer = game.best_response(1, game.strategies(1), np.array(B))
+    leader = game.best_response(0, game.strategies(0), np.array(E))
 
     assert answer.utilities[1] == pytest.approx(-1.238, abs=5e-4)
     assert leader.utilities[1] == pytest.approx(-1.392, abs=5e-4)

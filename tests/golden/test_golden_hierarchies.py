@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placement.mechanisms.hierarchies.flattening import Flattening, mch_weights
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from tests.trees import CPU, MEMORY, a_tree_problem, divided, held_by_nodes, worst_envy
 
 EVERYBODY = np.ones(6, dtype=np.bool_)
@@ -64,7 +64,7 @@ def test_when_a_memory_job_leaves_the_other_one_takes_all_memory(name: str) -> N
 
 
 def test_a_normalised_demand() -> None:
-    shape, mu = shapes(np.array([[2.0, 3.0]]), np.array([10.0, 12.0]))
+    shape, mu = normalised_demands(np.array([[2.0, 3.0]]), np.array([10.0, 12.0]))
 
     assert shape[0] == pytest.approx([4 / 5, 1])
     assert mu[0] == pytest.approx(1 / 4)
@@ -140,7 +140,7 @@ def test_staged_weights_are_those_of_the_active_leaves() -> None:
     problem = the_three_groups()
     memory_alone = np.array([False, True, False, False, True, False])
 
-    shape, _ = shapes(problem.demand, problem.pool)
+    shape, _ = normalised_demands(problem.demand, problem.pool)
     weights, _ = Flattening(problem.tree, shape).product_weights(memory_alone)
 
     assert weights[memory_alone].tolist() == [1, 1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from placement import Snapshot
 from placement.fairness.levels import level_in_steps
-from placement.fairness.targets import fair_targets, quotas
+from placement.fairness.targets import fair_targets, whole_targets
 from placement.packing.buckets import mismatch
 
 Rows = list[list[int]]
@@ -96,7 +96,7 @@ def drf_pool(snapshot: Snapshot) -> Rows:
     def first(request: int) -> int | None:
         return next(iter(cluster.fitting(request)), None)
 
-    for request, offered in enumerate(quotas(fair_targets(snapshot)).tolist()):
+    for request, offered in enumerate(whole_targets(fair_targets(snapshot)).tolist()):
         for _ in range(offered):
             if (host := first(request)) is not None:
                 cluster.put(request, host)

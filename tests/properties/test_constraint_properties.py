@@ -7,7 +7,7 @@ import json
 
 from hypothesis import given, settings
 
-from placement import Reason, check_allocation, set_aside
+from placement import Reason, check_allocation, set_aside_unplaceable
 from placement.model.constraints import Constraints
 from tests.properties.strategies import (
     SEEDS,
@@ -31,7 +31,7 @@ def bound_by_a_rule(constraints):
 @given(snapshot=constrained_snapshots(), seed=SEEDS)
 def test_hard_constraints_hold(policy, snapshot, seed):
     policy, parameters = policy
-    possible, _ = set_aside(snapshot)
+    possible, _ = set_aside_unplaceable(snapshot)
 
     allocation = place(policy, possible, seed)
 
@@ -60,7 +60,7 @@ def test_constraints_of_nobody_change_nothing(policy, snapshot, seed):
 @given(snapshot=constrained_snapshots())
 def test_a_constraint_is_told_only_where_there_is_room_without_it(policy, snapshot):
     policy, _ = policy
-    possible, _ = set_aside(snapshot)
+    possible, _ = set_aside_unplaceable(snapshot)
 
     allocation = place(policy, possible)
 

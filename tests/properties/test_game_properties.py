@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
 from placement.fairness.targets import fair_targets, max_vms_per_request
-from placement.fuga.backward_induction import equilibrium_path, solve_subgames, tree_of
+from placement.fuga.backward_induction import enumerate_subgames, equilibrium_path, solve_subgames
 from placement.fuga.certificate import NO_GAIN, check_subgames
 from placement.fuga.combinations import search
 from placement.fuga.combinations.top_combinations import top_combinations
-from placement.fuga.equilibrium import solve
+from placement.fuga.equilibrium import solve_game
 from placement.fuga.game import UTILITY_TOLERANCE, Game
 from placement.fuga.parameters import LARGEST_GAME, FugaParameters
 from placement.fuga.players import players_of
@@ -252,7 +252,7 @@ def test_backward_induction_is_what_brute_force_finds(snapshot, seed):
     assume(len(game.players))
     _, expected = brute_force(game, 0, np.zeros(len(game.demand), dtype=np.int64))
 
-    solution = solve(
+    solution = solve_game(
         game, equilibrium="exact", most_subgames=LARGEST_GAME, most_sweeps=0, budget=Budget()
     )
 
@@ -270,7 +270,7 @@ def plain_algorithm_1(game):
         left = game.serving.available - taken
         if not left.any():
             break
-        game.refresh(player, left.tolist())
+        game.refresh_strategies(player, left.tolist())
         options = game.clip_strategies(player, left)
         utilities = game.serving.fairness(taken + options.counts) - options.skewness
         chosen = int(np.flatnonzero(utilities >= utilities.max() - UTILITY_TOLERANCE)[0])
@@ -287,7 +287,7 @@ def test_algorithm_1_plays_backwards_from_the_last_two(snapshot, seed):
     assume(len(game.players))
     totals, expected = plain_algorithm_1(again)
 
-    solve(
+    solve_game(
         game, equilibrium="sequential", most_subgames=LARGEST_GAME, most_sweeps=0, budget=Budget()
     )
 
@@ -305,7 +305,7 @@ def test_after_the_sweeps_no_host_gains_by_another_strategy(snapshot, seed, alph
     game = a_game(snapshot, seed, alpha=alpha)
     assume(len(game.players))
 
-    solution = solve(
+    solution = solve_game(
         game, equilibrium="sweeps", most_subgames=LARGEST_GAME, most_sweeps=1000, budget=Budget()
     )
 
@@ -339,7 +339,7 @@ def test_a_certificate_names_the_largest_gain(snapshot, seed):
     game = a_game(snapshot, seed)
     assume(len(game.players))
 
-    solution = solve(
+    solution = solve_game(
         game, equilibrium="sequential", most_subgames=0, most_sweeps=0, budget=Budget()
     )
 
@@ -354,7 +354,7 @@ def test_a_certificate_names_the_largest_gain(snapshot, seed):
 def test_a_solver_that_errs_about_one_strategy_is_found_out(snapshot, seed, data):
     game = a_game(snapshot, seed)
     assume(len(game.players))
-    tree = tree_of(game, range(len(game.players)), Budget())
+    tree = enumerate_subgames(game, range(len(game.players)), Budget())
     number = data.draw(st.integers(0, len(tree.turns) - 1))
     turn = tree.turns[number]
     place = data.draw(st.integers(0, len(turn.taken) - 1))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.mechanisms import DivisibleProblem, TenantTree
 from placement.mechanisms.check import check_division
 from placement.mechanisms.hierarchies.flattening import Flattening, collapsed_weights
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from tests.plain import hierarchies as plain
 from tests.properties.divisible_problems import divisible_problems
 from tests.trees import divided, held_by_nodes, in_tree, worst_envy
@@ -112,7 +112,7 @@ def test_product_weights_are_those_of_a_recursion(
     problem: DivisibleProblem, data: st.DataObject
 ) -> None:
     active = np.array([data.draw(st.booleans()) for _ in problem.count])
-    shape, _ = shapes(problem.demand, problem.pool)
+    shape, _ = normalised_demands(problem.demand, problem.pool)
 
     found, _ = Flattening(problem.tree, shape).product_weights(active)
 
@@ -244,7 +244,7 @@ def test_collapsed_weights_of_one_resource_add_up_to_one(problem: DivisibleProbl
 
     found = collapsed_weights(problem.tree, problem.demand, problem.pool, active, 0)
 
-    shape, _ = shapes(problem.demand, problem.pool)
+    shape, _ = normalised_demands(problem.demand, problem.pool)
     counted = active & (shape[:, 0] > 0)
     assert (found > 0).all()
     if counted.any():

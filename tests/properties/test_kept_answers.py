@@ -13,7 +13,7 @@ from tests.properties.strategies import snapshots
 
 @pytest.fixture(autouse=True)
 def nothing_known():
-    KEPT.forget()
+    KEPT.clear()
 
 
 def decided(snapshot, units, seed):
@@ -29,7 +29,7 @@ def decided(snapshot, units, seed):
     seed=st.integers(0, 100),
 )
 def test_a_round_is_decided_alike_whatever_was_decided_before(snapshot, other, units, seed):
-    KEPT.forget()
+    KEPT.clear()
     first = decided(snapshot, units, seed)
 
     decided(other, None, seed)

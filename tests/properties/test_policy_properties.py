@@ -16,7 +16,7 @@ from placement import (
     allocation_bound,
     check_allocation,
     policy_by_name,
-    set_aside,
+    set_aside_unplaceable,
     shares_after,
     shortages,
 )
@@ -134,7 +134,7 @@ def test_the_unit_of_weights_changes_nothing(name, snapshot, seed, unit):
 def test_what_was_set_aside_would_have_been_left_out_for_the_same_reason(policy, snapshot):
     policy, _ = policy
 
-    rest, aside = set_aside(snapshot)
+    rest, aside = set_aside_unplaceable(snapshot)
 
     check_allocation(rest, place(policy, rest))
     told = {each.request: each for each in place(policy, snapshot).left_out}

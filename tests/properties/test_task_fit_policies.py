@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from placement import Budget, check_allocation, policy_by_name
 from placement.policies.psdsf_fit import psdsf_fit
-from placement.policies.skeletons import InTurn
+from placement.policies.skeletons import ProgressiveFillingPolicy
 from placement.policies.tsf_fit import tsf_fit
 from tests.builders import a_snapshot
 from tests.plain import task_fits as plain
@@ -18,7 +18,7 @@ POLICIES = pytest.mark.parametrize("name", ["psdsf_fit", "tsf_fit"])
 
 
 def place(snapshot, name):
-    policy = InTurn({"psdsf_fit": psdsf_fit, "tsf_fit": tsf_fit}[name])
+    policy = ProgressiveFillingPolicy({"psdsf_fit": psdsf_fit, "tsf_fit": tsf_fit}[name])
     return policy.place(snapshot, np.random.default_rng(0), Budget())
 
 

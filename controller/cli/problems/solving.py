@@ -33,7 +33,7 @@ from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.decision import decide
 from placement.solve.answer import whole_vm_answer
 from placement.solve.division_answer import division_answer
-from placement.solve.measures import measures
+from placement.solve.measures import allocation_measures
 from placement.solve.problem import (
     FAR_APART,
     MOST_BYTES,
@@ -116,7 +116,7 @@ def _run_policy(
     clock.lap("check")
     seconds = clock.laps_s["set_aside"] + clock.laps_s["policy"]
     answer = whole_vm_answer(name, whole, allocation, seconds=seconds, details=details)
-    answer["details"] |= measures(whole, allocation, always=details)
+    answer["details"] |= allocation_measures(whole, allocation, always=details)
     clock.lap("measure")
     answer["details"]["timings"] = {f"{step}_seconds": s for step, s in clock.laps_s.items()}
     return answer

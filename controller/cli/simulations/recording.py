@@ -18,7 +18,7 @@ from controller.terminal.times import clock, parse_moment
 from controller.what_ifs.decision_settings import decision_from_round, decision_from_settings
 from registry import Registry
 from registry.admin import PastDecision
-from simulation import DecidedRounds, InputError, Recording, read_recording, record
+from simulation import DecidedRounds, InputError, Recording, read_recording, record_period
 
 _FOLDER: Final = "registry"
 _SINCE: Final = "7d"
@@ -105,7 +105,7 @@ def _record_window(window: RecordingWindow, folder: Path) -> Recording:
         decided = deciding_settings(registry.history.last_decision(since, until), settings)
         since = _slot_start(since, decided.slot_length_s)
         with registry.history.read_period(since, until) as past:
-            found = record(past, folder, decided, anonymous=window.anonymous)
+            found = record_period(past, folder, decided, anonymous=window.anonymous)
     finally:
         registry.close()
     if not found.vms_running + found.vms_waiting + found.vms_requested:

@@ -32,7 +32,7 @@ from simulation import (
     SimulationError,
     Study,
     TraceSpec,
-    plan,
+    plan_study,
     stop_on_interrupt,
     write_summary,
     zone_policies,
@@ -228,7 +228,7 @@ class SimulateOptions:
             drain=self.drain,
             ideal_every=self.ideal_every,
         )
-        return plan(
+        return plan_study(
             base,
             policies=self.policies,
             seeds=self.seeds,

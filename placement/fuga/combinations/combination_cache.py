@@ -45,7 +45,7 @@ class CombinationCache:
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Empty the cache."""
         self._newer, self._older, self._size = {}, {}, 0
 
@@ -138,7 +138,7 @@ class CombinationFinder:
             answer = None if charged is None else answer
         left = self._budget.left
         if answer is None or (left is not None and left < answer.units):
-            answer = self._search(kinds, np.stack([free, room]), [*numbers, pool], query)
+            answer = self._search_best(kinds, np.stack([free, room]), [*numbers, pool], query)
         else:
             self._budget.spend(answer.units)
         return _expand_to_all_kinds(answer.found, kinds, len(self._demand))
@@ -153,10 +153,10 @@ class CombinationFinder:
         ready = self._about[kinds] = (tables, np.array(key, dtype=np.int64).tobytes())
         return ready
 
-    def _search(
+    def _search_best(
         self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], query: bytes
     ) -> BestCombinations:
-        """Find the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
+        """Search the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
         demand, (free, room), (*maximum, pool) = self._demand[list(kinds)], amounts, numbers
         tables, _ = self._about[kinds]
         before, refused = self._budget.spent, self._budget.refused
@@ -167,7 +167,7 @@ class CombinationFinder:
             maximum=np.array(maximum, dtype=np.int64),
             ranking=self._ranking,
             eta=self._eta,
-            rng=np.random.default_rng(self._seed(tables, demand, amounts, numbers)),
+            rng=np.random.default_rng(self._query_seed(tables, demand, amounts, numbers)),
             budget=self._budget,
             pool=pool,
             tables=tables,
@@ -177,7 +177,7 @@ class CombinationFinder:
             self._kept.store(query, answer)
         return answer
 
-    def _seed(
+    def _query_seed(
         self, tables: Tables | None, demand: IntArray, amounts: IntArray, numbers: Sequence[int]
     ) -> int:
         """Return the seed of a query, independent of the units of resources."""

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from placement.fuga.combinations.reachable_amounts import Reachable, State
+from placement.fuga.combinations.reachable_amounts import ReachableStates, State
 from placement.fuga.combinations.tables import Layer, Tables
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
@@ -36,7 +36,7 @@ class CombinationReader:
     Parameters
     ----------
     tables : Tables
-    table : Reachable
+    table : ReachableStates
         One of them.
     free, room : ndarray of int64, shape (R,)
     maximum : ndarray of int64, shape (T,)
@@ -49,7 +49,7 @@ class CombinationReader:
     def __init__(
         self,
         tables: Tables,
-        table: Reachable,
+        table: ReachableStates,
         *,
         free: IntArray,
         room: IntArray,
@@ -82,7 +82,7 @@ class CombinationReader:
         """
         found: dict[tuple[int, ...], None] = {}
         for _, tied in groupby(self._table.states(self._cells, self._score), lambda each: each[0]):
-            for states in _chunks((state for _, state in tied), pool):
+            for states in _state_chunks((state for _, state in tied), pool):
                 if not self._list_combinations(states, found, eta, pool):
                     return list(found), True
                 if len(found) >= pool:
@@ -101,7 +101,7 @@ class CombinationReader:
     ) -> bool:
         """Add combinations of these states; False if not all that matter could be listed."""
         # Where other resources are used up nearly all states are dead from the start.
-        dead = [self._is_dead(state) for state in states]
+        dead = [self._is_dead_end(state) for state in states]
         spend, walks, in_vain = self._budget.spend, 0, 0
         while in_vain < _IN_VAIN:
             if len(found) >= pool:
@@ -129,7 +129,7 @@ class CombinationReader:
                     return True
         return True
 
-    def _is_dead(self, state: State) -> bool:
+    def _is_dead_end(self, state: State) -> bool:
         """Return whether the other resources allow no count of the last kind."""
         if not self._spare:
             return False
@@ -234,7 +234,7 @@ def _spare_after(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
     return tuple([left - number * each for left, each in zip(spare, takes, strict=True)])
 
 
-def _chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
+def _state_chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
     while chunk := list(islice(states, size)):
         yield chunk
 

@@ -90,7 +90,7 @@ class Grid:
         return min(first, self.size[0]), min(second[0], self.size[1]) if second else 0
 
 
-class Reachable:
+class ReachableStates:
     """All states that combinations of some kinds reach, and how to reach each.
 
     Parameters
@@ -129,13 +129,13 @@ class Reachable:
             if step == (0, 0):
                 self.layers.append(self.layers[-1])
             elif bound is None:
-                self.layers.append(_add_any_number(self.layers[-1], step, mask))
+                self.layers.append(_reach_any_number(self.layers[-1], step, mask))
             else:
-                self.layers.append(_add_at_most(self.layers[-1], step, bound, mask))
+                self.layers.append(_reach_bounded_number(self.layers[-1], step, bound, mask))
 
     @staticmethod
-    def rows(kinds: Sequence[int], size: State) -> int:
-        """Return how many rows a table of so many kinds and of that size has."""
+    def count_rows(kinds: Sequence[int], size: State) -> int:
+        """Return the number of rows of a table of this number of kinds and this size."""
         return len(kinds) * (size[0] + 1)
 
     def states(self, room: State, score: Callable[[int, int], float]) -> Iterator[Scored]:
@@ -175,7 +175,7 @@ class Reachable:
             push(-first, bits ^ (1 << -second))
 
 
-def _add_any_number(rows: list[int], step: State, mask: int) -> list[int]:
+def _reach_any_number(rows: list[int], step: State, mask: int) -> list[int]:
     reached = rows.copy()
     by_c, by_m = step
     if by_c == 0:
@@ -192,7 +192,7 @@ def _add_any_number(rows: list[int], step: State, mask: int) -> list[int]:
     return reached
 
 
-def _add_at_most(rows: list[int], step: State, bound: int, mask: int) -> list[int]:
+def _reach_bounded_number(rows: list[int], step: State, bound: int, mask: int) -> list[int]:
     """Add 0 to ``bound`` VMs, in packs of 1, 2, 4, ... and a rest."""
     reached = rows.copy()
     by_c, by_m = step

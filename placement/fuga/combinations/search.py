@@ -42,17 +42,26 @@ def search_combinations(
     rng: np.random.Generator,
     budget: Budget,
 ) -> tuple[IntArray, FloatArray, bool]:
-    """Return combinations (K, T), their scores (K,), and whether the search was cut.
+    """Search for the best combinations of VMs that fit into ``room``.
 
-    The parameters are those of `placement.fuga.combinations.top_combinations.top_combinations`, all
-    ``maximum`` above 0 and no more than the room holds of the kind alone;
-    ``kept`` is the maximum number of combinations to return.
+    Parameters are those of `placement.fuga.combinations.top_combinations.top_combinations`.
+    Each ``maximum`` must be positive, and that many VMs of the kind must fit into an otherwise
+    empty ``room``. At most ``kept`` combinations are returned.
+
+    Returns
+    -------
+    counts : ndarray of int64, shape (K, T)
+        VMs per kind.
+    scores : ndarray of float64, shape (K,)
+    cut : bool
+        Whether the search was cut short.
 
     Notes
     -----
-    A partial combination is bounded by what is still reachable in each ranking
-    resource: the room left in any other resource times the best ratio of the
-    two among the kinds to come.
+    For each ranking resource the search computes an upper bound: the remaining room of every
+    other resource, times the best ratio of the two demands among the kinds not yet added.
+    Partial combinations that cannot beat the best known scores are dropped; where a layer still
+    has too many rows, the rows of highest bound are kept, and the search counts as cut short.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(free > 0, demand / free, 0.0).max(axis=1)
@@ -75,7 +84,7 @@ def search_combinations(
 
 
 def _round_to_reachable(room: IntArray, demand: IntArray) -> IntArray:
-    """Round the room down to what sums of these demands can reach: bounds get tighter."""
+    """Round the room down to reachable sums of these demands, which tightens the bounds."""
     step = np.gcd.reduce(demand, axis=0)
     reachable: IntArray = np.where(step > 0, room // np.maximum(step, 1) * step, 0)
     return reachable
@@ -94,7 +103,7 @@ class _Search:
     budget: Budget
 
     def run(self) -> tuple[IntArray, FloatArray, bool]:
-        """Return counts, scores and whether the search was cut."""
+        """Run the search; return counts (K, T), scores (K,), and whether it was cut short."""
         a_layer = SEARCH_LIMIT // len(self.demand)
         quick = self._build_combinations(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
         counts, score = self._best_rows(quick[0], quick[1])
@@ -115,7 +124,7 @@ class _Search:
     def _build_combinations(
         self, rows: int, kept: int, above: float
     ) -> tuple[IntArray, FloatArray, bool]:
-        """Build combinations kind by kind; drop what cannot score more than ``above``."""
+        """Build combinations kind by kind; drop those that cannot score more than ``above``."""
         counts = np.zeros((1, len(self.demand)), dtype=np.int64)
         taken = np.zeros((1, len(self.free)), dtype=np.int64)
         thinned = False

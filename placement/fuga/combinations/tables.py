@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from placement.fuga.combinations.reachable_amounts import Grid, Reachable
+from placement.fuga.combinations.reachable_amounts import Grid, ReachableStates
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 
@@ -69,7 +69,7 @@ class Tables:
         self._order = sorted(
             range(len(demand)), key=lambda kind: (max(self._fraction_of_grid(kind)), kind)
         )
-        self._made: dict[_Bounds, Reachable] = {}
+        self._made: dict[_Bounds, ReachableStates] = {}
         self._charged: set[_Bounds] = set()
         self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
 
@@ -77,7 +77,7 @@ class Tables:
         (c, m), (of_c, of_m) = self.grid.demand[kind], self.grid.size
         return c / (of_c + 1), m / (of_m + 1)
 
-    def table(self, maximum: IntArray, alone: IntArray, budget: Budget) -> Reachable | None:
+    def table(self, maximum: IntArray, alone: IntArray, budget: Budget) -> ReachableStates | None:
         """Return the table for up to ``maximum`` VMs of each kind; None if the budget is spent.
 
         ``alone``, shape (T,), is what the room in question holds of a kind by
@@ -89,7 +89,9 @@ class Tables:
         table = self._made.get(bounds)
         if table is None:
             kinds = self._kinds_of(bounds)
-            table = self._made[bounds] = Reachable(kinds, self.grid.demand, bounds, self.grid.size)
+            table = self._made[bounds] = ReachableStates(
+                kinds, self.grid.demand, bounds, self.grid.size
+            )
         return table
 
     def charge(
@@ -102,7 +104,7 @@ class Tables:
         """
         bounds = tuple(None if few >= fit else few for few, fit in zip(maximum, alone, strict=True))
         if bounds not in self._charged:
-            rows = Reachable.rows(self._kinds_of(bounds), self.grid.size)
+            rows = ReachableStates.count_rows(self._kinds_of(bounds), self.grid.size)
             if not budget.spend(1 + rows // _ROWS_A_UNIT):
                 return None
             self._charged.add(bounds)
@@ -111,7 +113,7 @@ class Tables:
     def _kinds_of(self, bounds: _Bounds) -> list[int]:
         return [kind for kind in self._order if bounds[kind] != 0]
 
-    def layers(self, table: Reachable) -> tuple[Layer, ...]:
+    def layers(self, table: ReachableStates) -> tuple[Layer, ...]:
         """Return the layers of a table, with what a walk back through it needs."""
         layers = self._layers.get(table.kinds)
         if layers is None:

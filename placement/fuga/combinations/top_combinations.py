@@ -110,7 +110,7 @@ def top_combinations(
     .. [1] X. Xu, H. Yu, "A Game Theory Approach to Fair and Efficient Resource
        Allocation in Cloud Computing", Mathematical Problems in Engineering, 2014.
     """
-    alone = _fit_alone(room, demand)
+    alone = _max_vms_alone(room, demand)
     usable = np.minimum(alone, maximum)
     kinds = np.flatnonzero(usable > 0)
     counts, cut = np.zeros((0, len(demand)), dtype=np.int64), False
@@ -133,7 +133,7 @@ def top_combinations(
         cut |= table is None or not tables.grid.exact
         if cut:
             score = minimum_utilization(counts @ demand, free, ranking)
-            cut = not _is_ceiling(np.sort(score)[::-1], eta, free, room, ranking)
+            cut = not _has_reached_ceiling(np.sort(score)[::-1], eta, free, room, ranking)
     if len(ranking) > 2 or cut:
         found, _, cut = search_combinations(
             free=free,
@@ -155,16 +155,16 @@ def top_combinations(
     return Combinations(counts[best], score[best], bool(cut))
 
 
-def _fit_alone(room: IntArray, demand: IntArray) -> IntArray:
-    """How many VMs of each kind the room holds by themselves."""
+def _max_vms_alone(room: IntArray, demand: IntArray) -> IntArray:
+    """Return how many VMs of each kind the room holds if it holds no other kind, shape (T,)."""
     demanded = demand > 0
     fits = np.where(demanded, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
     return np.where(demanded.any(axis=1), fits, 0).astype(np.int64)
 
 
-def _is_ceiling(
+def _has_reached_ceiling(
     score: FloatArray, eta: int, free: IntArray, room: IntArray, ranking: IntArray
 ) -> bool:
-    """Return whether the best scores, in falling order, cannot be beaten."""
+    """Return whether no combination can beat the best scores, given in falling order."""
     ceiling = float((room[ranking] / free[ranking]).min())
     return len(score) >= eta and float(score[eta - 1]) >= ceiling - _SLACK

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
 
@@ -162,7 +162,7 @@ def mch_weights(
     >>> mch_weights(tree, demand, np.array([200.0, 200.0]), np.ones(6, dtype=bool))
     array([1. , 1. , 0.5, 0.5, 1. , 1. ])
     """
-    shape, _ = shapes(demand, capacity)
+    shape, _ = normalised_demands(demand, capacity)
     weights, root = Flattening(tree, shape).product_weights(active)
     first = int(np.argmax(root))
     return np.where(shape[:, first] > 0, weights, 1.0)
@@ -188,7 +188,7 @@ def collapsed_weights(
     .. [1] "Low Complexity Hierarchical Scheduling for Diverse Datacenter Jobs",
        IEEE Communications Letters, 2019.
     """
-    shape, _ = shapes(demand, capacity)
+    shape, _ = normalised_demands(demand, capacity)
     flattening = Flattening(tree, shape)
     counted = active & (shape[:, resource] > 0)
     return np.where(counted, flattening.normal_weights(counted), flattening.plain_weights())

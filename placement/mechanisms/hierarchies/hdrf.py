@@ -46,7 +46,7 @@ class Hdrf:
             If a tenant's demand depends on the host, or if there is room for
             more than `MOST_TASKS` tasks.
         """
-        return _divide(problem, "hdrf", rescale=True)
+        return _divide_by_hdrf(problem, "hdrf", rescale=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class NaiveHdrf:
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Hand out whole tasks of the pool; see `Hdrf.divide`."""
-        return _divide(problem, "naive_hdrf", rescale=False)
+        return _divide_by_hdrf(problem, "naive_hdrf", rescale=False)
 
 
-def _divide(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Division:
+def _divide_by_hdrf(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Division:
     leaves = Leaves.of(problem, mechanism)
     _check_task_count(problem, leaves, mechanism)
     tasks = allocate_tasks(leaves, problem.count, rescale=rescale).astype(np.float64)

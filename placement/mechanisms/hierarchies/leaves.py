@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.mechanisms.max_min.levels import shapes
+from placement.mechanisms.max_min.levels import normalised_demands
 from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import BoolArray, FloatArray
@@ -33,7 +33,7 @@ class Leaves:
         """
         check_no_speed(problem, mechanism)
         pool = problem.pool
-        shape, unit = shapes(problem.demand, pool)
+        shape, unit = normalised_demands(problem.demand, pool)
         lacking = ((problem.demand > 0) & (pool <= 0)).any(axis=1)
         return cls(
             tree=TenantTree.flat(problem.weight) if problem.tree is None else problem.tree,

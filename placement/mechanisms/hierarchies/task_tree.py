@@ -98,10 +98,10 @@ class Siblings(ABC):
 class RescalingGroup(Siblings):
     """A group of H-DRF: it counts its children rescaled to the least share.
 
-    With f the least share per weight among the children that are not blocked, each of them counts
-    scaled down to f, and a blocked one scaled to at most f; without any such child all count as
-    they are (derived). So neither a child with a large share nor a blocked one holds back the
-    group of its siblings.
+    Let f be the least share per weight among the children that are not blocked. Each of these
+    counts scaled down to f, and each blocked child scaled to at most f; if all children are
+    blocked, they count unscaled (derived). So neither a child with a large share nor a blocked
+    one holds back the group of its siblings.
     """
 
     def __init__(self, weights: Sequence[float], width: int) -> None:
@@ -232,7 +232,7 @@ class TaskTree:
     def _compute_shares(self, held: Sequence[Sequence[float]], active: Sequence[bool]) -> None:
         """Compute every node's share from the tasks held, bottom-up."""
         for node in range(len(self._parent) - 1, 0, -1):
-            parent = self._group(self._parent[node])
+            parent = self._inner_group(self._parent[node])
             tenant = self._tenant.get(node)
             vector: Sequence[float] = (
                 held[tenant] if tenant is not None else self._vector_of_group(node)
@@ -242,7 +242,7 @@ class TaskTree:
             if stuck:
                 parent.block(self._place[node])
 
-    def _group(self, node: int) -> Siblings:
+    def _inner_group(self, node: int) -> Siblings:
         group = self._groups[node]
         assert group is not None  # noqa: S101 an inner node has one
         return group
@@ -269,7 +269,7 @@ class TaskTree:
         """Update what a tenant holds, in fractions of the pool."""
         node = self._node[tenant]
         while True:
-            group = self._group(self._parent[node])
+            group = self._inner_group(self._parent[node])
             group.update(self._place[node], vector, max(vector))
             node = self._parent[node]
             if node == 0:  # the root's vector is not needed
@@ -279,12 +279,12 @@ class TaskTree:
     def block(self, tenant: int) -> None:
         """Mark a tenant as blocked: it gets nothing more."""
         node = self._node[tenant]
-        self._group(self._parent[node]).block(self._place[node])
+        self._inner_group(self._parent[node]).block(self._place[node])
         node = self._parent[node]
         while node:
-            vector = self._group(node).vector()
-            above = self._group(self._parent[node])
+            vector = self._inner_group(node).vector()
+            above = self._inner_group(self._parent[node])
             above.update(self._place[node], vector, max(vector))
-            if self._group(node).least_child() is None:
+            if self._inner_group(node).least_child() is None:
                 above.block(self._place[node])
             node = self._parent[node]

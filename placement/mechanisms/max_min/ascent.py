@@ -36,13 +36,13 @@ class Ascent:
 
     def last_point(self, price: FloatArray, budget: float) -> Point:
         """Return the last point with ``price``, (N,), within ``budget``, at least the current."""
-        done = self.frozen | self.climbs.complete(self.point)
+        done = self.frozen | self.climbs.complete_tenants(self.point)
         fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
         return max(self.climbs.last_point(price, budget, done, fixed), self.point)
 
     def rising_tenants(self) -> BoolArray:
         """Return which tenants are neither frozen nor complete, shape (N,)."""
-        alive: BoolArray = ~self.frozen & ~self.climbs.complete(self.point)
+        alive: BoolArray = ~self.frozen & ~self.climbs.complete_tenants(self.point)
         return alive
 
     def stop_at(self, point: Point, stopped: BoolArray, used_up: BoolArray) -> Stop:

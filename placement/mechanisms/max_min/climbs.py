@@ -53,11 +53,13 @@ class Climbs:
         self._floor = intercept.max(axis=1, initial=0.0)
         self.start = self._floor / weight
         #: what the tenant may take before its level moves
-        self._jump = np.where(limit > 0, np.minimum(self._reach(self._floor), limit), 0.0)
+        self._jump = np.where(
+            limit > 0, np.minimum(self._levels_at_height(self._floor), limit), 0.0
+        )
         self.full = self.level_of(limit)  #: the level at which it has all it wants
         self._levels, self._after = self._breakpoints()
 
-    def _reach(self, height: FloatArray) -> FloatArray:
+    def _levels_at_height(self, height: FloatArray) -> FloatArray:
         reach = ((height[:, None] - self._intercept) / self._slope).min(axis=1, initial=np.inf)
         minimum: FloatArray = np.maximum(reach, 0.0)
         return minimum
@@ -120,7 +122,7 @@ class Climbs:
 
     def _needs_at(self, place: int) -> FloatArray:
         level = self._levels[place]
-        above = np.minimum(self._reach(level * self.weight), self.limit)
+        above = np.minimum(self._levels_at_height(level * self.weight), self.limit)
         above = np.where(level >= self.full, self.limit, np.maximum(above, self._jump))
         here = np.where((self.start == level) & self._after[place], self._jump, 0.0)
         needs: FloatArray = np.where(level > self.start, above, here)
@@ -135,7 +137,7 @@ class Climbs:
             return low
         return low + point.part * (self._needs_at(point.place + 1) - low)
 
-    def complete(self, point: Point) -> BoolArray:
+    def complete_tenants(self, point: Point) -> BoolArray:
         """Return which tenants have all they want at ``point``, shape (N,)."""
         done: BoolArray = self.needs(point) >= self.limit
         return done

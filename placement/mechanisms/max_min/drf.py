@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.mechanisms.max_min.ascent import fill_pool, max_alone_in_pool, rising_details
-from placement.mechanisms.max_min.levels import dominant_climbs, levels_and_shares, shapes
+from placement.mechanisms.max_min.levels import (
+    dominant_climbs,
+    levels_and_shares,
+    normalised_demands,
+)
 from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem, Division
 
@@ -45,7 +49,7 @@ class Drf:
         check_no_speed(problem, "drf")
         pool = problem.pool
         room = pool_fractions(problem.free.sum(axis=0), pool)
-        shape, unit = shapes(problem.demand, pool)
+        shape, unit = normalised_demands(problem.demand, pool)
         lacking = ((problem.demand > 0) & (pool <= 0)).any(axis=1)
         able = problem.eligible.any(axis=1) & ~lacking
         climbs = dominant_climbs(

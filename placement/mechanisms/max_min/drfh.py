@@ -8,7 +8,7 @@ import numpy as np
 
 from placement.errors import SolverError
 from placement.mechanisms.max_min.ascent import fill_pool
-from placement.mechanisms.max_min.levels import dominant_climbs, shapes
+from placement.mechanisms.max_min.levels import dominant_climbs, normalised_demands
 from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
 from placement.mechanisms.max_min.room import check_no_speed, pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -52,7 +52,7 @@ class Drfh:
         """
         check_no_speed(problem, self.name)
         pool = problem.pool
-        shape, unit = shapes(problem.demand, pool)
+        shape, unit = normalised_demands(problem.demand, pool)
         room = pool_fractions(problem.free, pool)
         able = usable_classes(problem)
         alone = max_alone_on(shape, able, problem.speed, room).sum(axis=1)

@@ -12,7 +12,7 @@ from placement.mechanisms.model import DivisibleProblem
 from placement.model.arrays import FloatArray
 
 
-def shapes(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray]:
+def normalised_demands(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return normalised demands d, (N, R), and mu, (N,): demand over pool is mu d.
 
     The largest component of d is 1. A tenant that demands nothing has zeros.
@@ -38,12 +38,12 @@ def dominant_climbs(
     Parameters
     ----------
     shape, unit : ndarray, shapes (N, R) and (N,)
-        Of `shapes`.
+        Of `normalised_demands`.
     alone : ndarray, shape (N,)
         The most that each tenant could have if it were alone, in shares.
     """
     held = pool_fractions(problem.held, problem.pool)
-    return Climbs(held, shape, problem.weight, _limit(problem, unit, alone))
+    return Climbs(held, shape, problem.weight, _most_shares(problem, unit, alone))
 
 
 def task_climbs(
@@ -66,11 +66,11 @@ def task_climbs(
     able = (monopoly > 0) & (unit > 0)
     intercept = np.divide(held, monopoly, out=np.zeros(len(held)), where=able)
     slope = np.divide(1.0, unit * monopoly, out=np.zeros(len(held)), where=able)
-    limit = np.where(able, _limit(problem, unit, alone), 0.0)
+    limit = np.where(able, _most_shares(problem, unit, alone), 0.0)
     return Climbs(intercept[:, None], slope[:, None], problem.weight, limit)
 
 
-def _limit(problem: DivisibleProblem, unit: FloatArray, alone: FloatArray) -> FloatArray:
+def _most_shares(problem: DivisibleProblem, unit: FloatArray, alone: FloatArray) -> FloatArray:
     # Twice what a tenant could have alone is out of reach, so as good as no limit.
     wanted = np.full(len(unit), np.inf)
     np.multiply(problem.count, unit, out=wanted, where=np.isfinite(problem.count))

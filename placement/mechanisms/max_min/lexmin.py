@@ -58,7 +58,7 @@ class Filling:
     residual: float  #: the largest part of a need, or of a server, that the solver got wrong
 
     def division(self, problem: DivisibleProblem, unit: FloatArray, levels: FloatArray) -> Division:
-        """Return it in tasks; ``unit`` (N,) is one task's share."""
+        """Return the division in tasks; ``unit`` (N,) is the share of one task."""
         tasks = np.divide(
             self.amounts, unit[:, None], out=np.zeros_like(self.amounts), where=unit[:, None] > 0
         )
@@ -156,14 +156,14 @@ class _Cut:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _LevelFound:
+class _HighestPoint:
     cut: _Cut
     amounts: FloatArray  #: (G, V)
     gap: float
     progress: bool  #: does the point lie above the one before?
 
 
-def _cut(
+def _price_cut(
     ascent: Ascent,
     servers: _Servers,
     prices: FloatArray,
@@ -184,7 +184,7 @@ def _cut(
 
 def _next_stop(
     ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float
-) -> _LevelFound:
+) -> _HighestPoint:
     """Find the highest point that fits, cutting down from the bounds of the pool.
 
     ``amounts`` fit, and are what was found at the point where we stand.
@@ -202,7 +202,7 @@ def _next_stop(
         seen = servers.columns_in_use(needed + climb)
         base = np.minimum(needed, servers.group_sums(given, seen))
         amounts, prices = servers.solve(base, climb, seen)
-        cut = _cut(ascent, servers, prices, seen, climb)
+        cut = _price_cut(ascent, servers, prices, seen, climb)
         lower = cut.point < lowest.point
         lowest = cut if lower else lowest
         gap = servers.largest_shortage(merged.sums(ascent.needs(lowest.point)), amounts)
@@ -210,14 +210,14 @@ def _next_stop(
             break
     if gap > _WRONG:
         raise SolverError("lexicographic max-min", 0, f"prices and amounts differ by {gap:.1e}")
-    return _LevelFound(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
+    return _HighestPoint(cut=lowest, amounts=amounts, gap=gap, progress=lowest.point > here)
 
 
 def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
-    """Return the lowest bound that needs no program."""
+    """Return the lowest bound that can be computed without a linear program."""
     everything = servers.all_columns()
     lowest = min(
-        (_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
+        (_price_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
         key=lambda cut: cut.point,
     )
     # No tenant can have more than everything that it may use.
@@ -226,7 +226,7 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
         maximum = int(np.argmax(excess))
         if excess[maximum] <= 1.0 + 1e-9:
             return lowest
-        cut = _cut(ascent, servers, servers.prices_alone(maximum), everything)
+        cut = _price_cut(ascent, servers, servers.prices_alone(maximum), everything)
         if cut.point >= lowest.point:
             return lowest
         lowest = cut
@@ -298,7 +298,7 @@ class _Servers:
 
     def columns_in_use(self, wanted: FloatArray) -> BoolArray:
         """Return the columns that hold more of a need than the solver takes for 0."""
-        seen: BoolArray = self._maximum >= _UNSEEN * self._scale(wanted)[self._group]
+        seen: BoolArray = self._maximum >= _UNSEEN * self._scale_of_needs(wanted)[self._group]
         return seen
 
     def cheapest_costs(self, prices: FloatArray, seen: BoolArray) -> FloatArray:
@@ -320,13 +320,13 @@ class _Servers:
         self._group, self._kind = self._group[kept], self._kind[kept]
         self._maximum, self._use = self._maximum[kept], self._use[kept]
 
-    def _scale(self, needs: FloatArray) -> FloatArray:
+    def _scale_of_needs(self, needs: FloatArray) -> FloatArray:
         scale = np.maximum(needs, _SMALL * self._alone)
         return np.where(scale > 0, scale, 1.0)
 
     def needs_increase(self, base: FloatArray, climb: FloatArray) -> bool:
         """Return whether a tenant needs more than at the base, rounding aside."""
-        return bool((climb / self._scale(base + climb) > 1e-12).any())
+        return bool((climb / self._scale_of_needs(base + climb) > 1e-12).any())
 
     def largest_shortage(self, needs: FloatArray, amounts: FloatArray) -> float:
         """Return the largest unmet part of a need; see `_MET`."""
@@ -354,7 +354,7 @@ class _Servers:
         columns, (kinds, resources) = len(group), room.shape
         taken = self._use[seen] * maximum[:, None]
         column, resource = np.nonzero(taken > 0)
-        scale = self._scale(base + climb)
+        scale = self._scale_of_needs(base + climb)
         climb = climb / scale
         rising = np.flatnonzero(climb)
         matrix = sparse.coo_matrix(

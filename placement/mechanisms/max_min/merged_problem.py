@@ -60,9 +60,9 @@ def merge_problem(
     direction = np.divide(
         room, largest[:, None], out=np.zeros_like(room), where=largest[:, None] > 0
     )
-    tenants = group_rows(_significant(shape), able, speed)
+    tenants = group_rows(_round_to_significant(shape), able, speed)
     group, first = tenants.of_row, tenants.first
-    classes = group_rows(_significant(direction), able[first].T, speed[first].T)
+    classes = group_rows(_round_to_significant(direction), able[first].T, speed[first].T)
     kind, place = classes.of_row, classes.first
     kinds = len(classes)
     sizes = np.bincount(kind, weights=largest, minlength=kinds)[kind]
@@ -80,7 +80,7 @@ def merge_problem(
     )
 
 
-def _significant(values: FloatArray) -> FloatArray:
+def _round_to_significant(values: FloatArray) -> FloatArray:
     """Round to about twelve significant digits, so that rounding errors do not separate rows."""
     mantissa, exponent = np.frexp(values)
     rounded: FloatArray = np.ldexp(np.round(mantissa, 12), exponent)

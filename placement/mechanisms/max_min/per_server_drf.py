@@ -9,7 +9,7 @@ import numpy as np
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.mechanisms.max_min.ascent import Stop, fill_pool, max_alone_in_pool, rising_details
 from placement.mechanisms.max_min.climbs import Climbs
-from placement.mechanisms.max_min.levels import levels_and_shares, shapes
+from placement.mechanisms.max_min.levels import levels_and_shares, normalised_demands
 from placement.mechanisms.max_min.room import pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import BoolArray, FloatArray
@@ -58,7 +58,7 @@ def _divide_class(
     problem: DivisibleProblem, place: int, able: BoolArray
 ) -> tuple[FloatArray, list[Stop]]:
     capacity = problem.capacity[place]
-    shape, unit = shapes(problem.demand / problem.speed[:, place, None], capacity)
+    shape, unit = normalised_demands(problem.demand / problem.speed[:, place, None], capacity)
     room = pool_fractions(problem.free[place], capacity)
     limit = np.where(able, 2.0 * max_alone_in_pool(shape, room), 0.0)
     climbs = Climbs(np.zeros_like(shape), shape, problem.weight, limit)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.mechanisms.max_min.levels import shapes, task_climbs
+from placement.mechanisms.max_min.levels import normalised_demands, task_climbs
 from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
 from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
@@ -40,7 +40,7 @@ class Tsf:
         """
         monopoly = tasks_alone(problem, everywhere=self.everywhere).sum(axis=1)
         pool = problem.pool
-        shape, unit = shapes(problem.demand, pool)
+        shape, unit = normalised_demands(problem.demand, pool)
         room = pool_fractions(problem.free, pool)
         able = usable_classes(problem)
         alone = max_alone_on(shape, able, problem.speed, room).sum(axis=1)

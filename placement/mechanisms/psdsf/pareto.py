@@ -114,7 +114,7 @@ class _ParetoProgram:
         had = np.isfinite(self._reach) & ~rising
         steep = sparse.csr_matrix(rising.astype(np.float64)[:, None])
         floor = np.where(had, self._reach * (1 - _SOLVER_TOLERANCE), 0.0)
-        solution = self._solve(
+        solution = self._solve_program(
             np.append(np.zeros(len(self._tenants)), -1.0),
             sparse.vstack(
                 [
@@ -132,7 +132,7 @@ class _ParetoProgram:
         from scipy import sparse  # noqa: PLC0415
 
         bounded = np.flatnonzero(np.isfinite(self._reach))
-        solution = self._solve(
+        solution = self._solve_program(
             -np.asarray(self._multiples.sum(axis=0)).ravel(),
             sparse.vstack([self._rooms, -self._multiples, self._multiples[bounded]]),
             np.concatenate(
@@ -148,7 +148,7 @@ class _ParetoProgram:
         tasks[self._tenants, self._where] = np.maximum(solution, 0.0) * self._alone
         return tasks
 
-    def _solve(
+    def _solve_program(
         self,
         cost: FloatArray,
         rows: object,

@@ -126,7 +126,7 @@ def sweep_until_converged(
        2016, Algorithm I.
     """
     servers = servers_of(problem)
-    step = _step(procedure)
+    step = _server_step(procedure)
     matrix = Matrix(problem, drf_per_server(problem, servers))
     change = np.zeros_like(matrix.tasks)
     rounds, leaps, moved = 0, 0, np.inf
@@ -191,7 +191,7 @@ def step_until_converged(
        2016, Algorithm II.
     """
     servers = servers_of(problem)
-    step = _step("water_filling")
+    step = _server_step("water_filling")
     matrix = Matrix(problem, np.zeros(problem.eligible.shape))
     rounds, moved = 0, np.inf
     while rounds < max_rounds and moved > tolerance:
@@ -255,7 +255,7 @@ def distributed_steps(
     active = np.ones(tenants, dtype=np.bool_)
     if start is not None and start.shape != (tenants, classes):
         raise ShapeMismatchError("start", start.shape, (tenants, classes))
-    step = _step(procedure)
+    step = _server_step(procedure)
     servers = servers_of(problem)
     matrix = Matrix(problem, np.zeros((tenants, classes)) if start is None else start.copy())
     for event in schedule:
@@ -272,7 +272,7 @@ def distributed_steps(
         yield matrix.tasks.copy()
 
 
-def _step(procedure: Procedure) -> ServerStep:
+def _server_step(procedure: Procedure) -> ServerStep:
     if procedure not in PROCEDURES:
         raise ParameterError("procedure", procedure, " | ".join(PROCEDURES))
     return PROCEDURES[procedure]()

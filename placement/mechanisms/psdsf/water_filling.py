@@ -41,14 +41,14 @@ class WaterFilling:
         start = elsewhere / server.rate
         full = np.maximum(server.maximum / server.rate, start)
         guesses = self._last.get(server.place, [])
-        levels, stops = fill(start, full, server.use, server.room, guesses)
+        levels, stops = raise_lowest_levels(start, full, server.use, server.room, guesses)
         self._last[server.place] = stops
         tasks: FloatArray = np.maximum(levels - start, 0.0) * server.rate
         # Both are rounded; no tenant gets more than it wants because of that.
         return np.minimum(tasks, np.maximum(server.maximum - elsewhere, 0.0))
 
 
-def fill(
+def raise_lowest_levels(
     start: FloatArray, full: FloatArray, use: FloatArray, room: FloatArray, guesses: list[float]
 ) -> tuple[FloatArray, list[float]]:
     """Raise the lowest levels together, from ``start`` to at most ``full``.
@@ -81,9 +81,9 @@ def fill(
         stage = len(stops)
         ends = None
         if stage < len(guesses):
-            ends = _ends_near(guesses[stage], low, high, uses, left)
+            ends = _exhaustion_levels_near(guesses[stage], low, high, uses, left)
         if ends is None:
-            ends = _ends_anywhere(low, high, uses, left)
+            ends = _exhaustion_levels(low, high, uses, left)
         level = float(ends.min())
         if level == np.inf:
             levels[live] = high
@@ -100,10 +100,10 @@ def fill(
     return levels, stops
 
 
-def _ends_near(
+def _exhaustion_levels_near(
     level: float, low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray | None:
-    """Return where each resource ends, (R,), right for the first; None where it is not found.
+    """Return the level at which each resource is used up, (R,), or None if none is found.
 
     Newton's method from a guess: between two kinks a line, so where it stands
     still the level is exact.
@@ -126,10 +126,10 @@ def _ends_near(
     return None
 
 
-def _ends_anywhere(
+def _exhaustion_levels(
     low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray:
-    """Return where each resource ends, shape (R,), infinity for those that suffice for all.
+    """Return the level at which each resource is used up, (R,); infinite if never used up.
 
     By the kinks in order: a tenant joins at its start and leaves when it has
     all it wants.

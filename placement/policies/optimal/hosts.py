@@ -50,7 +50,7 @@ class HostsModel(Protocol):
         """Yield kind, column, and VMs of that kind for each one of the column."""
         ...
 
-    def on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+    def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
         """Yield each host with its VMs by kind."""
         ...
 
@@ -61,7 +61,7 @@ class PooledHosts:
     def __init__(self, program: IntegerProgram, group: HostGroup) -> None:
         self.group = group
         number = len(group.hosts)
-        self.columns = [program.column(number * maximum) for maximum in group.maximum]
+        self.columns = [program.add_column(number * maximum) for maximum in group.maximum]
         _room_rows(program, self.columns, group, number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
@@ -78,8 +78,8 @@ class PatternHosts:
     ) -> None:
         self._group, self._patterns = group, patterns
         number = len(group.hosts)
-        self._columns = [program.column(number) for _ in patterns]
-        program.row([(column, 1.0) for column in self._columns], maximum=number)
+        self._columns = [program.add_column(number) for _ in patterns]
+        program.add_row([(column, 1.0) for column in self._columns], maximum=number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
         """Yield kind, the column of a pattern, and the pattern's VMs of the kind."""
@@ -88,7 +88,7 @@ class PatternHosts:
                 if count:
                     yield kind, column, count
 
-    def on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+    def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
         """Give the first hosts the first pattern, and so on."""
         hosts = iter(self._group.hosts.tolist())
         for column, pattern in zip(self._columns, self._patterns, strict=True):
@@ -103,7 +103,7 @@ class SingleHosts:
         self._group = group
         self._columns = []
         for _ in group.hosts:
-            columns = [program.column(maximum) for maximum in group.maximum]
+            columns = [program.add_column(maximum) for maximum in group.maximum]
             _room_rows(program, columns, group, 1)
             self._columns.append(columns)
 
@@ -113,7 +113,7 @@ class SingleHosts:
             for kind, column in zip(self._group.kinds, columns, strict=True):
                 yield kind, column, 1
 
-    def on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+    def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
         """Read each host's own columns."""
         for host, columns in zip(self._group.hosts.tolist(), self._columns, strict=True):
             counts = (values[column] for column in columns)
@@ -133,7 +133,7 @@ def _room_rows(
         if unit:
             # What is left of a host below the unit cannot be used.
             maximum = number * (room // unit)
-            program.row(
+            program.add_row(
                 [
                     (column, amount / unit)
                     for column, amount in zip(columns, amounts, strict=True)

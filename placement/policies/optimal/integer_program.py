@@ -39,12 +39,12 @@ class IntegerProgram:
     def __len__(self) -> int:
         return len(self._maximum)
 
-    def column(self, maximum: int) -> int:
+    def add_column(self, maximum: int) -> int:
         """Add an unknown from 0 to ``maximum``; return its index."""
         self._maximum.append(maximum)
         return len(self._maximum) - 1
 
-    def row(
+    def add_row(
         self, entries: Iterable[tuple[int, float]], *, minimum: float = -math.inf, maximum: float
     ) -> None:
         """Keep the sum of column times coefficient from ``minimum`` to ``maximum``."""

@@ -34,7 +34,7 @@ def maximal_patterns(
             return None, looked_at
         looked_at += 1
         if not any(
-            count < bound and _fits(left, demand)
+            count < bound and _has_room(left, demand)
             for count, bound, demand in zip(pattern, max_counts, demands, strict=True)
         ):
             found.append(pattern)
@@ -57,5 +57,5 @@ def _combinations(
             yield (count, *rest), end
 
 
-def _fits(room: Sequence[int], demand: Sequence[int]) -> bool:
+def _has_room(room: Sequence[int], demand: Sequence[int]) -> bool:
     return all(a >= b for a, b in zip(room, demand, strict=True))

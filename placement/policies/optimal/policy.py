@@ -19,7 +19,7 @@ from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.first_hosts import FirstHosts
-from placement.packing.gangs import admit, fill_with_gangs
+from placement.packing.gangs import admit_request, fill_with_gangs
 from placement.packing.overload import room_below_threshold
 from placement.parameters import choice_reader, fraction_reader
 from placement.policies.optimal.hosts import (
@@ -185,7 +185,8 @@ class _Optimization:
             lambda room, kinds: FreeBuckets(room, one_class[: len(room)], pool, kinds),
         )
         return max(
-            (self._draft_of(given, _pack(self, wanted, rule)) for rule in rules), key=self.gain
+            (self._draft_of(given, _pack_groups(self, wanted, rule)) for rule in rules),
+            key=self.gain,
         )
 
     def _solve_exactly(self) -> Draft:
@@ -193,7 +194,7 @@ class _Optimization:
         program = IntegerProgram()
         models: list[HostsModel] = []
         for group in self.groups:
-            patterns = self._patterns(group)
+            patterns = self._host_patterns(group)
             if patterns is None:
                 models.append(SingleHosts(program, group))
             else:
@@ -208,11 +209,11 @@ class _Optimization:
             return self._new_draft()
         on_hosts = self.empty_counts()
         for model in models:
-            for host, counts in model.on_hosts(values):
+            for host, counts in model.vms_on_hosts(values):
                 on_hosts[host, list(counts)] = list(counts.values())
         return self._draft_of(columns.read(values), self._trim_to_room(on_hosts))
 
-    def _patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
+    def _host_patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
         left = self.budget.left
         limit = MOST_PATTERNS if left is None else min(left, MOST_PATTERNS)
         patterns, looked_at = maximal_patterns(group.room, group.demands, group.maximum, limit)
@@ -222,46 +223,50 @@ class _Optimization:
     def _maximise(self, program: IntegerProgram, columns: ProgramColumns) -> Sequence[int] | None:
         """Maximise the objective, then the tie-breaker; return None if no values were found."""
         gains, ties = (columns.gains(len(program), value) for value in self.values)
-        values = self._search(program, gains)
+        values = self._search_optimum(program, gains)
         if values is None:
             return None
         reached = sum(gain * value for gain, value in zip(gains, values, strict=True))
         if any(gains):
             unit = int(np.gcd.reduce(gains))
             entries = [(column, gain / unit) for column, gain in enumerate(gains) if gain]
-            program.row(entries, minimum=float(reached // unit), maximum=float("inf"))
-        better = self._search_ties(program, ties)
+            program.add_row(entries, minimum=float(reached // unit), maximum=float("inf"))
+        better = self._search_tie_breaker(program, ties)
         if better is None:
             return values
         kept = sum(gain * value for gain, value in zip(gains, better, strict=True)) >= reached
         return better if kept else values
 
-    def _search(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
-        """Maximise, and record the proven bound on every allocation."""
+    def _search_optimum(
+        self, program: IntegerProgram, gains: Sequence[int]
+    ) -> Sequence[int] | None:
+        """Maximise the objective, and record the proven upper bound."""
         maximum = self._nodes_left()
         if maximum < 1:
             self.cuts.append("nodes: none were left to solve a program")
             return None
         solved = program.solve(gains, maximum)
         self.bound = min(self.bound, solved.bound)
-        if self._spend(solved, maximum) == maximum:
+        if self._spend_budget(solved, maximum) == maximum:
             self.cuts.append("nodes: the search ended before the optimum was proven")
         return solved.values
 
-    def _search_ties(self, program: IntegerProgram, gains: Sequence[int]) -> Sequence[int] | None:
+    def _search_tie_breaker(
+        self, program: IntegerProgram, gains: Sequence[int]
+    ) -> Sequence[int] | None:
         maximum = min(self._nodes_left(), MOST_TIE_NODES)
         if maximum < 1:
             self.ties_settled = False
             return None
         solved = program.solve(gains, maximum)
-        self.ties_settled = self._spend(solved, maximum) < maximum
+        self.ties_settled = self._spend_budget(solved, maximum) < maximum
         return solved.values
 
     def _nodes_left(self) -> int:
         left = MOST_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
-    def _spend(self, solved: OptimalSolution, maximum: int) -> int:
+    def _spend_budget(self, solved: OptimalSolution, maximum: int) -> int:
         spent = min(max(1, solved.nodes), maximum)
         self.nodes += spent
         self.budget.spend(spent)
@@ -280,7 +285,7 @@ class _Optimization:
         draft = self._new_draft()
         rows = rows_of(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
-            draft.begin(gang)
+            draft.begin_gang(gang)
         draft.put_all(rows)
         return draft
 
@@ -298,7 +303,7 @@ class _Optimization:
         draft = self._new_draft()
         first = FirstHosts(self.room, self.snapshot.host_class, self.kinds)
         for request in np.flatnonzero(self.placeable.wanted).tolist():
-            if admit(draft, request):
+            if admit_request(draft, request):
                 kind, wanted = int(self.kinds.of_request[request]), int(draft.remaining[request])
                 hosts = first.fill([kind] * min(wanted, int(self.placeable.wanted[request])))
                 rows = [(request, host, 1) for host in hosts]
@@ -315,7 +320,9 @@ class _Optimization:
         fill_with_gangs(draft, lambda: fill_by_best_fit(draft, self.kinds))
 
 
-def _pack(search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker) -> IntArray:
+def _pack_groups(
+    search: _Optimization, wanted: Sequence[Sequence[int]], rule: _HostRuleMaker
+) -> IntArray:
     """Pack each group's VMs on its hosts by a rule, the largest kinds first, shape (H, T)."""
     on_hosts = search.empty_counts()
     for group, counts in zip(search.groups, wanted, strict=True):

@@ -58,21 +58,22 @@ class ProgramColumns:
         singles = np.zeros(len(placeable.kinds), dtype=np.int64)
         np.add.at(singles, of_kind, placeable.singles)
         self._singles = {
-            kind: program.column(int(singles[kind])) for kind in np.flatnonzero(singles).tolist()
+            kind: program.add_column(int(singles[kind]))
+            for kind in np.flatnonzero(singles).tolist()
         }
         self._gangs: dict[int, int] = {}
         given = {kind: [(column, 1.0)] for kind, column in self._singles.items()}
         for gang in placeable.gangs.tolist():
             minimum, maximum = int(placeable.snapshot.min_count[gang]), int(placeable.wanted[gang])
-            column, switch = program.column(maximum), program.column(1)
-            program.row([(column, -1.0), (switch, float(minimum))], maximum=0.0)
-            program.row([(column, 1.0), (switch, -float(maximum))], maximum=0.0)
+            column, switch = program.add_column(maximum), program.add_column(1)
+            program.add_row([(column, -1.0), (switch, float(minimum))], maximum=0.0)
+            program.add_row([(column, 1.0), (switch, -float(maximum))], maximum=0.0)
             self._gangs[gang] = column
             given.setdefault(int(of_kind[gang]), []).append((column, 1.0))
         for kind, column, count in supply:
             given[kind].append((column, -float(count)))
         for entries in given.values():
-            program.row(entries, maximum=0.0)
+            program.add_row(entries, maximum=0.0)
 
     def gains(self, columns: int, value: Sequence[int]) -> list[int]:
         """Return the gain of each column of the program, given the value of each kind's VM."""

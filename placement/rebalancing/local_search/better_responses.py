@@ -59,8 +59,8 @@ class _Items:
 class BetterResponses:
     """Repeats the steepest better response until none pays, and reconsiders each.
 
-    Of all moves of one VM that keep the rules, the one whose gain less its price is
-    largest is made. Equals go by source, kind, memory carried and VM, lowest first,
+    A step makes the move of one VM that keeps the rules and has the largest gain less its
+    price. Ties go by source, kind, memory carried and VM, lowest first,
     then by destination. No VM moves twice.
 
     Parameters
@@ -133,7 +133,7 @@ class BetterResponses:
             elif not self._budget.spend(self._units):
                 self.cut_by = "work"
             else:
-                self._respond(*found)
+                self._make_response(*found)
             if self.cut_by is not None:
                 return
         if self._out_of_work:
@@ -154,21 +154,21 @@ class BetterResponses:
         """
         changed = False
         for response in self.responses:
-            if self._may_go_back(response):
+            if self._may_return(response):
                 if not self._budget.spend(2 * self._units):
                     break
-                self._undo(response)
+                self._undo_response(response)
                 item = int(self._item_of[response.vm])
                 found = self._best_response()
                 if found is None and self._out_of_work:
-                    self._respond(item, response.destination, response.gain)
+                    self._make_response(item, response.destination, response.gain)
                     break
                 changed |= found is None or found[:2] != (item, response.destination)
                 if found is not None:
-                    self._respond(*found)
+                    self._make_response(*found)
         return changed
 
-    def follow(self, responses: Sequence[Response]) -> None:
+    def follow_responses(self, responses: Sequence[Response]) -> None:
         """Make the given responses, or like ones of VMs alike, steepest first.
 
         What does not pay when its turn comes, or breaks a rule still, is not made.
@@ -195,7 +195,7 @@ class BetterResponses:
             ):
                 gain[row] = INFEASIBLE  # until one of those moves to which it is bound
                 continue
-            self._respond(best, destination, float(gain[row] + self._price[best]))
+            self._make_response(best, destination, float(gain[row] + self._price[best]))
             waits[row] = False
             rows = np.array([*touching[int(source[row])], *touching[destination]])
             if items.alone[best]:
@@ -218,7 +218,7 @@ class BetterResponses:
             item = int(bound.argmax())
             if not bound[item] >= self._objective.least_gain:
                 return None
-            if not self._may_transfer(item):
+            if not self._is_within_transfer_limit(item):
                 bound[item] = self._leaving[item] = INFEASIBLE
                 continue
             kind = int(items.kind[item])
@@ -235,7 +235,7 @@ class BetterResponses:
                     continue
             return item, destination, float(bound[item] + self._price[item])
 
-    def _may_transfer(self, item: int) -> bool:
+    def _is_within_transfer_limit(self, item: int) -> bool:
         """Return whether the plan may transfer one VM more; smaller VMs may still move."""
         maximum = self._objective.max_mib
         if maximum is None or self._transfer_mib + int(self._items.transfer_mib[item]) <= maximum:
@@ -256,14 +256,14 @@ class BetterResponses:
         """Return the next VM of an item to move."""
         return int(self._vms[self._first[item]])
 
-    def _respond(self, item: int, destination: int, gain: float) -> None:
+    def _make_response(self, item: int, destination: int, gain: float) -> None:
         vm, source = self._next_vm(item), int(self._items.host[item])
         self._first[item] += 1
         self._made[vm] = Response(vm, source, destination, gain)
         self._transfer_mib += int(self._items.transfer_mib[item])
-        self._take(vm, item, source, destination)
+        self._move_vm(vm, item, source, destination)
 
-    def _may_go_back(self, response: Response) -> bool:
+    def _may_return(self, response: Response) -> bool:
         kind = self._items.kind[self._item_of[response.vm]]
         if self._weighing.entering[kind, response.source] == INFEASIBLE:
             return False
@@ -272,7 +272,7 @@ class BetterResponses:
             self._group_constraints.allowed_hosts(response.vm)[response.source]
         )
 
-    def _undo(self, response: Response) -> None:
+    def _undo_response(self, response: Response) -> None:
         vm, item = response.vm, int(self._item_of[response.vm])
         del self._made[vm]
         self._transfer_mib -= int(self._items.transfer_mib[item])
@@ -282,11 +282,11 @@ class BetterResponses:
         moved = self._vms[self._items.first[item] : first + 1]
         moved[moved == vm] = self._vms[first]
         self._vms[first] = vm
-        self._take(vm, item, response.destination, response.source)
+        self._move_vm(vm, item, response.destination, response.source)
         again, self._too_large = np.array(self._too_large, dtype=np.int64), []
         self._update_departures(again)
 
-    def _take(self, vm: int, item: int, source: int, destination: int) -> None:
+    def _move_vm(self, vm: int, item: int, source: int, destination: int) -> None:
         """Move a VM from one host to another, and update the weights."""
         items = self._items
         rose = self._weighing.move(int(items.kind[item]), source, destination)

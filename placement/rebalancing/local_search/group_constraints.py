@@ -32,11 +32,11 @@ class GroupConstraints:
             self.bound[vms] = True
 
     def allowed_hosts(self, vm: int) -> BoolArray:
-        """Return the hosts that no rule closes to a VM where all others are, shape (H,).
+        """Return the hosts that the rules allow a VM, given where all others are, shape (H,).
 
-        Of a group that keeps apart, none that holds another member; of one that
-        keeps together, those alone that hold another member, if any does; of a spread,
-        none outside of zones, and none in another zone that has its part already.
+        A group that keeps apart excludes hosts of its other members. A group that keeps together
+        allows only hosts of its other members, if there are any. A spread excludes hosts without
+        a zone, and hosts in other zones that already hold their maximum.
         """
         open_to, own = np.ones(self._hosts, dtype=np.bool_), int(self.host[vm])
         for number in self._groups_of.get(vm, ()):

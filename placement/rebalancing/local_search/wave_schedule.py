@@ -16,7 +16,7 @@ def schedule_waves(
     moves: Sequence[RebalanceMove],
     limits: RebalanceLimits,
 ) -> tuple[RebalanceMove, ...]:
-    """Return moves with the earliest waves that they can go in, in the order of waves.
+    """Assign each move to its earliest feasible wave; return the moves in order of waves.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def schedule_waves(
     """
     return tuple(
         sorted(
-            _Scheduler(running, group_constraints, limits).waves_of(moves),
+            _Scheduler(running, group_constraints, limits).schedule_moves(moves),
             key=lambda move: move.wave,
         )
     )
@@ -64,7 +64,7 @@ class _Scheduler:
         self._at_once: list[int] = []
         self._next_open: list[int] = []  # of a full wave, one that may not be
 
-    def waves_of(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
+    def schedule_moves(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
         return [dataclasses.replace(move, wave=self._wave_of(move)) for move in moves]
 
     def _wave_of(self, move: RebalanceMove) -> int:
@@ -83,7 +83,7 @@ class _Scheduler:
             or self._there[destination, wave] >= self._limits.per_destination
         ):
             wave = self._open_wave(wave + 1)
-        self._note(move, wave, demand)
+        self._record_move(move, wave, demand)
         for rule in rules:
             self._last_of_rule[rule] = wave
         return wave
@@ -94,17 +94,17 @@ class _Scheduler:
         Every move to the host that comes earlier in the sequence goes in that wave or
         earlier, so its room counts as taken.
         """
-        room = list(self._room_of(host))
+        room = list(self._room_of_host(host))
         wave, leaves = 0, self._leaves[host]
         for when, amounts in leaves:  # in order of waves
-            if _holds(room, demand):
+            if _has_room(room, demand):
                 break
             room = [left + amount for left, amount in zip(room, amounts, strict=True)]
             wave = when + 1
         return wave
 
-    def _note(self, move: RebalanceMove, wave: int, demand: list[int]) -> None:
-        room = self._room_of(move.destination)
+    def _record_move(self, move: RebalanceMove, wave: int, demand: list[int]) -> None:
+        room = self._room_of_host(move.destination)
         for resource, amount in enumerate(demand):
             room[resource] -= amount
         self._leaves[move.source].append((wave, demand))
@@ -116,7 +116,7 @@ class _Scheduler:
         if self._at_once[wave] >= self._limits.at_once:
             self._next_open[wave] = wave + 1
 
-    def _room_of(self, host: int) -> list[int]:
+    def _room_of_host(self, host: int) -> list[int]:
         if host not in self._room:
             self._room[host] = self._running.room[host].tolist()
         return self._room[host]
@@ -138,5 +138,5 @@ class _Scheduler:
             wave = after
 
 
-def _holds(room: list[int], demand: list[int]) -> bool:
+def _has_room(room: list[int], demand: list[int]) -> bool:
     return all(amount <= left for left, amount in zip(room, demand, strict=True) if amount)

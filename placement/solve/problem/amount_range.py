@@ -39,13 +39,13 @@ class Extent:
 
 
 def widest_extent(problem: Problem) -> Extent | None:
-    """Return the extent of the resource with the largest ratio of amounts; None without amounts.
+    """Return the extent of the resource with the largest ratio of amounts; None if there is none.
 
     What hosts offer counts as a class has it in all.
     """
     found = []
     for r, name in enumerate(problem.resources):
-        amounts = [each for each in _amounts(problem, r) if each[0] > 0]
+        amounts = [each for each in _amounts_with_places(problem, r) if each[0] > 0]
         if amounts:
             minimum, least_at = min(amounts, key=itemgetter(0))
             largest, largest_at = max(amounts, key=itemgetter(0))
@@ -61,7 +61,7 @@ def widest_extent(problem: Problem) -> Extent | None:
     return max(found, key=lambda spread: spread.ratio, default=None)
 
 
-def _amounts(problem: Problem, r: int) -> Iterator[tuple[Decimal, Place]]:
+def _amounts_with_places(problem: Problem, r: int) -> Iterator[tuple[Decimal, Place]]:
     for h, host in enumerate(problem.hosts):
         yield host.capacity[r] * host.count, ("hosts", h, "capacity", r)
         yield host.free[r] * host.count, ("hosts", h, "free", r)

@@ -12,7 +12,7 @@ import numpy as np
 from placement.mechanisms import MECHANISMS, DivisibleProblem, MechanismEntry
 from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.arrays import BoolArray, FloatArray
-from placement.solve.problem.faults import Faults, Place, place_text, quote, refuse
+from placement.solve.problem.faults import Faults, Place, place_text, quote_text, refuse_file
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
 
@@ -52,7 +52,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
     last = len(problem.demands)
     order = tuple(sorted(leaves, key=lambda tenant: (demand_of.get(tenant, last), tenant)))
     if len(order) * len(problem.hosts) > MOST_PAIRS:
-        refuse(
+        refuse_file(
             ("tenants",),
             f"{len(order):,} tenants × {len(problem.hosts):,} entries of hosts "
             f"must be at most {MOST_PAIRS:,}",
@@ -62,15 +62,15 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
     nothing: Amounts = (Decimal(0),) * len(problem.resources)
     divisible = DivisibleProblem(
         resources=problem.resources,
-        capacity=_floats([host.capacity for host in problem.hosts]) * hosts[:, None],
-        free=_floats([host.free for host in problem.hosts]) * hosts[:, None],
+        capacity=_float_matrix([host.capacity for host in problem.hosts]) * hosts[:, None],
+        free=_float_matrix([host.free for host in problem.hosts]) * hosts[:, None],
         hosts=hosts,
-        demand=_floats([nothing if each is None else each.per_vm for each in demands]),
-        speed=_speed(demands, len(hosts)),
-        eligible=_eligible(problem, demands),
+        demand=_float_matrix([nothing if each is None else each.per_vm for each in demands]),
+        speed=_speed_matrix(demands, len(hosts)),
+        eligible=_eligibility_matrix(problem, demands),
         count=np.array([_task_count(each) for each in demands], dtype=np.float64),
         weight=np.array([problem.tenants[each].weight for each in order]),
-        held=_floats([problem.tenants[each].held for each in order]),
+        held=_float_matrix([problem.tenants[each].held for each in order]),
         tree=tree_of(problem, order),
     )
     return DividedProblem(
@@ -118,7 +118,7 @@ def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
     for index, demand in enumerate(problem.demands):
         first = demand_of.setdefault(demand.tenant, index)
         if first != index:
-            tenant = quote(problem.tenants[demand.tenant].name)
+            tenant = quote_text(problem.tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
                 f"mechanisms take one demand per tenant, and demands[{first}] is of {tenant} "
@@ -127,7 +127,7 @@ def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
     return demand_of
 
 
-def _floats(rows: Sequence[Amounts]) -> FloatArray:
+def _float_matrix(rows: Sequence[Amounts]) -> FloatArray:
     return np.array([[float(amount) for amount in row] for row in rows], dtype=np.float64)
 
 
@@ -136,7 +136,7 @@ def _task_count(demand: DemandEntry | None) -> float:
     return np.inf if demand is None or demand.count is None else float(demand.count)
 
 
-def _speed(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArray:
+def _speed_matrix(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArray:
     speed = np.ones((len(demands), hosts))
     for row, demand in enumerate(demands):
         for host, each in demand.speed.items() if demand else ():
@@ -144,7 +144,7 @@ def _speed(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArray:
     return speed
 
 
-def _eligible(problem: Problem, demands: Sequence[DemandEntry | None]) -> BoolArray:
+def _eligibility_matrix(problem: Problem, demands: Sequence[DemandEntry | None]) -> BoolArray:
     labelled: dict[frozenset[str], BoolArray] = {}
     eligible = np.zeros((len(demands), len(problem.hosts)), dtype=np.bool_)
     for row, demand in enumerate(demands):

@@ -60,18 +60,18 @@ class Faults:
         self._found.append(ProblemFault(place_text(place), message))
 
     def raise_if_any(self) -> None:
-        """Raise `ProblemFileError` with all that was noted."""
+        """Raise `ProblemFileError` with all recorded faults."""
         if self._found:
             raise ProblemFileError(self._found)
 
 
-def refuse(place: Place, message: str) -> NoReturn:
+def refuse_file(place: Place, message: str) -> NoReturn:
     """Raise `ProblemFileError` for one fault that ends the reading."""
     raise ProblemFileError([ProblemFault(place_text(place), message)])
 
 
 def place_text(place: Place) -> str:
-    """Write a place the way programs do: ``demands[3].speed.s9``."""
+    """Format a place in the file as a path: ``demands[3].speed.s9``."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -79,11 +79,11 @@ def place_text(place: Place) -> str:
         elif _PLAIN_KEY.fullmatch(step):
             text += f".{step}" if text else step
         else:
-            text += f"[{quote(step)}]"
+            text += f"[{quote_text(step)}]"
     return text
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     """Put a string from the file in quotes, in ASCII, cut where it grows long."""
     if len(text) > _LONGEST_FOUND:
         text = text[: _LONGEST_FOUND - 3] + "..."
@@ -96,7 +96,7 @@ def describe_value(value: object) -> str:
         case None | True | False:
             return json.dumps(value)
         case str():
-            return quote(value)
+            return quote_text(value)
         case []:
             return "an empty list"
         case list():
@@ -113,7 +113,7 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)
     if near:
-        return f"; did you mean {', '.join(map(quote, near))}?"
+        return f"; did you mean {', '.join(map(quote_text, near))}?"
     if 0 < len(names) <= 12:
-        return f"; known: {', '.join(map(quote, names))}"
+        return f"; known: {', '.join(map(quote_text, names))}"
     return ""

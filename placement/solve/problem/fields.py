@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, describe_value, quote, suggest_names
+from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
 from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
 from placement.solve.problem.model import Amounts
 
@@ -109,7 +109,7 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
     elif len(value) > LONGEST_NAME:
         faults.add(place, f"must have at most {LONGEST_NAME} characters, found {len(value):,}")
     elif not value.isprintable():
-        faults.add(place, f"must be of printable characters, found {quote(value)}")
+        faults.add(place, f"must be of printable characters, found {quote_text(value)}")
     else:
         return value
     return None
@@ -129,14 +129,14 @@ def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> 
         if name is None:
             continue
         if name in names:
-            faults.add((*place, position), f"stands twice: {quote(name)}")
+            faults.add((*place, position), f"stands twice: {quote_text(name)}")
         names[name] = None
     return list(names)
 
 
 def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None:
     """Read an amount of a resource, exactly."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if number < 0:
@@ -158,7 +158,7 @@ def read_amounts(
         faults.add(place, f"must be a list of numbers, found {describe_value(value)}")
         return None
     if len(value) != len(resources):
-        names = ", ".join(map(quote, resources[:8])) + (", ..." if len(resources) > 8 else "")
+        names = ", ".join(map(quote_text, resources[:8])) + (", ..." if len(resources) > 8 else "")
         faults.add(
             place,
             f"must have {len(resources)} numbers, one per resource ({names}), found {len(value)}",
@@ -175,7 +175,7 @@ def read_count(
     value: object, place: Place, faults: Faults, *, minimum: int, maximum: int
 ) -> int | None:
     """Read a whole number; ``3.0`` is one, ``true`` is not."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if not minimum <= number <= maximum:
@@ -190,7 +190,7 @@ def read_count(
 
 def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
     """Read a weight or a speed: a number above 0."""
-    number = _number(value, place, faults)
+    number = _read_number(value, place, faults)
     if number is None:
         return None
     if number <= 0:
@@ -202,17 +202,17 @@ def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
     return None
 
 
-def resolve(
+def resolve_name(
     name: str, index: dict[str, int], kind: str, place: Place, faults: Faults
 ) -> int | None:
     """Return the index of a name."""
     found = index.get(name)
     if found is None:
-        faults.add(place, f"no {kind} has the name {quote(name)}{suggest_names(name, index)}")
+        faults.add(place, f"no {kind} has the name {quote_text(name)}{suggest_names(name, index)}")
     return found
 
 
-def _number(value: object, place: Place, faults: Faults) -> Decimal | None:
+def _read_number(value: object, place: Place, faults: Faults) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         allowed = "a finite number" if isinstance(value, NotANumber) else "a number"
         faults.add(place, f"must be {allowed}, found {describe_value(value)}")

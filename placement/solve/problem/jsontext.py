@@ -50,20 +50,19 @@ class RepeatedKeys(dict[str, object]):
         self.repeated = tuple(key for key, found in times.items() if found > 1)
 
 
-def decode(data: bytes) -> object:
+def decode_json(data: bytes) -> object:
     """Return the JSON value of a file: dict, list, str, bool, None, int, Decimal.
 
     Raises
     ------
     ProblemFileError
-        With line and column where the syntax is broken, or with the limit that
-        the file exceeds.
+        If the syntax is broken (the error has line and column), or if the file exceeds a limit.
     """
     if len(data) > MOST_BYTES:
-        _refuse("", f"is larger than {MOST_BYTES // 2**20} MiB, the most that is read")
+        _refuse_text("", f"is larger than {MOST_BYTES // 2**20} MiB, the most that is read")
     text = _text_of(data)
     if not text.strip(" \t\r\n"):
-        _refuse("", "is empty; expected one JSON object")
+        _refuse_text("", "is empty; expected one JSON object")
     scanner = _Scanner()
     try:
         return json.loads(
@@ -75,9 +74,9 @@ def decode(data: bytes) -> object:
         )
     except json.JSONDecodeError as error:
         wording = _WORDING.get(error.msg, error.msg[:1].lower() + error.msg[1:])
-        _refuse(f"line {error.lineno}, column {error.colno}", f"broken JSON: {wording}")
+        _refuse_text(f"line {error.lineno}, column {error.colno}", f"broken JSON: {wording}")
     except RecursionError:
-        _refuse("", "is nested too deeply; a problem needs five levels")
+        _refuse_text("", "is nested too deeply; a problem needs five levels")
 
 
 class _Scanner:
@@ -87,13 +86,13 @@ class _Scanner:
         self._values = 0
 
     def integer(self, text: str) -> int | NotANumber:
-        self._count()
+        self._count_value()
         if len(text) > MOST_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
         return int(text)
 
     def decimal(self, text: str) -> Decimal | NotANumber:
-        self._count()
+        self._count_value()
         if len(text) > MOST_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
         try:
@@ -102,14 +101,16 @@ class _Scanner:
             return NotANumber(text)
 
     def object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        self._count()
+        self._count_value()
         plain = dict(pairs)
         return plain if len(plain) == len(pairs) else RepeatedKeys(pairs)
 
-    def _count(self) -> None:
+    def _count_value(self) -> None:
         self._values += 1
         if self._values > MOST_VALUES:
-            _refuse("", f"holds more than {MOST_VALUES:,} numbers and objects, the most allowed")
+            _refuse_text(
+                "", f"holds more than {MOST_VALUES:,} numbers and objects, the most allowed"
+            )
 
 
 def _text_of(data: bytes) -> str:
@@ -122,8 +123,8 @@ def _text_of(data: bytes) -> str:
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
         found = data[error.start]
-        _refuse(f"line {line}, column {column}", f"not UTF-8: found byte 0x{found:02x}")
+        _refuse_text(f"line {line}, column {column}", f"not UTF-8: found byte 0x{found:02x}")
 
 
-def _refuse(place: str, message: str) -> NoReturn:
+def _refuse_text(place: str, message: str) -> NoReturn:
     raise ProblemFileError([ProblemFault(place, message)])

@@ -9,8 +9,8 @@ from placement.catalog.names import known_parameters
 from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
-from placement.solve.problem.faults import Faults, Place, describe_value, quote, suggest_names
-from placement.solve.problem.fields import MOST_COUNT, resolve
+from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
+from placement.solve.problem.fields import MOST_COUNT, resolve_name
 from placement.solve.problem.model import Problem
 from placement.solve.problem.whole_vms import WholeVmProblem
 
@@ -77,7 +77,7 @@ def _check_parameters(
 def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
     if isinstance(name, str) and name not in resources:
         hint = suggest_names(name, resources)
-        faults.add(place, f"no resource has the name {quote(name)}{hint}")
+        faults.add(place, f"no resource has the name {quote_text(name)}{hint}")
 
 
 def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) -> None:
@@ -100,7 +100,7 @@ def _read_strategies(
     chosen: dict[int, list[list[int]]] = {}
     for name, rows in value.items():
         at = (*place, name)
-        known = resolve(name, index, "host", at, faults) is not None
+        known = resolve_name(name, index, "host", at, faults) is not None
         if not isinstance(rows, list) or not rows:
             faults.add(at, f"must be a list of combinations, found {describe_value(rows)}")
             continue

@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from placement.solve.problem.faults import Faults, Place, describe_value, quote, refuse
+from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, refuse_file
 from placement.solve.problem.fields import (
     MOST_COUNT,
     JsonObject,
@@ -18,9 +18,9 @@ from placement.solve.problem.fields import (
     read_name,
     read_names,
     read_ratio,
-    resolve,
+    resolve_name,
 )
-from placement.solve.problem.jsontext import NotANumber, RepeatedKeys, decode
+from placement.solve.problem.jsontext import NotANumber, RepeatedKeys, decode_json
 from placement.solve.problem.model import Amounts, DemandEntry, HostEntry, Problem, TenantEntry
 
 #: Tenants from the root's child down to a leaf.
@@ -40,7 +40,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
         if node is not None and node in path:
             walked = list(path)
             circle = [tenants[index].name for index in walked[walked.index(node) :]]
-            shown = " → ".join(map(quote, [*circle[:6], circle[0]]))
+            shown = " → ".join(map(quote_text, [*circle[:6], circle[0]]))
             faults.add(("tenants", node, "parent"), f"the tenants' tree has a cycle: {shown}")
         below = 0 if node is None else depth.get(node, 0)
         depth.update((index, below + n) for n, index in enumerate(reversed(path), start=1))
@@ -57,17 +57,17 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
 def check_groups(
     tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: Faults
 ) -> None:
-    """Note groups that have demands or holdings of their own."""
+    """Record groups that have demands or holdings of their own as faults."""
     groups = {tenant.parent for tenant in tenants}
     for index, tenant in enumerate(tenants):
         if index in groups and any(tenant.held):
             faults.add(
                 ("tenants", index, "held"),
-                f"{quote(tenant.name)} is the parent of others and must hold nothing itself",
+                f"{quote_text(tenant.name)} is the parent of others and must hold nothing itself",
             )
     for index, demand in enumerate(demands):
         if demand.tenant in groups:
-            name = quote(tenants[demand.tenant].name)
+            name = quote_text(tenants[demand.tenant].name)
             faults.add(
                 ("demands", index, "tenant"),
                 f"{name} is the parent of others; only tenants without children may have demands",
@@ -104,7 +104,7 @@ def read_problem(data: bytes) -> Problem:
     """
     faults = Faults()
     top = JsonObject(
-        decode(data),
+        decode_json(data),
         (),
         faults,
         required=("resources", "hosts", "tenants", "demands"),
@@ -159,7 +159,7 @@ class _Reader:
 
     def _read_hosts(self) -> tuple[HostEntry, ...]:
         values = self._read_list("hosts", MOST_HOSTS)
-        self._host_index = self._index(values, "hosts")
+        self._host_index = self._index_names(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
         hosts = _drop_missing(read)
         total = sum(host.count for host in hosts)
@@ -199,7 +199,7 @@ class _Reader:
 
     def _read_tenants(self) -> tuple[TenantEntry, ...]:
         values = self._read_list("tenants", MOST_HOSTS)
-        self._tenant_index = self._index(values, "tenants")
+        self._tenant_index = self._index_names(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
         tenants = _drop_missing(read)
         if len(tenants) == len(values):
@@ -221,13 +221,17 @@ class _Reader:
 
     def _read_known_tenant(self, value: object, place: Place, faults: Faults) -> int | None:
         name = read_name(value, place, faults)
-        return None if name is None else resolve(name, self._tenant_index, "tenant", place, faults)
+        return (
+            None
+            if name is None
+            else resolve_name(name, self._tenant_index, "tenant", place, faults)
+        )
 
     # ---------------------------------------------------------------- demands
 
     def _read_demands(self, tenants: Sequence[TenantEntry]) -> tuple[DemandEntry, ...]:
         values = self._read_list("demands", MOST_HOSTS)
-        self._index(values, "demands")
+        self._index_names(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
         demands = _drop_missing(read)
         if not len(self._faults):  # groups are known only among sound tenants
@@ -281,7 +285,7 @@ class _Reader:
         if value == []:
             faults.add(place, "must not be empty; null stands for all hosts")
         found = (
-            resolve(name, self._host_index, "host", (*place, position), faults)
+            resolve_name(name, self._host_index, "host", (*place, position), faults)
             for position, name in enumerate(read_names(value, place, faults, maximum=MOST_HOSTS))
         )
         return tuple(sorted(index for index in found if index is not None))
@@ -298,7 +302,7 @@ class _Reader:
         speed: dict[int, float] = {}
         for name, each in value.items():
             at = (*place, name)
-            index = resolve(name, self._host_index, "host", at, faults)
+            index = resolve_name(name, self._host_index, "host", at, faults)
             ratio = read_ratio(each, at, faults)
             if index is not None and ratio is not None:
                 speed[index] = ratio
@@ -326,7 +330,7 @@ class _Reader:
     def _plain_value(self, value: object, place: Place, depth: int) -> object:
         """Turn exact numbers into ints and floats; the policy checks their meaning."""
         if depth > _DEEPEST_PARAMETER:
-            refuse(place, "is nested too deeply")
+            refuse_file(place, "is nested too deeply")
         if isinstance(value, NotANumber):
             self._faults.add(place, f"must be a finite number, found {value}")
             return None
@@ -350,7 +354,7 @@ class _Reader:
 
     # ----------------------------------------------------------------- shared
 
-    def _index(self, values: Sequence[object], kind: str) -> dict[str, int]:
+    def _index_names(self, values: Sequence[object], kind: str) -> dict[str, int]:
         """Return the position of each name; a repeated name is a fault."""
         index: dict[str, int] = {}
         for position, value in enumerate(values):
@@ -360,7 +364,7 @@ class _Reader:
             if name in index:
                 first = f"{kind}[{index[name]}]"
                 self._faults.add(
-                    (kind, position, "name"), f"{quote(name)} is the name of {first} already"
+                    (kind, position, "name"), f"{quote_text(name)} is the name of {first} already"
                 )
             else:
                 index[name] = position

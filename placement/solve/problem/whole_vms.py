@@ -123,7 +123,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
     faults.raise_if_any()
     tenants = leaf_tenants(problem)
     row_of = {tenant: row for row, tenant in enumerate(tenants)}
-    columns = _Columns(problem, tenants, faults)
+    columns = _IntegerArrays(problem, tenants, faults)
     faults.raise_if_any()
 
     entry_class, eligible = _host_classes(problem, faults)
@@ -191,7 +191,7 @@ def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
             )
 
 
-class _Columns:
+class _IntegerArrays:
     """The integer arrays: (E, R) of hosts' entries, (N, R) held, (Q, R) demands."""
 
     def __init__(self, problem: Problem, leaves: Sequence[int], faults: Faults) -> None:
@@ -233,7 +233,7 @@ class _Columns:
 
 
 def _to_millionths(amounts: Iterable[Decimal]) -> list[int]:
-    """Return amounts in millionths; `_refuse_unsupported_fields` has seen to it that they are."""
+    """Return amounts in millionths; `_refuse_unsupported_fields` has checked that this is exact."""
     return [whole for amount in amounts if (whole := millionths(amount)) is not None]
 
 

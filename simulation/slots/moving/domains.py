@@ -10,7 +10,7 @@ from placement import IntArray
 from simulation.topology.hosts import SimHost
 
 
-def domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
+def failure_domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
     """Return the failure domain of each host, (H,), numbered in order of name; -1 for none.
 
     Parameters
@@ -20,10 +20,10 @@ def domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
     """
     if spare == "host":
         return np.arange(len(hosts), dtype=np.int64)
-    values = [_value(spare, host.labels) for host in hosts]
+    values = [_domain_value(spare, host.labels) for host in hosts]
     number = {value: place for place, value in enumerate(sorted({*filter(None, values)}))}
     return np.array([number.get(value or "", -1) for value in values], dtype=np.int64)
 
 
-def _value(name: str, labels: Sequence[str]) -> str | None:
+def _domain_value(name: str, labels: Sequence[str]) -> str | None:
     return next((each[len(name) + 1 :] for each in labels if each.startswith(f"{name}=")), None)

@@ -123,7 +123,9 @@ def movable_vms_of(
         obstacle=np.where(moves, _MOVING, -1).astype(np.int64),
         rests=rests,
         demand=demand,
-        eligible=_eligible(snapshot, cluster, [tables[number] for number in kinds[:, 1].tolist()]),
+        eligible=_eligibility_of_kinds(
+            snapshot, cluster, [tables[number] for number in kinds[:, 1].tolist()]
+        ),
         receives=np.array([each.accepts for each in cluster.hosts], dtype=np.bool_),
         over=over,
         groups=bound.groups(rules),
@@ -147,7 +149,9 @@ def _mask_of_keys(
     return marked
 
 
-def _eligible(snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]) -> BoolArray:
+def _eligibility_of_kinds(
+    snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]
+) -> BoolArray:
     """Return the classes that each kind of VM may use, (K, C), also those that take no VMs now."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)

@@ -55,7 +55,7 @@ class MovePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
+class BalanceOptions:
     """A standing rule: balance at an interval."""
 
     every_s: float = 3600.0
@@ -76,7 +76,7 @@ class Balance:
         if self.hours is None:
             return True
         matched = _HOURS.fullmatch(self.hours)
-        assert matched is not None  # noqa: S101 - read by `_hours`
+        assert matched is not None  # noqa: S101 - read by `_check_hours`
         first, last = (3600 * int(matched[i]) + 60 * int(matched[i + 1]) for i in (1, 3))
         now = at_s % _DAY_S
         return first <= now < last if first < last else now >= first or now < last
@@ -94,7 +94,7 @@ class RollOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class RoomOptions:
     """Make room for starving requests by moves, instead of reserving hosts."""
 
     patience: int = ROOM_PATIENCE  #: slots that a request waits before
@@ -109,11 +109,11 @@ class MoveOptions:
     """All options of moves of a run."""
 
     price: MovePrice = field(default_factory=MovePrice)
-    balance: Balance | None = None
+    balance: BalanceOptions | None = None
     spare: str | None = None  #: ``host``, ``zone``, or the name of a label as ``rack`` in rack=3
     spare_asked: str | None = None  #: is it recorded whether that would hold, though none is kept?
     roll: RollOptions | None = None
-    room: Room | None = None
+    room: RoomOptions | None = None
     #: are potential, skewness and hosts in use recorded, though nothing moves?
     measured: bool = False
 
@@ -147,28 +147,32 @@ class MoveOptions:
         if price is not None and balance is roll is room is None:
             raise InputError("--move-price", "nothing moves: give --balance, --roll or --room")
         found = cls(
-            price=_read(MovePrice, "--move-price", price or ""),
-            balance=None if balance is None else _read(Balance, "--balance", balance),
+            price=_read_option(MovePrice, "--move-price", price or ""),
+            balance=None if balance is None else _read_option(BalanceOptions, "--balance", balance),
             spare=spare,
-            roll=None if roll is None else _read(RollOptions, "--roll", roll),
-            room=None if room is None else _read(Room, "--room", room),
+            roll=None if roll is None else _read_option(RollOptions, "--roll", roll),
+            room=None if room is None else _read_option(RoomOptions, "--room", room),
         )
         return replace(found, measured=found.is_enabled)
 
     def without_moves(self) -> MoveOptions:
-        """Return the options of the unchanged variant: the same measures, and no moves."""
+        """Return the options of the unchanged variant: the same measures without moves."""
         return MoveOptions(measured=self.measured, spare_asked=self.spare)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> MoveOptions:
         """Return the options of a document that `dataclasses.asdict` returned."""
         values = {**document, "price": MovePrice(**document["price"])}
-        for name, its in (("balance", Balance), ("roll", RollOptions), ("room", Room)):
+        for name, its in (
+            ("balance", BalanceOptions),
+            ("roll", RollOptions),
+            ("room", RoomOptions),
+        ):
             values[name] = None if document[name] is None else its(**document[name])
         return cls(**values)
 
 
-def _hours(name: str, value: Any) -> str:
+def _check_hours(name: str, value: Any) -> str:
     wanted = "hours of the day as 01:00-05:00"
     checked = predicate_reader(
         wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
@@ -184,9 +188,9 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "per_host": integer_reader(1, 10**6),
         "at_once": integer_reader(1, 10**6),
     },
-    Balance: {
+    BalanceOptions: {
         "every_s": _above_0,
-        "hours": _hours,
+        "hours": _check_hours,
         "price_per_gib": number_reader("a number, 0 or more", lambda value: 0 <= value < 1e12),
         "least_gain": _above_0,
         "most_gib": nullable_reader(_gib),
@@ -199,12 +203,12 @@ _READERS: Final[Mapping[type, Mapping[str, Reader]]] = {
         "takes_s": _seconds,
         "wait_s": _seconds,
     },
-    Room: {"patience": integer_reader(1, 10**9), "most_gib": nullable_reader(_gib)},
+    RoomOptions: {"patience": integer_reader(1, 10**9), "most_gib": nullable_reader(_gib)},
 }
-_Read = TypeVar("_Read", MovePrice, Balance, RollOptions, Room)
+_Read = TypeVar("_Read", MovePrice, BalanceOptions, RollOptions, RoomOptions)
 
 
-def _read(its: type[_Read], option: str, words: str) -> _Read:
+def _read_option(its: type[_Read], option: str, words: str) -> _Read:
     pairs: list[tuple[str, Any]] = []
     for word in filter(None, words.split(",")):
         name, equals, value = word.partition("=")

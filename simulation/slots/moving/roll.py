@@ -93,7 +93,7 @@ class RollState:
                     self._skip_host(host, ["it is not there"], at_s)
                     continue
                 took_vms = self._cluster.all_hosts()[host].accepts
-                self._cluster.accept({host: False})
+                self._cluster.set_accepting({host: False})
                 empty = not on_hosts[host]
                 until_s = at_s + self._roll.takes_s if empty else None
                 self._at[host] = _ClosedHost(at_s, took_vms, until_s)
@@ -124,7 +124,7 @@ class RollState:
 
     def _finish_host(self, host: int) -> None:
         its = self._at.pop(host)
-        self._cluster.accept({host: its.took_vms})
+        self._cluster.set_accepting({host: its.took_vms})
 
     def _skip_host(self, host: int, why: Sequence[str], at_s: float) -> None:
         name = self._cluster.all_hosts()[host].name

@@ -24,7 +24,7 @@ from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
-from simulation.slots.moving.domains import domains_of
+from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MovableVms, VmKey
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import RollState
@@ -95,16 +95,16 @@ class SlotMover:
     # --- what happens between slots -------------------------------------------------------
 
     def advance(self, to_s: float) -> None:
-        """Begin and end moves up to a time."""
+        """Begin and end the moves that are due up to a time."""
         while True:
             over = self.timetable.pop_ended(to_s)
             for move in over:
-                self._end(move)
+                self._end_move(move)
             if not over:
                 begins = self.timetable.pop_beginning(to_s)
                 if begins is None:
                     break
-                self._begin(begins)
+                self._begin_move(begins)
         if self.rolling is not None:
             self.rolling.reopen(to_s)
 
@@ -112,35 +112,35 @@ class SlotMover:
         """Remove a host: VMs that move to it stay where they are, VMs that leave it are lost."""
         under_way, coming = self.timetable.pop_of_host(host)
         for move in under_way:
-            self._hold(move, move.destination, -1)
+            self._hold_vm(move, move.destination, -1)
         for move in (*under_way, *coming):
             lost = move.vm.host == host
             self._ended.append(EndedMove(move, MoveOutcome.GONE if lost else MoveOutcome.CUT))
         if self.rolling is not None:
             self.rolling.note_gone(host, at_s)
 
-    def _begin(self, move: TimedMove) -> None:
+    def _begin_move(self, move: TimedMove) -> None:
         moving = self.timetable.moving_vms()[move.vm]
         if move.vm.end_s <= move.starts_s or self._site.running.count_on_host(*move.vm) <= moving:
             self._ended.append(EndedMove(move, MoveOutcome.GONE))
             return
         self.timetable.under_way.append(move)
-        self._hold(move, move.destination, 1)
+        self._hold_vm(move, move.destination, 1)
 
-    def _end(self, move: TimedMove) -> None:
+    def _end_move(self, move: TimedMove) -> None:
         lives = move.vm.end_s > move.over_s
         if not lives or not self._site.running.relocate(*move.vm, move.destination):
-            self._hold(move, move.destination, -1)
+            self._hold_vm(move, move.destination, -1)
             self._ended.append(EndedMove(move, MoveOutcome.GONE))
             return
-        self._hold(move, move.vm.host, -1)
+        self._hold_vm(move, move.vm.host, -1)
         self._ended.append(EndedMove(move, MoveOutcome.MOVED))
         there = move.vm._replace(host=move.destination)
         self._rests.append((move.over_s + self._moving.price.rest_s, there))
         if self.rolling is not None:
             self.rolling.note_moved(move.vm.host, move.over_s)
 
-    def _hold(self, move: TimedMove, host: int, sign: int) -> None:
+    def _hold_vm(self, move: TimedMove, host: int, sign: int) -> None:
         """Add a moving VM to a host, or remove it; its tenant holds it once."""
         site, one = self._site, np.ones(1, dtype=np.int64)
         site.cluster.commit(one * host, sign * site.names.demand[[move.kind]])
@@ -166,7 +166,7 @@ class SlotMover:
             brought[move.destination] += self._site.names.demand[move.kind]
         return brought
 
-    def wrap(self, policy: Policy) -> Policy:
+    def wrap_policy(self, policy: Policy) -> Policy:
         """Wrap a policy so that it keeps freed hosts and spare capacity free."""
         site = self._site
         if self.freed is not None:
@@ -175,7 +175,7 @@ class SlotMover:
                 hosts = site.cluster.positions_in_pool(self.freed.hosts)
                 policy = FreedHostsPolicy(policy, [(int(row[0]), host) for host in hosts])
         if self._moving.spare is not None:
-            domain = domains_of(self._moving.spare, site.cluster.hosts)
+            domain = failure_domains_of(self._moving.spare, site.cluster.hosts)
             policy = SpareCapacityPolicy(policy, site.fleet().running, domain)
         return policy
 
@@ -188,7 +188,7 @@ class SlotMover:
             if not waits or self.freed.until_s <= start_s:
                 self.freed = None
         if self.timetable:
-            refused = self.timetable.refuse(self._site.fleet())
+            refused = self.timetable.pop_refused(self._site.fleet())
             self._ended += [EndedMove(move, MoveOutcome.REFUSED) for move in refused]
         hosts = self._hosts_to_empty(start_s)
         if self.timetable or self.freed is not None:
@@ -198,7 +198,7 @@ class SlotMover:
         if self._moving.room is not None and not self.timetable:
             self._plan_room(start_s)
         if self._moving.balance is not None and not self.timetable:
-            self._balance(start_s)
+            self._plan_balancing(start_s)
         self.advance(start_s)
 
     def _hosts_to_empty(self, start_s: float) -> list[int]:
@@ -248,7 +248,7 @@ class SlotMover:
             )
             return
 
-    def _balance(self, start_s: float) -> None:
+    def _plan_balancing(self, start_s: float) -> None:
         rule = self._moving.balance
         assert rule is not None  # noqa: S101 - checked by the caller
         at_s = self._began_at_s + start_s
@@ -327,5 +327,5 @@ class SlotMover:
         self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
 
     def roll_report(self) -> dict[str, Any] | None:
-        """Return the progress of a roll as JSON values; None without one."""
+        """Return the progress of a roll as JSON values, or None if there is none."""
         return None if self.rolling is None else self.rolling.report()

@@ -122,8 +122,8 @@ class Timetable:
         self.coming = deque(move for move in self.coming if move not in coming)
         return under_way, coming
 
-    def refuse(self, fleet: MovableVms) -> list[TimedMove]:
-        """Pop the moves to come that now break a rule or lack room.
+    def pop_refused(self, fleet: MovableVms) -> list[TimedMove]:
+        """Pop the planned moves that now break a rule or lack room.
 
         What is left is gone through wave by wave, as it would happen. A move whose VM is not
         there is not refused: it may have ended.
@@ -138,7 +138,7 @@ class Timetable:
                 where.leave(vm, place[move.destination])
                 known.setdefault(move.vm._replace(host=move.destination), []).append(vm)
             wave = []
-            for unit in _units(fleet, list(begins), known):
+            for unit in _moves_by_unit(fleet, list(begins), known):
                 vms, to = [vm for _, vm in unit], place.get(unit[0][0].destination, -1)
                 if to >= 0 and _is_allowed(fleet, where, vms, to):
                     for vm in vms:
@@ -152,12 +152,12 @@ class Timetable:
 
     def state(self) -> CheckpointData:
         """Return the moves, for a checkpoint."""
-        return {name: [_row(move) for move in getattr(self, name)] for name in _LISTS}
+        return {name: [_move_row(move) for move in getattr(self, name)] for name in _LISTS}
 
     def restore(self, kept: CheckpointData, hosts: int) -> None:
         """Restore the saved moves."""
-        self.under_way = [_move(row, hosts) for row in kept["under_way"]]
-        self.coming = deque(_move(row, hosts) for row in kept["coming"])
+        self.under_way = [_move_of_row(row, hosts) for row in kept["under_way"]]
+        self.coming = deque(_move_of_row(row, hosts) for row in kept["coming"])
 
 
 _LISTS = ("under_way", "coming")
@@ -174,7 +174,7 @@ def _is_allowed(fleet: MovableVms, where: PlacementState, vms: list[int], to: in
     )
 
 
-def _units(
+def _moves_by_unit(
     fleet: MovableVms, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
 ) -> list[list[tuple[TimedMove, int]]]:
     """Return moves with their VMs, in units of VMs that keep together."""
@@ -195,7 +195,7 @@ def _units(
     return units
 
 
-def _row(move: TimedMove) -> list[Any]:
+def _move_row(move: TimedMove) -> list[Any]:
     # A life without end has no number in JSON.
     end_s = None if math.isinf(move.vm.end_s) else move.vm.end_s
     return [
@@ -206,7 +206,7 @@ def _row(move: TimedMove) -> list[Any]:
     ]
 
 
-def _move(row: Sequence[Any], hosts: int) -> TimedMove:
+def _move_of_row(row: Sequence[Any], hosts: int) -> TimedMove:
     (request, end_s, host), (tenant, kind, constraints, destination, transfer_mib), times, why = row
     for each in (host, destination):
         if type(each) is not int or not 0 <= each < hosts:

@@ -13,7 +13,7 @@ from registry.admin import HostTransition, PastPeriod, PastVm
 from registry.db import engine
 from registry.requests import MembershipRule, Rules
 from registry.tenancy import MoveTo
-from simulation import DecidedRounds, RunSpec, TraceSpec, record, simulate
+from simulation import DecidedRounds, RunSpec, TraceSpec, record_period, simulate
 from tests.register import (
     ACTOR,
     a_cluster,
@@ -193,7 +193,7 @@ def test_a_recording_is_simulated_with_what_ran_already(lived, tmp_path: Path):
     register, since, _, until, _ = lived
 
     with register.history.read_period(since, until) as past:
-        recording = record(past, tmp_path / "registry", DECIDED)
+        recording = record_period(past, tmp_path / "registry", DECIDED)
     summary = simulate(
         RunSpec(
             name="first_fit",
@@ -221,7 +221,7 @@ def test_recorded_twice_it_is_the_same(lived, tmp_path: Path):
     register, since, _, until, _ = lived
     for name in ("one", "two"):
         with register.history.read_period(since, until) as past:
-            record(past, tmp_path / name, DECIDED)
+            record_period(past, tmp_path / name, DECIDED)
         add_tenant(register, name)  # has asked for nothing: is not in it
 
     files = [sorted((tmp_path / name).iterdir()) for name in ("one", "two")]

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from controller.simulations.queue import NoFleetError, SimulationQueue, build_app
 from service.settings import SharedSettings
-from simulation import FleetStudy, JobFiles, RunSpec, TraceSpec, plan, simulate
+from simulation import FleetStudy, JobFiles, RunSpec, TraceSpec, plan_study, simulate
 from tests.integration.workers.site import ServiceProcess
 from tests.servers.redis_server import NEEDS_REDIS, PATIENCE_S, redis_server
 from tests.servers.running import eventually
@@ -80,7 +80,7 @@ class Fleet:
 
     def specs(self, trace: str) -> list[RunSpec]:
         told = TraceSpec(path=str(self.shared / trace))
-        return plan(RunSpec(name="", trace=told, hosts="3:8c"), policies=POLICIES, seeds=1)
+        return plan_study(RunSpec(name="", trace=told, hosts="3:8c"), policies=POLICIES, seeds=1)
 
     def study(self, trace: str, out: Path) -> FleetStudy:
         queue = SimulationQueue(self._settings)

@@ -21,7 +21,7 @@ from placement.catalog.zone_policies import NamedPolicy
 from registry import HostAdminEvent, Registry
 from registry.requests import Request
 from registry.tenancy import MoveTo
-from simulation import RunSpec, TraceSpec, record, simulate
+from simulation import RunSpec, TraceSpec, record_period, simulate
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -151,7 +151,7 @@ def test_a_recording_is_decided_as_the_rounds_were(
     since = life.first + timedelta(seconds=LENGTH_S)
     decided = deciding_settings(register.history.last_decision(since, end), ControllerSettings())
     with register.history.read_period(since, end) as past:
-        found = record(past, tmp_path / "registry", decided)
+        found = record_period(past, tmp_path / "registry", decided)
     summary = simulate(
         RunSpec(
             name="again",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from registry import Registry
-from simulation import RunFailedError, RunProgress, RunSpec, Study, TraceSpec, plan, simulate
+from simulation import RunFailedError, RunProgress, RunSpec, Study, TraceSpec, plan_study, simulate
 from tests.raw_sql import raw_sql
 from tests.register import a_cluster, add_request, place
 
@@ -129,7 +129,7 @@ def test_a_study_that_is_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None
     base = RunSpec(
         name="", trace=TraceSpec(path=str(a_trace(tmp_path))), hosts="3:8c", slot_length_s=10
     )
-    specs = plan(base, policies=["first_fit", "best_fit_drfh"], seeds=1)
+    specs = plan_study(base, policies=["first_fit", "best_fit_drfh"], seeds=1)
     stopped = Study(specs, tmp_path / "study", jobs=1, resume=False, as_csv=False)
 
     def stop_at_once(progress: Mapping[str, RunProgress]) -> None:

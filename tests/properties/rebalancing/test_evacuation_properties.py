@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.destination_search import Search
+from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.evacuate import evacuate
 from placement.rebalancing.model import MovePlan, RunningState, StayReason
 from tests.properties.rebalancing.running_clusters import a_tight_cluster, limits, runnings
@@ -148,7 +148,7 @@ def test_the_heuristic_misses_at_most_one_in_a_hundred_of_what_a_solver_places()
         leaving = len(running.vms_on(hosts))
         if not leaving:
             continue
-        alone = evacuate(running, hosts, search=Search(pairs=0))
+        alone = evacuate(running, hosts, search=SearchLimits(pairs=0))
         with_solver = evacuate(running, hosts)
         check_plan(running, with_solver)
         if most_that_fit(running, hosts) < leaving:

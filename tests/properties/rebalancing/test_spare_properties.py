@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from placement import Budget, check_allocation, policy_by_name
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.snapshot import Reason
-from placement.rebalancing.destination_search import Search, find_destinations
+from placement.rebalancing.destination_search import SearchLimits, find_destinations
 from placement.rebalancing.model import (
     Mobility,
     RebalanceLimits,
@@ -48,7 +48,7 @@ def survives(running: RunningState, hosts: Sequence[int]) -> bool:
     units, stays = Units(closed, _MANY).units_of(vms[closed.movable[vms]].tolist())
     where = PlacementState(closed)
     places = find_destinations(
-        where, units, rng=np.random.default_rng(0), budget=Budget(None), search=Search()
+        where, units, rng=np.random.default_rng(0), budget=Budget(None), search=SearchLimits()
     )
     return not stays and len(places.hosts) == len(units)
 
@@ -60,7 +60,7 @@ def test_each_domain_holds_if_its_vms_find_places(
     running, domain = site
     note(json.dumps([running.document(), domain.tolist()]))
 
-    found = spare_capacity(running, domain, search=Search())
+    found = spare_capacity(running, domain, search=SearchLimits())
 
     for each, holds in enumerate(found.holds.tolist()):
         hosts = np.flatnonzero(domain == each).tolist()
@@ -79,7 +79,7 @@ def test_what_is_kept_is_enough_however_full_the_rest_becomes(
     kept = np.minimum(found.kept, np.maximum(running.room, 0))
     assert (kept == found.kept).all()
     full = dataclasses.replace(running, snapshot=dataclasses.replace(running.snapshot, free=kept))
-    again = spare_capacity(full, domain, search=Search())
+    again = spare_capacity(full, domain, search=SearchLimits())
     assert again.holds[found.holds].all()
 
 

@@ -93,7 +93,7 @@ def test_a_host_closed_to_the_poorer_is_left_alone():
 
 def test_a_gang_keeps_as_many_as_it_needs_at_once():
     draft = a_draft(min_count=np.array([8, 1]), place=False)
-    draft.begin(0)
+    draft.begin_gang(0)
     for host in range(2):
         draft.put(0, host, 4)
 
@@ -118,7 +118,7 @@ def test_of_those_who_can_make_room_the_richest_does():
         eligible=np.array([[True, True]] * 3 + [[False, True]]),
     )
     draft = Draft(snapshot)
-    draft.begin(0)
+    draft.begin_gang(0)
     draft.put_all(np.array([[0, 0, 10], [0, 3, 4], [1, 0, 4], [1, 1, 4], [2, 0, 5], [2, 2, 4]]))
 
     made, _ = exchange(draft)

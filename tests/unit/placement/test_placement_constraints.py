@@ -18,7 +18,7 @@ from placement import (
     policy_by_name,
 )
 from placement.constraints.constrained_policy import MOST_LIMITS
-from placement.constraints.expansion import SoftConstraint, expand
+from placement.constraints.expansion import SoftConstraint, expand_constraints
 from placement.constraints.zones import Zone, ZonesPolicy
 from placement.errors import ConstraintError
 from placement.model.constraints import AffinityGroup, Constraints, Spread
@@ -73,7 +73,9 @@ def test_two_requests_of_one_group_keep_apart_from_each_other():
 def test_a_group_that_keeps_apart_counts_in_no_share():
     snapshot = constrained(Constraints(groups=(apart(0),)), count=3)
 
-    expanded = expand(snapshot, snapshot.constraints, frozenset(SoftConstraint)).snapshot
+    expanded = expand_constraints(
+        snapshot, snapshot.constraints, frozenset(SoftConstraint)
+    ).snapshot
 
     assert (expanded.limits, expanded.resource_count) == (1, 3)
     assert expanded.pool.tolist() == [12, 12288, 120, 0]

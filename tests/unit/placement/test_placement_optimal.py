@@ -144,7 +144,7 @@ def test_a_program_that_presolve_calls_infeasible_is_solved_all_the_same():
 
 def test_a_program_without_gains_is_solved_by_nothing():
     program = IntegerProgram()
-    program.column(3)
+    program.add_column(3)
 
     assert program.solve([0], 1).values == (0,)
 
@@ -154,9 +154,9 @@ def test_a_program_ends_at_its_limit_of_nodes_with_a_bound():
     weights = rng.integers(10, 99, (5, 60))
     gains = (weights.sum(axis=0) + rng.integers(0, 5, 60)).tolist()
     program = IntegerProgram()
-    columns = [program.column(1) for _ in gains]
+    columns = [program.add_column(1) for _ in gains]
     for row in weights.tolist():
-        program.row(zip(columns, map(float, row), strict=True), maximum=sum(row) / 2)
+        program.add_row(zip(columns, map(float, row), strict=True), maximum=sum(row) / 2)
 
     solved = program.solve(gains, 2)
 
@@ -224,13 +224,13 @@ def test_hosts_by_pattern_hold_what_hosts_one_by_one_hold(room, demands, hosts, 
     def best(model):
         program = IntegerProgram()
         held = model(program)
-        wishes = [program.column(4) for _ in demands]
+        wishes = [program.add_column(4) for _ in demands]
         for kind, wish in enumerate(wishes):
             supplied = [(column, -float(n)) for k, column, n in held.supply() if k == kind]
-            program.row([(wish, 1.0), *supplied], maximum=0.0)
+            program.add_row([(wish, 1.0), *supplied], maximum=0.0)
         value = [0] * (len(program) - len(wishes)) + gains[: len(wishes)]
         solved = program.solve(value, 1000)
-        for host, counts in held.on_hosts(solved.values):
+        for host, counts in held.vms_on_hosts(solved.values):
             assert 0 <= host < hosts
             assert fits([counts.get(kind, 0) for kind in group.kinds], demands, room)
         return sum(gain * each for gain, each in zip(value, solved.values, strict=True))

@@ -13,7 +13,7 @@ from placement import (
     UnknownPolicyError,
     check_allocation,
     policy_by_name,
-    set_aside,
+    set_aside_unplaceable,
     shares_after,
 )
 from tests.builders import a_snapshot
@@ -154,7 +154,7 @@ def test_large_hosts_that_are_closed_do_not_make_room_for_a_large_vm():
         eligible=[(True, False)],
     )
 
-    _, aside = set_aside(snapshot)
+    _, aside = set_aside_unplaceable(snapshot)
 
     assert [each.reason for each in aside] == [Reason.NO_HOST_LARGE_ENOUGH]
 
@@ -162,7 +162,7 @@ def test_large_hosts_that_are_closed_do_not_make_room_for_a_large_vm():
 def test_setting_aside_keeps_the_rest_as_it_was():
     snapshot = a_snapshot(demand=[(9, 9, 9), (1, 1024, 5)], count=[3, 2])
 
-    rest, aside = set_aside(snapshot)
+    rest, aside = set_aside_unplaceable(snapshot)
 
     assert [(each.request, each.count) for each in aside] == [(0, 3)]
     assert rest.count.tolist() == [0, 2]

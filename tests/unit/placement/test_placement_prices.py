@@ -11,12 +11,12 @@ from scipy import optimize
 from placement import PlacementError, Snapshot
 from placement.metrics import prices as module
 from placement.metrics.fair_holdings import fair_vms
-from placement.metrics.prices import Prices, prices
+from placement.metrics.prices import Prices, round_prices
 from tests.builders import a_snapshot
 
 
 def priced(snapshot: Snapshot, resource: int = 0) -> Prices:
-    return prices(snapshot, fair_vms(snapshot), resource)
+    return round_prices(snapshot, fair_vms(snapshot), resource)
 
 
 def test_a_resource_that_binds_is_worth_what_one_more_unit_brings():

@@ -13,7 +13,7 @@ from placement import (
     shares_after,
 )
 from placement.fairness.levels import level_in_steps, levels_of
-from placement.fairness.targets import fair_targets, quotas
+from placement.fairness.targets import fair_targets, whole_targets
 from tests.builders import a_snapshot
 
 
@@ -135,4 +135,4 @@ def test_a_tenant_rich_in_another_resource_does_not_stall_the_water():
 
 
 def test_quotas_are_whole_and_forgive_rounding():
-    assert quotas(np.array([2.9999999, 2.9, 3.0, 0.0])).tolist() == [3, 2, 3, 0]
+    assert whole_targets(np.array([2.9999999, 2.9, 3.0, 0.0])).tolist() == [3, 2, 3, 0]

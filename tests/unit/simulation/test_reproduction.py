@@ -20,7 +20,7 @@ from simulation.reproduction import (
     items_named,
     run_items,
 )
-from simulation.reproduction.document import document_of
+from simulation.reproduction.document import reproduction_page
 from simulation.reproduction.item_runner import SUMMARY, VERDICT, verdict_of
 from simulation.reproduction.model import Number, Statement
 
@@ -197,7 +197,10 @@ def test_the_page_has_a_section_and_a_verdict_for_every_item() -> None:
 
 
 def test_the_page_says_of_worked_examples_what_is_computed() -> None:
-    text, page = DOCUMENT.read_text("utf-8"), document_of([told(name) for name in WORKED], ["x"])
+    text, page = (
+        DOCUMENT.read_text("utf-8"),
+        reproduction_page([told(name) for name in WORKED], ["x"]),
+    )
 
     for name in WORKED:
         written, computed = (

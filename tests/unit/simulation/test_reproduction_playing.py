@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play, requests
+from simulation.reproduction.trace_replay import ListedTrace, PlayedTrace, play_trace, request_chunk
 from simulation.slots.slot_decider import SimulatedPolicy
 
 HOST = np.array([[2, 2]], dtype=np.int64)
 
 
 def played(slots: int = 4, leaves: dict[int, str] | None = None) -> PlayedTrace:
-    chunk = requests([(0.0, 10.0, "b", (1, 1), 1), (0.0, 10.0, "a", (1, 1), 2)])
+    chunk = request_chunk([(0.0, 10.0, "b", (1, 1), 1), (0.0, 10.0, "a", (1, 1), 2)])
     trace = ListedTrace(resources=("cpu", "memory"), parts=[chunk])
     choice = SimulatedPolicy(policy="best_fit_drfh", parameters={"patience": 0}, slot_length_s=10.0)
-    return play(trace, HOST, choice, slots=slots, leaves=leaves)
+    return play_trace(trace, HOST, choice, slots=slots, leaves=leaves)
 
 
 def test_the_third_vm_waits_a_slot() -> None:

@@ -7,17 +7,17 @@ import pytest
 
 from controller.embedded.setup import CAPACITIES
 from simulation.reproduction import ITEMS, ItemOutcome, Setup
-from simulation.reproduction.document import document_of
+from simulation.reproduction.document import reproduction_page
 from simulation.reproduction.drfh_completion import (
     fraction_completed_only_there,
     judge_gains_by_size,
 )
 from simulation.reproduction.drfh_use import judge_most_used
-from simulation.reproduction.fuga_cluster import HOSTS, deviation, judge_fairness
+from simulation.reproduction.fuga_cluster import HOSTS, judge_fairness, relative_deviation
 from simulation.reproduction.fuga_scale import judge_allocation
 from simulation.reproduction.item_runner import verdict_of
 from simulation.reproduction.model import Comparison, Number
-from simulation.reproduction.repetitions import half_width, is_above_zero, seeds
+from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
 
 FUGA = (16.0, 17.0, 18.0)
 
@@ -47,14 +47,14 @@ def test_the_confidence_interval_is_students() -> None:
 
 
 def test_no_two_seeds_share_a_run() -> None:
-    assert len(seeds(0)) == 10
-    assert not set(seeds(0)) & set(seeds(1))
+    assert len(run_seeds(0)) == 10
+    assert not set(run_seeds(0)) & set(run_seeds(1))
 
 
 def test_the_deviation_is_the_mean_distance_from_the_mean_after_the_first_minute() -> None:
     shares = np.array([[0.0, 1.0], [0.2, 0.2], [0.1, 0.3]])
 
-    assert deviation(shares, np.array([0.0, 60.0, 70.0])) == pytest.approx((0.0 + 0.5) / 2)
+    assert relative_deviation(shares, np.array([0.0, 60.0, 70.0])) == pytest.approx((0.0 + 0.5) / 2)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:
 
 
 def page_of(outcome: ItemOutcome) -> str:
-    return document_of([verdict_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
+    return reproduction_page([verdict_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
 
 
 def nothing_to_draw() -> None:

@@ -16,10 +16,21 @@ from hypothesis import strategies as st
 
 from registry.requests import MembershipRule, Rules
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.checkpoint import CheckpointError, decode, encode, read
+from simulation.checkpoint import (
+    CheckpointError,
+    decode_checkpoint,
+    encode_checkpoint,
+    read_checkpoint,
+)
 from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import Balance, MoveOptions, MovePrice, RollOptions, Room
+from simulation.slots.moving.options import (
+    BalanceOptions,
+    MoveOptions,
+    MovePrice,
+    RollOptions,
+    RoomOptions,
+)
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
@@ -47,9 +58,10 @@ TREE = Hierarchy(
 
 #: Moves of all kinds, some of which are under way as a slot begins.
 MOVING = MoveOptions(
-    price=MovePrice(gib_per_s=0.02, rest_s=120.0), balance=Balance(every_s=120.0, least_gain=1e-6),
-    spare="host", roll=RollOptions(at_s=600.0, takes_s=90.0, wait_s=300.0), room=Room(patience=3),
-    measured=True,
+    price=MovePrice(gib_per_s=0.02, rest_s=120.0),
+    balance=BalanceOptions(every_s=120.0, least_gain=1e-6),
+    spare="host", roll=RollOptions(at_s=600.0, takes_s=90.0, wait_s=300.0),
+    room=RoomOptions(patience=3), measured=True,
 )  # fmt: skip
 
 
@@ -113,15 +125,17 @@ def test_a_simulation_taken_up_after_each_slot_is_the_one_that_was_never_stopped
 
         idle += parts.last_idle.seen is not None
         under_way += parts.movers is not None and bool(parts.movers.timetable.under_way)
-        assert encode(parts.state(), DIGEST) == encode(whole.state(), DIGEST)
-        assert encode(seen_in_parts.state(), DIGEST) == encode(seen.state(), DIGEST)
+        assert encode_checkpoint(parts.state(), DIGEST) == encode_checkpoint(whole.state(), DIGEST)
+        assert encode_checkpoint(seen_in_parts.state(), DIGEST) == encode_checkpoint(
+            seen.state(), DIGEST
+        )
     assert idle
     assert bool(under_way) == moving.is_enabled
     assert len(seen.placements.column("count"))
 
 
 def decode_all(document: dict[str, Any]) -> Any:
-    return decode(body_of(encode(document, DIGEST)))
+    return decode_checkpoint(body_of(encode_checkpoint(document, DIGEST)))
 
 
 def body_of(data: bytes) -> bytes:
@@ -137,7 +151,7 @@ def with_body(body: bytes, digest: str = DIGEST) -> bytes:
 def refusal(path: Path, digest: str) -> str | None:
     """Return why a checkpoint is refused; None for one of another simulation."""
     try:
-        assert read(path, digest) is None
+        assert read_checkpoint(path, digest) is None
     except CheckpointError as error:
         return str(error)
     return None
@@ -215,7 +229,7 @@ def test_a_damaged_checkpoint_is_refused_wherever_it_is_cut_or_changed(
 def test_no_bytes_do_harm(content: bytes) -> None:
     for body in (content, len(content).to_bytes(8, "little") + content):
         try:
-            decode(body)
+            decode_checkpoint(body)
         except (ValueError, RecursionError):
             continue
 
@@ -251,19 +265,19 @@ def test_words_of_a_hostile_hand_are_refused_or_go_on_but_never_fail_otherwise(
 ) -> None:
     spec, folder = stopped
     path = folder / "checkpoint.bin"
-    document = decode(body_of(path.read_bytes()))
+    document = decode_checkpoint(body_of(path.read_bytes()))
     places = list(places_of(document))
     draw = random.Random(2)
     values = [None, -1, 2**70, "x", [], {}, [["x"]], True, 1.5, np.zeros(3), np.zeros((2, 2), int)]
     refused = 0
     for _ in range(100):
-        root: Any = decode(body_of(encode(document, DIGEST)))
+        root: Any = decode_checkpoint(body_of(encode_checkpoint(document, DIGEST)))
         *above, last = draw.choice(places)
         holder = root
         for step in above:
             holder = holder[step]
         holder[last] = draw.choice(values)
-        path.write_bytes(encode(root, spec.digest()))
+        path.write_bytes(encode_checkpoint(root, spec.digest()))
         try:
             simulate(spec, folder, resume=True, stop=lambda: True)
         except CheckpointError:

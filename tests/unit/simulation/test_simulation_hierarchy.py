@@ -10,7 +10,7 @@ import pytest
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.errors import InputError
 from simulation.experiments.specs import open_inputs
-from simulation.experiments.study_plan import ZoneChoice, plan, zone_policies
+from simulation.experiments.study_plan import ZoneChoice, plan_study, zone_policies
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota, read_hierarchy
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from tests.simulations import a_chunk, an_engine
@@ -210,7 +210,7 @@ def test_policies_of_zones_are_checked_before_anything_runs(tmp_path: Path) -> N
         zone_policies(["a=fuga", "a=slots"])
     unknown = a_spec(tmp_path, "0,600,ann,1,1024,2\n", zone_policies={"a": "nothing"})
     with pytest.raises(InputError, match="--zone-policy a=nothing"):
-        plan(unknown, policies=["fuga"], seeds=1)
+        plan_study(unknown, policies=["fuga"], seeds=1)
     nowhere = a_spec(tmp_path, "0,600,ann,1,1024,2\n", zone_policies={"a": "fuga"})
     with pytest.raises(InputError, match="no host is labelled zone=a"):
         open_inputs(nowhere)

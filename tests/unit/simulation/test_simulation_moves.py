@@ -12,7 +12,13 @@ import pytest
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
 from simulation.slots.engine import Engine, SlotResult
-from simulation.slots.moving.options import Balance, MoveOptions, MovePrice, RollOptions, Room
+from simulation.slots.moving.options import (
+    BalanceOptions,
+    MoveOptions,
+    MovePrice,
+    RollOptions,
+    RoomOptions,
+)
 from simulation.slots.moving.timetable import MoveOutcome
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from simulation.traces.constraint_table import ConstraintTable
@@ -27,10 +33,10 @@ WISHES = [
 ]
 EVERYTHING = MoveOptions(
     price=MovePrice(gib_per_s=0.02, least_s=1.0, rest_s=120.0),
-    balance=Balance(every_s=120.0, least_gain=1e-6),
+    balance=BalanceOptions(every_s=120.0, least_gain=1e-6),
     spare="host",
     roll=RollOptions(at_s=600.0, at_once=2, takes_s=90.0, wait_s=600.0),
-    room=Room(patience=3),
+    room=RoomOptions(patience=3),
 )
 
 
@@ -66,7 +72,7 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
 
 def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
     moving = MoveOptions(
-        price=MovePrice(gib_per_s=0.1, least_s=20.0), balance=Balance(every_s=60.0)
+        price=MovePrice(gib_per_s=0.1, least_s=20.0), balance=BalanceOptions(every_s=60.0)
     )
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
     engine.advance_to(0, [a_chunk({"count": 6, "demand": (1, 1024)})])
@@ -83,7 +89,7 @@ def test_balance_levels_hosts_while_both_hold_what_moves() -> None:
 
 
 def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
-    moving = MoveOptions(price=MovePrice(least_s=100.0), balance=Balance(every_s=60.0))
+    moving = MoveOptions(price=MovePrice(least_s=100.0), balance=BalanceOptions(every_s=60.0))
     engine = an_engine(capacity=[(8, 8192), (8, 8192)], moving=moving)
     engine.advance_to(0, [a_chunk({"count": 6, "lifetime_s": 150.0})])
     engine.advance_to(1, [])
@@ -97,7 +103,8 @@ def test_what_ends_while_it_moves_leaves_nothing_behind() -> None:
 
 def test_a_round_between_two_waves_may_take_the_room_of_the_second() -> None:
     moving = MoveOptions(
-        price=MovePrice(least_s=70.0, per_host=1), balance=Balance(every_s=60.0, least_gain=1e-6)
+        price=MovePrice(least_s=70.0, per_host=1),
+        balance=BalanceOptions(every_s=60.0, least_gain=1e-6),
     )
     engine = an_engine(capacity=[(8, 8192), (4, 4096)], moving=moving)
     engine.advance_to(0, [a_chunk({"count": 6})])
@@ -130,7 +137,7 @@ def test_a_roll_empties_each_host_and_says_what_could_not_move() -> None:
 
 def test_room_is_made_for_who_starves_and_kept_from_others() -> None:
     # One small VM on each host: none of four cores fits, though six are free.
-    moving = MoveOptions(price=MovePrice(least_s=90.0), room=Room(patience=2))
+    moving = MoveOptions(price=MovePrice(least_s=90.0), room=RoomOptions(patience=2))
     engine = an_engine(policy="best_fit_drfh", moving=moving)
     small, large = {"demand": (1, 1024), "tenant": "s"}, {"demand": (3, 3072), "lifetime_s": 30}
     engine.advance_to(0, [a_chunk(small, large)])
@@ -200,6 +207,6 @@ def test_options_that_say_nothing_of_moves_are_refused(told: dict[str, str], say
 
 
 def test_hours_may_pass_midnight() -> None:
-    rule = Balance(hours="22:00-02:00")
+    rule = BalanceOptions(hours="22:00-02:00")
 
     assert [rule.is_open(hour * 3600.0) for hour in (21, 22, 1, 2)] == [False, True, True, False]

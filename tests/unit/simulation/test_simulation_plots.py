@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
-from simulation.experiments.compare import comparison, unchanged_variant
-from simulation.report.data import RunData
+from simulation.experiments.variant_comparison import compare_variants, unchanged_variant
 from simulation.report.plots import plots_of
-from simulation.report.style import Palette, duration_axis, legend, new_figure
+from simulation.report.run_data import RunData
+from simulation.report.style import Palette, draw_legend, new_figure, set_duration_axis
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
@@ -61,7 +61,7 @@ def test_what_is_changed_is_compared_with_the_same_unchanged() -> None:
         for name, wait in told
     ]
 
-    found = comparison(runs)
+    found = compare_variants(runs)
 
     assert [row["base"] for row in found["variants"]] == [
         None,
@@ -81,7 +81,7 @@ def test_a_legend_names_every_line_above_the_plot() -> None:
     for name in ("one-unchanged" * 3, "one-changed" * 3, "two"):
         axis.plot([0, 1], label=name)
 
-    legend(figure, axis)
+    draw_legend(figure, axis)
 
     (found,) = figure.legends
     assert [text.get_text() for text in found.get_texts()] == [
@@ -106,7 +106,7 @@ def test_an_axis_of_durations_names_those_within_it(
 ) -> None:
     _, (axis,) = new_figure()
 
-    duration_axis(axis, longest_s, shortest_s)
+    set_duration_axis(axis, longest_s, shortest_s)
 
     assert [tick.get_text() for tick in axis.get_xticklabels()] == names
     assert axis.get_xlim() == (0, longest_s)

@@ -24,7 +24,7 @@ from registry.admin import (
     PastVm,
 )
 from registry.requests import MembershipRule, Rules
-from simulation import DecidedRounds, InputError, read_inventory, read_recording, record
+from simulation import DecidedRounds, InputError, read_inventory, read_recording, record_period
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces.faults import BadRows
 from simulation.traces.native import NativeTrace
@@ -102,7 +102,9 @@ def rows_of(folder: Path, *requests: PastRequest, **fields: Any) -> list[dict[st
         "hosts": (a_host(H1, "h1"), a_host(H2, "h2")),
         "requests": iter(requests),
     }
-    found = record(PastPeriod(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous)
+    found = record_period(
+        PastPeriod(**(told | fields)), folder / "registry", DECIDED, anonymous=anonymous
+    )
     with Path(found.trace).open(newline="") as file:
         return [
             {name: value for name, value in row.items() if value} for row in csv.DictReader(file)
@@ -289,7 +291,7 @@ def test_the_command_that_replays_it_is_told(tmp_path: Path) -> None:
         requests=iter([a_request(a_vm(), tenant="b")]),
     )
 
-    words = record(past, tmp_path / "saved", decided).command().split()
+    words = record_period(past, tmp_path / "saved", decided).command().split()
 
     zones = json.loads((tmp_path / "saved/zones.json").read_text())
     assert list(zones) == ["east"]  # no host is in the other one

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from simulation import InputError, MoveOptions, RunSpec, TraceSpec, plan, simulate
-from simulation.experiments.compare import comparison, sign_flip_p
+from simulation import InputError, MoveOptions, RunSpec, TraceSpec, plan_study, simulate
+from simulation.experiments.variant_comparison import compare_variants, sign_flip_p
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_moves_stand_beside_a_run_without_them() -> None:
         moving=MoveOptions.of_options(spare="zone"),
     )
 
-    asis, changed = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+    asis, changed = plan_study(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
 
     assert not asis.moving.is_enabled
     assert (asis.moving.measured, asis.moving.spare_asked) == (True, "zone")
@@ -139,7 +139,9 @@ def test_moves_stand_beside_a_run_without_them() -> None:
 def test_a_plan_has_every_combination_that_a_policy_reads() -> None:
     base = RunSpec(name="", trace=TraceSpec(path="x"), hosts="1:1c")
 
-    specs = plan(base, policies=["fuga", "first_fit"], seeds=2, sweep=["eta=3,5", "slot=10,60"])
+    specs = plan_study(
+        base, policies=["fuga", "first_fit"], seeds=2, sweep=["eta=3,5", "slot=10,60"]
+    )
 
     assert [each.name for each in specs if each.seed == 0] == [
         "fuga-eta3-slot10-seed0",
@@ -162,14 +164,14 @@ def test_what_if_stands_beside_what_is() -> None:
         without_hosts=("a-1",),
     )
 
-    specs = plan(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+    specs = plan_study(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
 
     assert [(each.name, each.add_hosts, each.without_hosts) for each in specs] == [
         ("first_fit-unchanged-seed0", (), ()),
         ("first_fit-changed-seed0", ("1:2c",), ("a-1",)),
     ]
     with pytest.raises(InputError, match="neither --add-hosts nor --without-hosts"):
-        plan(specs[0], policies=["first_fit"], seeds=1, beside_unchanged=True)
+        plan_study(specs[0], policies=["first_fit"], seeds=1, beside_unchanged=True)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_a_plan_that_cannot_run_is_refused(told: dict[str, Any], says: str) -> N
     base = RunSpec(name="", trace=TraceSpec(path="x"), hosts="1:1c")
 
     with pytest.raises(InputError, match=says):
-        plan(base, seeds=1, **told)
+        plan_study(base, seeds=1, **told)
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -201,7 +203,7 @@ def test_differences_are_paired_by_seed() -> None:
             "placed_part": placed,
         }
 
-    found = comparison(
+    found = compare_variants(
         [summary("a", seed, seed / 10) for seed in range(6)]
         + [summary("b", seed, seed / 10 + 0.1) for seed in range(6)]
     )
@@ -214,7 +216,7 @@ def test_differences_are_paired_by_seed() -> None:
 
 def test_one_seed_says_nothing_about_chance() -> None:
     assert sign_flip_p(np.array([1.0, -1.0])) == 1.0
-    found = comparison(
+    found = compare_variants(
         [
             {"name": "a-seed0", "policy": "a", "seed": 0, "placed_part": 0.5},
             {"name": "b-seed0", "policy": "b", "seed": 0, "placed_part": 0.6},

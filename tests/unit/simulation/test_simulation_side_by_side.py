@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from controller.cli.simulations.simulating import print_study
-from simulation.experiments.compare import comparison
+from simulation.experiments.variant_comparison import compare_variants
 from simulation.metrics.summary import MEASURES
-from simulation.report.comparison_table import side_by_side
+from simulation.report.comparison_table import comparison_section
 from simulation.report.style import Palette
 
 
@@ -35,7 +35,7 @@ def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> di
 def table(told: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The heads of columns and the rows of the report's table, as text."""
     names = [(row["variant"], row["policy"]) for row in told["variants"]]
-    html = side_by_side(told, Palette(names))
+    html = comparison_section(told, Palette(names))
     head, body = re.findall(r"<t(?:head|body)>(.*?)</t(?:head|body)>", html)
     rows = [
         re.findall(r"<t[dh].*?>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>.*?</tr>", body)
@@ -50,7 +50,7 @@ def text(html: str) -> str:
 
 @pytest.mark.parametrize(("variants", "has_rows"), [(4, len(MEASURES)), (5, 5)])
 def test_few_variants_are_columns_and_many_are_rows(variants: int, has_rows: int) -> None:
-    told = comparison([a_summary(f"v{n}", 0, 10.0 * n) for n in range(variants)])
+    told = compare_variants([a_summary(f"v{n}", 0, 10.0 * n) for n in range(variants)])
 
     head, rows = table(told)
 
@@ -61,7 +61,7 @@ def test_few_variants_are_columns_and_many_are_rows(variants: int, has_rows: int
 
 
 def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_alike() -> None:
-    told = comparison(
+    told = compare_variants(
         [
             a_summary("a", 0, 10.01, placed=0.99999),
             a_summary("b", 0, 10.02),
@@ -69,7 +69,7 @@ def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_a
         ]
     )
 
-    html = side_by_side(told, Palette([(name, name) for name in "abc"]))
+    html = comparison_section(told, Palette([(name, name) for name in "abc"]))
 
     bold = re.findall(r'class="best" data-path="([^"]*)" data-variant="([^"]*)"', html)
     assert [variant for path, variant in bold if path == "wait_s.mean"] == ["a", "b"]
@@ -77,7 +77,9 @@ def test_what_looks_best_is_bold_wherever_it_stands_and_nothing_where_all_look_a
 
 
 def test_a_difference_that_cannot_be_seen_is_not_told() -> None:
-    told = comparison([a_summary("a", 0, 10.0), a_summary("b", 0, 10.01), a_summary("c", 0, 12.0)])
+    told = compare_variants(
+        [a_summary("a", 0, 10.0), a_summary("b", 0, 10.01), a_summary("c", 0, 12.0)]
+    )
 
     _, rows = table(told)
     (waits,) = (row for row in rows if row[0].startswith("mean wait"))
@@ -92,9 +94,9 @@ def test_a_difference_that_cannot_be_seen_is_not_told() -> None:
 def test_means_over_seeds_follow_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [a_summary("a", seed, 10.0 + seed) for seed in range(3)]
 
-    print_study(comparison(runs[:1]), runs[:1])
+    print_study(compare_variants(runs[:1]), runs[:1])
     one = capsys.readouterr().out
-    print_study(comparison(runs), runs)
+    print_study(compare_variants(runs), runs)
     several = capsys.readouterr().out
 
     assert "12,345" in one

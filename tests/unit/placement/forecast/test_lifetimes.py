@@ -25,7 +25,10 @@ def left(lifetimes: Lifetimes, vm_type: int, age_s: float, draws: int = 4000) ->
     ages = np.full(1, age_s)
     curve = lifetimes.curves_of(np.array([[vm_type]]), ages)
     return np.array(
-        [lifetimes.draw_curves(rng).left_s(curve, ages, rng.random(1))[0] for _ in range(draws)]
+        [
+            lifetimes.draw_curves(rng).remaining_lives_s(curve, ages, rng.random(1))[0]
+            for _ in range(draws)
+        ]
     )
 
 
@@ -76,7 +79,7 @@ def test_groups_that_saw_too_few_ends_leave_it_to_coarser_ones():
     assert own != of_all == too_old == beyond  # five ends beyond that age, and none
     drawn = lifetimes.draw_curves(np.random.default_rng(1))
     ages_s, level = np.array([100.0, 1000.0]), np.full(2, 0.5)
-    assert (drawn.left_s(curves[2:], ages_s, level) > 0).all()
+    assert (drawn.remaining_lives_s(curves[2:], ages_s, level) > 0).all()
 
 
 def test_without_enough_ends_nothing_is_known():

@@ -12,7 +12,7 @@ from placement import decide, policy_by_name
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
 from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
-from placement.forecast.narrowed_snapshot import narrow
+from placement.forecast.narrowed_snapshot import narrow_snapshot
 from placement.forecast.queue import queues_of
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits, steps_of
 from tests.builders import a_snapshot
@@ -201,7 +201,7 @@ def test_time_that_is_up_costs_the_sample_that_is_not_finished():
 
 @pytest.mark.parametrize("policy", ["best_fit_drfh", "first_fit_drfh", "first_fit", "fuga"])
 def test_hosts_without_room_can_be_left_out(policy: str):
-    """A decision on what `narrow` shows is that on everything."""
+    """A decision on what `narrow_snapshot` shows is that on everything."""
     rng = np.random.default_rng(5)
     for _ in range(10):
         hosts = 60
@@ -219,7 +219,7 @@ def test_hosts_without_room_can_be_left_out(policy: str):
             eligible=[[True, True, True], [True] * 3, [False, True, True], [True] * 3],
             resources=("vcpus", "memory_mib"),
         )
-        part = narrow(snapshot)
+        part = narrow_snapshot(snapshot)
         on_all, on_some = (
             decide(each, policy_by_name(policy, {}), seed=3, budget_units=None)
             for each in (snapshot, part.snapshot)

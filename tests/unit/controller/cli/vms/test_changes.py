@@ -15,8 +15,8 @@ from controller.cli.site.quotas import parse_limits
 from controller.cli.vms.changes import parse_labels
 from controller.terminal.errors import BadInputError
 from simulation.errors import InputError
-from simulation.experiments.study_plan import _assignments
-from simulation.slots.moving.options import Balance, _read
+from simulation.experiments.study_plan import _parse_assignments
+from simulation.slots.moving.options import BalanceOptions, _read_option
 from tests.fakes.http_api import HttpApi
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     REQUEST_ID,
@@ -129,8 +129,11 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
         (parse_limits, ["vcpus=1", "vcpus=none"]),
         (parse_hosts, ["h1=bridge:br0", "h1="]),
         (partial(_parse_pairs, option="--weight"), ["a=1", "a=2"]),
-        (partial(_assignments, where="--sweep"), ["x=1", "x=2"]),
-        (lambda given: _read(Balance, "--balance", ",".join(given)), ["every_s=60", "every_s=90"]),
+        (partial(_parse_assignments, where="--sweep"), ["x=1", "x=2"]),
+        (
+            lambda given: _read_option(BalanceOptions, "--balance", ",".join(given)),
+            ["every_s=60", "every_s=90"],
+        ),
     ],
 )
 def test_a_name_that_is_given_twice_is_refused(

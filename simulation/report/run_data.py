@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from simulation.experiments.compare import variant_of
 from simulation.experiments.study import RUNS
+from simulation.experiments.variant_comparison import variant_of
 
 #: Points that a line has at most: more cannot be seen.
 MOST_POINTS: Final = 400

@@ -15,7 +15,7 @@ from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_array
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Rows:
-    """Arrays of equal length, one for each column; times end in ``_s``, all else is whole."""
+    """Arrays of equal length, one for each column: floats in columns ``*_s``, else integers."""
 
     request: IntArray  #: its number in order of arrival
     tenant: IntArray

@@ -52,6 +52,6 @@ def _is_retired(host: PastHost) -> bool:
     return any(change == HostTransition.RETIRED for _, change in host.changes)
 
 
-def seconds(at: datetime, since: datetime) -> float:
-    """Return a time in seconds of the trace."""
+def trace_seconds(at: datetime, since: datetime) -> float:
+    """Return a time in seconds since the beginning of the trace."""
     return round((at - since).total_seconds(), 3)

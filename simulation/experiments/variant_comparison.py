@@ -12,7 +12,7 @@ import numpy as np
 
 from placement import FloatArray
 from simulation.experiments.study_plan import CHANGED, UNCHANGED
-from simulation.metrics.summary import measure, measures_of
+from simulation.metrics.summary import measure_at, measures_of
 
 #: Signs of so many differences are tried all, of more at random.
 _MOST_EXACT: Final = 12
@@ -38,7 +38,7 @@ def variant_of(summary: Mapping[str, Any]) -> str:
     return str(summary["name"]).rpartition("-seed")[0] or str(summary["name"])
 
 
-def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def compare_variants(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return means of each variant, and its differences from another, in JSON values.
 
     That is the first variant; for one that is changed the same unchanged.
@@ -66,14 +66,16 @@ def comparison(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         }
         row["policy"] = next(iter(by_seed.values()))["policy"]
         for path, *_ in measures:
-            values = [measure(by_seed[seed], path) for seed in sorted(by_seed)]
+            values = [measure_at(by_seed[seed], path) for seed in sorted(by_seed)]
             known = [value for value in values if value is not None]
             document: dict[str, Any] = {
                 "mean": float(np.mean(known)) if known else None,
                 "sd": float(np.std(known, ddof=1)) if len(known) > 1 else None,
             }
             if base is not None:
-                document["difference"] = _document(difference(variants[base], by_seed, path))
+                document["difference"] = _difference_document(
+                    paired_difference(variants[base], by_seed, path)
+                )
             row["measures"][path] = document
         rows.append(row)
     return {"base": first, "variants": rows}
@@ -85,12 +87,14 @@ def unchanged_variant(variant: str) -> str | None:
     return stem + UNCHANGED if stem != variant else None
 
 
-def difference(
+def paired_difference(
     base: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], path: str
 ) -> PairedDifference | None:
     """Return the difference of a measure between two variants, paired by seed."""
     pairs = [
-        (measure(base[seed], path), measure(other[seed], path)) for seed in base if seed in other
+        (measure_at(base[seed], path), measure_at(other[seed], path))
+        for seed in base
+        if seed in other
     ]
     gaps = np.array([b - a for a, b in pairs if a is not None and b is not None])
     if not len(gaps):
@@ -118,7 +122,7 @@ def sign_flip_p(gaps: FloatArray) -> float:
     return float((sums >= found - 1e-12 * max(1.0, math.fabs(found))).mean())
 
 
-def _document(found: PairedDifference | None) -> dict[str, Any] | None:
+def _difference_document(found: PairedDifference | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
