@@ -96,7 +96,7 @@ class HostConnection:
         other call.
         """
         args = {"pool": pool, "patience_s": self._patience(deadline_s)}
-        return wire.report_from(self._call("report", args, deadline_s))
+        return wire.decode_poll(self._call("report", args, deadline_s))
 
     def inspect(
         self, *, domain_type: str, network: str, deadline_s: float | None = None
@@ -128,7 +128,7 @@ class HostConnection:
         During a move the destination has the domain from the beginning, paused, with the arriving
         mark. Once it runs, its run number is this host's, not the source's.
         """
-        return wire.domain_from(self._call("find", {"vm_id": vm_id}, deadline_s))
+        return wire.decode_domain(self._call("find", {"vm_id": vm_id}, deadline_s))
 
     def create_overlay(
         self,

@@ -27,7 +27,7 @@ from hypervisor.move_model import (
     HostEndpoint,
     MigrationObstacle,
     MigrationProgress,
-    MoveDone,
+    MoveResult,
     MoveSpec,
 )
 from plain_text import shortened
@@ -110,7 +110,7 @@ class HostPairMigrator:
 
     def live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Move a running guest.
 
         Parameters
@@ -155,7 +155,7 @@ class HostPairMigrator:
 
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Copy the disk of a stopped VM, and define its domain at the destination, stopped.
 
         The source stays unchanged: the caller removes one of the two before it starts the other.
@@ -205,7 +205,7 @@ class HostPairMigrator:
         spec: MoveSpec,
         deadline_s: float,
         on_progress: Callable[[MigrationProgress], None],
-    ) -> MoveDone:
+    ) -> MoveResult:
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
 
@@ -220,7 +220,7 @@ class HostPairMigrator:
                 until = min(until, time.monotonic())
 
         try:
-            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, pass_progress))
+            found = MoveResult(**self._ask(op, {"spec": spec}, lambda: until, pass_progress))
         except (OperationFailedError, HostUnreachableError):
             if raised is not None:
                 raise raised from None

@@ -250,7 +250,7 @@ class SharedHost:
             raise OperationFailedError(
                 "report", self._mask_credentials(answer["reason"]), answer.get("code")
             )
-        return wire.report_from(answer["ok"])
+        return wire.decode_poll(answer["ok"])
 
     def _timeout_error(self) -> HostSilentError:
         return HostSilentError(self.uri, f"report: no answer within {self._hosts.deadline_s:.1f} s")

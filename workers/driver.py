@@ -14,7 +14,7 @@ from hypervisor import (
     HostDomain,
     Mark,
     MigrationProgress,
-    MoveDone,
+    MoveResult,
     MoveSpec,
 )
 from registry.hosts import HostAccess
@@ -138,12 +138,12 @@ class Migrator(Protocol):
 
     def live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Move a running guest. An error of ``on_progress`` aborts the move and is raised again."""
 
     def cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Copy the disk of a stopped VM, and define it at the destination."""
 
 

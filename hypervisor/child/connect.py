@@ -80,16 +80,16 @@ def _open_connection(uri: str, credential: Credential | None) -> libvirt.virConn
     if credential is None:
         return libvirt.open(uri)
     if is_ssh(uri):
-        return _open_ssh(uri, credential)
+        return _open_by_ssh(uri, credential)
     said_before = _log_length()
     try:
         return libvirt.open(tls_uri(uri, credential))
     except libvirt.libvirtError as error:
-        reason = _tls_reason(str(error), credential, _libvirt_log_since(said_before))
+        reason = _explain_tls_error(str(error), credential, _libvirt_log_since(said_before))
         raise HostUnreachableError(uri, reason) from error
 
 
-def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
+def _open_by_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
     shown = _read_fingerprint(uri)
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
@@ -144,7 +144,7 @@ def _read_fingerprint(uri: str) -> str:
     )
 
 
-def _tls_reason(text: str, credential: Credential, logged: str) -> str:
+def _explain_tls_error(text: str, credential: Credential, logged: str) -> str:
     if "verify peer" in text:
         said = _LOGGED.findall(logged)
         why = said[-1] if said else "of another authority, expired, or for another name"

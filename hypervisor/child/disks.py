@@ -17,12 +17,12 @@ from hypervisor.xml.disks import DiskFile, DiskFiles
 _DEEPEST: Final = 8  #: files in a backing chain; an operator's base may be an overlay itself
 
 
-def files_of(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
+def domain_files(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
     """Return the existing files for a domain to define."""
-    return files_at(conn, spec.pool, spec.volume, spec.seed_volume)
+    return files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
 
 
-def files_at(
+def files_in_pool(
     conn: libvirt.virConnect, pool: str, volume: str, seed_volume: str | None
 ) -> DiskFiles:
     """Return the files of a disk and a seed in a pool, with the disk's backing chain."""
@@ -47,7 +47,7 @@ def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.
     return conn.storageVolLookupByPath(source.get("file", ""))
 
 
-def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
+def find_volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
     """Return a volume or None. Refreshes the pool for a second try: others may have made it."""
     for attempt in ("known", "refreshed"):
         try:
@@ -66,9 +66,9 @@ def last_written_at(volume: libvirt.virStorageVol) -> str | None:
     return domain_xml.parse_tree(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
 
 
-def delete(pool: libvirt.virStoragePool, name: str) -> None:
+def delete_volume(pool: libvirt.virStoragePool, name: str) -> None:
     """Delete a volume if it exists."""
-    volume = find(pool, name)
+    volume = find_volume(pool, name)
     if volume is None:
         return
     try:

@@ -45,7 +45,7 @@ def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
     return None
 
 
-def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
+def inspect_host(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
     """Return what the host offers guests, without its pool, which may hang."""
     answer = conn.getCapabilities()
     capabilities = domain_xml.parse_tree(answer)
@@ -86,7 +86,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
     active = bool(store.isActive())
     document = domain_xml.parse_tree(store.XMLDesc(0))
     kind = document.get("type", "")
-    ahead_s = _clock_ahead(store) if active and kind in _LOCAL_POOLS else None
+    ahead_s = _clock_lead_s(store) if active and kind in _LOCAL_POOLS else None
     _, capacity, _, free = store.info()
     return PoolInspection(
         kind=kind,
@@ -110,13 +110,13 @@ def compare_processors(
         if error.get_error_code() not in _NO_MODEL | {libvirt.VIR_ERR_CPU_INCOMPATIBLE}:
             raise
         model = None
-    faults = {name: _incompatibility(conn, domain_type, xml) for name, xml in others.items()}
+    faults = {name: _cpu_incompatibility(conn, domain_type, xml) for name, xml in others.items()}
     return ProcessorComparison(
         baseline=model, faults={name: why for name, why in faults.items() if why is not None}
     )
 
 
-def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
+def _cpu_incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
     """Return why a guest with this CPU cannot run here; None if it can."""
     try:
         conn.compareHypervisorCPU(
@@ -171,7 +171,7 @@ def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
     return None
 
 
-def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
+def _clock_lead_s(store: libvirt.virStoragePool) -> float | None:
     """Return by how many seconds the host's clock is ahead, by the time of a new file."""
     before = time.time()
     volume = store.createXML(domain_xml.raw_volume_xml(f"fuga-check-{uuid.uuid4()}", 0), 0)

@@ -56,10 +56,10 @@ class MoveHost:
             self._without_shares is not self.for_move
             and inspection.has_cpu_shares(self.for_move) is False
         ):
-            self.note_shares_refused()
+            self.record_shares_refused()
         return self._without_shares is not self.for_move
 
-    def note_shares_refused(self) -> None:
+    def record_shares_refused(self) -> None:
         """Remember for this connection that the host refuses CPU shares."""
         self._without_shares = self.for_move
 

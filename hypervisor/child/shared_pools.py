@@ -44,7 +44,7 @@ def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) ->
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S)
-            if disks.find(there, name) is not None:
+            if disks.find_volume(there, name) is not None:
                 return
     finally:
         with contextlib.suppress(libvirt.libvirtError):

@@ -22,7 +22,7 @@ _MAX_NAMES: Final = 16
 _DEEPEST: Final = 64
 
 
-def files_in(name: str, above: str) -> tuple[str, ...]:
+def possible_files(name: str, above: str) -> tuple[str, ...]:
     """Return the paths and names of all files that a backing name may mean.
 
     ``above`` is the path of the file that has the name: others are relative to its folder. A form

@@ -1,10 +1,10 @@
-"""libvirt network filters (nwfilter) of guests' network cards.
+"""libvirt network filters (nwfilter) of guests' network interfaces.
 
-A filter becomes tables of the bridge that a card is connected to. fuga's filters let a guest send
-only from its own MAC and IPv4 address, reach only service ports of hosts, and receive only frames
-for it or broadcasts. libvirt's own `clean-traffic` is not enough: it learns the address from the
-guest's first packet, passes other protocols such as IPv6, and is missing on some hosts. Names of
-filters contain a digest of their rules, so filters of two releases can coexist.
+A filter becomes tables of the bridge that an interface is connected to. fuga's filters let a guest
+send only from its own MAC and IPv4 address, reach only service ports of hosts, and receive only
+frames for it or broadcasts. libvirt's own `clean-traffic` is not enough: it learns the address from
+the guest's first packet, passes other protocols such as IPv6, and is missing on some hosts. Names
+of filters contain a digest of their rules, so filters of two releases can coexist.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceFilters:
-    """Network and filter of a domain's card."""
+    """Network and filter of a domain's interface."""
 
     kind: str | None  #: bridge, network, or another that libvirt cannot filter
     source: str | None
@@ -210,22 +210,22 @@ def filter_of(guard: Guard) -> Filter | None:
     return APART if guard.subnet is not None and guard.reaches else ISOLATED
 
 
-def protect_card(card: ET.Element, guard: Guard) -> None:
-    """Replace the filter and the isolation in a card's XML."""
+def protect_interface(interface: ET.Element, guard: Guard) -> None:
+    """Replace the filter and the isolation in an interface's XML."""
     for tag in ("filterref", "port"):
-        for old in card.findall(tag):
-            card.remove(old)
+        for old in interface.findall(tag):
+            interface.remove(old)
     wanted = filter_of(guard)
     if wanted is not None:
-        reference = ET.SubElement(card, "filterref", filter=wanted.name)
+        reference = ET.SubElement(interface, "filterref", filter=wanted.name)
         for name, value in _parameters(guard):
             ET.SubElement(reference, "parameter", name=name, value=value)
     if guard.isolated:
-        ET.SubElement(card, "port", isolated="yes")
+        ET.SubElement(interface, "port", isolated="yes")
 
 
-def protect_cards(domain: ET.Element, guard: Guard) -> bool:
-    """Apply a guard to every card of a domain; return whether anything changed."""
+def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
+    """Apply a guard to every interface of a domain; return whether anything changed."""
     changed = False
     wanted = filter_of(guard)
     target = (
@@ -233,21 +233,23 @@ def protect_cards(domain: ET.Element, guard: Guard) -> bool:
         () if wanted is None else _parameters(guard),
         guard.isolated,
     )
-    for card, found in zip(_card_elements(domain), interface_filters(domain), strict=True):
+    for interface, found in zip(
+        _interface_elements(domain), interface_filters(domain), strict=True
+    ):
         if (found.filter, found.parameters, found.isolated) != target:
-            protect_card(card, guard)
+            protect_interface(interface, guard)
             changed = True
     return changed
 
 
 def interface_filters(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
-    """Return network and filter of each card of a domain."""
-    return tuple(_interface_filter(card) for card in _card_elements(domain))
+    """Return network and filter of each interface of a domain."""
+    return tuple(_parse_interface(interface) for interface in _interface_elements(domain))
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether each card of a domain has a filter of this release."""
-    return all(card.filter in _NAMES for card in interface_filters(domain))
+    """Return whether each interface of a domain has a filter of this release."""
+    return all(interface.filter in _NAMES for interface in interface_filters(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
@@ -307,13 +309,17 @@ def _parameters(guard: Guard) -> Parameters:
     return tuple(sorted(found, key=lambda each: each[0]))
 
 
-def _card_elements(domain: ET.Element) -> Sequence[ET.Element]:
+def _interface_elements(domain: ET.Element) -> Sequence[ET.Element]:
     return domain.findall("devices/interface")
 
 
-def _interface_filter(card: ET.Element) -> InterfaceFilters:
-    kind = card.get("type")
-    source, reference, port = card.find("source"), card.find("filterref"), card.find("port")
+def _parse_interface(interface: ET.Element) -> InterfaceFilters:
+    kind = interface.get("type")
+    source, reference, port = (
+        interface.find("source"),
+        interface.find("filterref"),
+        interface.find("port"),
+    )
     return InterfaceFilters(
         kind=kind,
         source=None if source is None or kind is None else source.get(kind),
