@@ -16,7 +16,7 @@ from hypervisor.move_model import HostEndpoint
 
 
 @dataclass(slots=True, eq=False)
-class _Idle:
+class _IdleConnection:
     connection: HostConnection
     since: float = field(default_factory=time.monotonic)
 
@@ -44,7 +44,7 @@ class HostConnections:
         self._idle_s = idle_s
         self._deadline_s = deadline_s
         self._changed = threading.Condition()
-        self._idle: list[_Idle] = []  #: longest idle first
+        self._idle: list[_IdleConnection] = []  #: longest idle first
         self._lent = 0
 
     @contextmanager
@@ -52,13 +52,13 @@ class HostConnections:
         self, uri: str, credential: Credential | None = None, machine: str | None = None
     ) -> Iterator[HostConnection]:
         """Lend a connection to one thread at a time; see `HostConnection`."""
-        connection = self._take(uri, credential, machine)
+        connection = self._take_connection(uri, credential, machine)
         try:
             yield connection
         finally:
             with self._changed:
                 self._lent -= 1
-                self._idle.append(_Idle(connection))
+                self._idle.append(_IdleConnection(connection))
                 self._changed.notify()
 
     def close(self) -> None:
@@ -68,10 +68,12 @@ class HostConnections:
         for idle in closing:
             idle.connection.close()
 
-    def _take(self, uri: str, credential: Credential | None, machine: str | None) -> HostConnection:
+    def _take_connection(
+        self, uri: str, credential: Credential | None, machine: str | None
+    ) -> HostConnection:
         wanted = (uri, credential, machine)
         deadline = time.monotonic() + self._deadline_s
-        closing: list[_Idle] = []
+        closing: list[_IdleConnection] = []
         with self._changed:
             while True:
                 closing += self._take_expired()
@@ -96,7 +98,7 @@ class HostConnections:
             uri, credential=credential, machine=machine, deadline_s=self._deadline_s
         )
 
-    def _take_expired(self) -> list[_Idle]:
+    def _take_expired(self) -> list[_IdleConnection]:
         oldest = time.monotonic() - self._idle_s
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -105,7 +107,7 @@ class HostConnections:
 
 @dataclass(slots=True, eq=False)
 class _IdleMigrator:
-    mover: HostPairMigrator
+    migrator: HostPairMigrator
     since: float = field(default_factory=time.monotonic)
 
 
@@ -138,18 +140,22 @@ class MigratorPool:
         with self._lock:
             ends = (source, destination)
             found = [
-                each for each in self._idle if (each.mover.source, each.mover.destination) == ends
+                each
+                for each in self._idle
+                if (each.migrator.source, each.migrator.destination) == ends
             ]
             if found:
                 self._idle.remove(found[-1])
-        mover = found[-1].mover if found else HostPairMigrator(*ends, deadline_s=self._deadline_s)
+        migrator = (
+            found[-1].migrator if found else HostPairMigrator(*ends, deadline_s=self._deadline_s)
+        )
         try:
-            yield mover
+            yield migrator
         except BaseException:
-            mover.close()
+            migrator.close()
             raise
         with self._lock:
-            self._idle.append(_IdleMigrator(mover))
+            self._idle.append(_IdleMigrator(migrator))
         self.end_idle()
 
     def end_idle(self, *, all_of_them: bool = False) -> None:
@@ -161,7 +167,7 @@ class MigratorPool:
             ending = [each for each in self._idle if each not in kept]
             self._idle = kept
         for each in ending:
-            each.mover.close()
+            each.migrator.close()
 
     def close(self) -> None:
         """End all idle migrators."""

@@ -90,7 +90,7 @@ class SharedChild:
             number = next(self._numbers)
             self._under_way[number] = answer
         try:
-            self._send({"id": number, **request})
+            self._send_message({"id": number, **request})
             return answer.result(max(0.0, deadline - time.monotonic()))
         except NotYetError:
             with self._changing:
@@ -105,7 +105,7 @@ class SharedChild:
     def forget(self, key: int) -> None:
         """Let the process close its connections to a host."""
         try:
-            self._send({"forget": key})
+            self._send_message({"forget": key})
         except ChildLostError:
             return
 
@@ -124,7 +124,7 @@ class SharedChild:
             self._process.kill_group()
             self._reader.join(_GOODBYE_S)
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send_message(self, message: Mapping[str, Any]) -> None:
         try:
             with self._write_lock:
                 self._process.send(wire.encode(message))
@@ -174,7 +174,7 @@ class SharedChild:
                 patience_s = _STALLED_AFTER_S
                 *lines, rest = heard.split(b"\n")
                 for line in lines:
-                    self._deliver(b"".join((*parts, line)))
+                    self._deliver_answer(b"".join((*parts, line)))
                     parts, size = [], 0
                 parts.append(rest)
                 size += len(rest)
@@ -184,7 +184,7 @@ class SharedChild:
             self._mark_lost(str(error))
             self._process.kill()
 
-    def _deliver(self, line: bytes) -> None:
+    def _deliver_answer(self, line: bytes) -> None:
         answer = wire.decode(line)
         number = answer["id"]
         with self._changing:

@@ -69,7 +69,7 @@ class HostStatus:
     running: bool
 
 
-def why_not_real() -> str | None:
+def real_hosts_obstacle() -> str | None:
     """Return the reason why real QEMU hosts cannot run on this machine, or None."""
     if os.geteuid() != 0:
         return "only root can make network namespaces for hosts"
@@ -92,7 +92,7 @@ def why_not_real() -> str | None:
 
 def build_guest(directory: Path) -> Path:
     """Build the guest's disk image, or find it built. Returns base.qcow2."""
-    _script("build-guest", str(directory), timeout_s=600)
+    _run_script("build-guest", str(directory), timeout_s=600)
     return directory / BASE_VOLUME
 
 
@@ -120,7 +120,7 @@ def start_real_hosts(
         does not, and the folder is locked meanwhile.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
-    answer = _script(
+    answer = _run_script(
         "start-hosts",
         str(count),
         str(directory),
@@ -141,7 +141,7 @@ def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
     Each is an unprivileged libvirtd whose world lives as long as a keeper is connected.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    return [_test_host(host) for host in driver_hosts.start_hosts(count, directory)]
+    return [_to_lab_host(host) for host in driver_hosts.start_hosts(count, directory)]
 
 
 def stop(directory: Path, *, purge: bool = False) -> None:
@@ -151,7 +151,7 @@ def stop(directory: Path, *, purge: bool = False) -> None:
     """
     if not directory.is_dir():
         return
-    _script("stop-hosts", str(directory), *(["--purge"] if purge else []), timeout_s=120)
+    _run_script("stop-hosts", str(directory), *(["--purge"] if purge else []), timeout_s=120)
     driver_hosts.stop_hosts(directory)
 
 
@@ -162,7 +162,7 @@ def status(directory: Path) -> list[HostStatus]:
             name=host.name,
             uri=host.uri,
             kind="real",
-            running=_real_runs(_host_dir(directory, number)),
+            running=_is_real_host_running(_host_dir(directory, number)),
         )
         for number, host in enumerate(_real_hosts(directory, _recorded_uris(directory)), 1)
     ]
@@ -175,7 +175,7 @@ def status(directory: Path) -> list[HostStatus]:
 
 def inject_fault(directory: Path, number: int, *action: str) -> None:
     """Make real host ``number`` (from 1) fail or recover: `scripts/host-fault` has the actions."""
-    _script("host-fault", str(directory), str(number), *action, timeout_s=240)
+    _run_script("host-fault", str(directory), str(number), *action, timeout_s=240)
 
 
 def _host_dir(directory: Path, number: int) -> Path:
@@ -205,7 +205,7 @@ def _real_hosts(directory: Path, uris: Sequence[str]) -> list[LabHost]:
     ]
 
 
-def _test_host(host: driver_hosts.DriverHost) -> LabHost:
+def _to_lab_host(host: driver_hosts.DriverHost) -> LabHost:
     return LabHost(
         name=host.name,
         uri=host.uri,
@@ -218,8 +218,8 @@ def _test_host(host: driver_hosts.DriverHost) -> LabHost:
     )
 
 
-def _real_runs(host: Path) -> bool:
-    return processes.alive(host / "pid") is not None and not (host / "daemon-ended").exists()
+def _is_real_host_running(host: Path) -> bool:
+    return processes.running_pid(host / "pid") is not None and not (host / "daemon-ended").exists()
 
 
 def _find_program(program: str) -> str | None:
@@ -231,7 +231,7 @@ def _search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
-def _script(
+def _run_script(
     name: str, *arguments: str, timeout_s: float, environment: dict[str, str] | None = None
 ) -> str:
     done = _run_command(["bash", str(SCRIPTS / name), *arguments], timeout_s, environment)

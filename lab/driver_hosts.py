@@ -71,12 +71,12 @@ class DriverHost:
 
     def running(self) -> bool:
         """Whether both processes run."""
-        return all(processes.alive(pid) for pid in (self.daemon_pid, self.keeper_pid))
+        return all(processes.running_pid(pid) for pid in (self.daemon_pid, self.keeper_pid))
 
 
 def start_hosts(count: int, directory: Path) -> list[DriverHost]:
     """Start hosts 1 to ``count`` that do not run."""
-    if shutil.which("libvirtd", path=_path()) is None:
+    if shutil.which("libvirtd", path=_search_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
     hosts = [_driver_host(directory, work_dir, number) for number in range(1, count + 1)]
@@ -87,25 +87,25 @@ def start_hosts(count: int, directory: Path) -> list[DriverHost]:
             _start_keeper(host)
     except BaseException:
         for host in hosts:
-            _stop(host)
+            _stop_host(host)
         raise
     return hosts
 
 
-def start_again(host: DriverHost) -> None:
+def restart_host(host: DriverHost) -> None:
     """Start one host whose daemon or keeper ended; the others run on."""
     try:
         _start_daemon(host)
         _start_keeper(host)
     except BaseException:
-        _stop(host)
+        _stop_host(host)
         raise
 
 
 def stop_hosts(directory: Path) -> None:
     """End every host of a folder, and delete its files."""
     for host in started_hosts(directory):
-        _stop(host)
+        _stop_host(host)
     record = _work_dir_file(directory)
     if record.exists():
         shutil.rmtree(Path(record.read_text()), ignore_errors=True)
@@ -141,7 +141,7 @@ def _work_dir_file(directory: Path) -> Path:
 
 def _work_dir(directory: Path) -> Path:
     """Make the folder for sockets: short, reachable by the daemon's user, the same each time."""
-    short = f"fuga-lab-{_digest(directory)[:10]}"
+    short = f"fuga-lab-{_folder_digest(directory)[:10]}"
     user, group = _daemon_user(directory)
     runtime = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() != 0 else "/run"
     last_error: OSError | None = None
@@ -163,7 +163,7 @@ def _work_dir(directory: Path) -> Path:
     raise LabError(f"no folder for the hosts' sockets: {last_error}")
 
 
-def _digest(directory: Path) -> str:
+def _folder_digest(directory: Path) -> str:
     return hashlib.sha256(bytes(directory.resolve())).hexdigest()
 
 
@@ -178,14 +178,14 @@ def _daemon_user(directory: Path) -> tuple[int, int]:
     free = [number for number in _DAEMON_USERS if number not in taken]
     if not free:
         raise LabError(f"every user number of {_DAEMON_USERS[0]} to {_DAEMON_USERS[-1]} is taken")
-    number = free[int(_digest(directory), 16) % len(free)]
+    number = free[int(_folder_digest(directory), 16) % len(free)]
     return number, number
 
 
 def _start_daemon(host: DriverHost) -> None:
-    if processes.alive(host.daemon_pid):
+    if processes.running_pid(host.daemon_pid):
         return
-    processes.end(host.keeper_pid)  # it would hold a connection to nothing
+    processes.end_process(host.keeper_pid)  # it would hold a connection to nothing
     user, group = _daemon_user(host.lab_dir)
     host.state_dir.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(host.work_dir, ignore_errors=True)
@@ -194,7 +194,7 @@ def _start_daemon(host: DriverHost) -> None:
     config.write_text(_CONFIG.format(run=host.work_dir, log=host.work_dir / "libvirtd.log"))
     for path in (host.work_dir, config):
         os.chown(path, user, group)
-    environment = {"PATH": _path(), "LC_ALL": "C", "HOME": str(host.work_dir)}
+    environment = {"PATH": _search_path(), "LC_ALL": "C", "HOME": str(host.work_dir)}
     for name in ("RUNTIME_DIR", "CONFIG_HOME", "CACHE_HOME", "DATA_HOME", "STATE_HOME"):
         environment[f"XDG_{name}"] = str(host.work_dir)
     as_user = {"user": user, "group": group, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -209,7 +209,7 @@ def _start_daemon(host: DriverHost) -> None:
         start_new_session=True,
         **as_user,  # type: ignore[call-overload]
     )
-    processes.record(daemon.pid, host.daemon_pid)
+    processes.record_process(daemon.pid, host.daemon_pid)
     deadline = time.monotonic() + _START_S
     while not host.socket.exists():
         if daemon.poll() is not None:
@@ -217,11 +217,11 @@ def _start_daemon(host: DriverHost) -> None:
         if time.monotonic() > deadline:
             raise LabError(f"{host.name}'s libvirtd made no socket within {_START_S:g} s")
         time.sleep(_POLL_S)
-    _forget_child(daemon)
+    _silence_child_warning(daemon)
 
 
 def _start_keeper(host: DriverHost) -> None:
-    if processes.alive(host.keeper_pid):
+    if processes.running_pid(host.keeper_pid):
         return
     with (host.state_dir / "keeper.log").open("wb") as log:
         keeper = subprocess.Popen(
@@ -233,22 +233,22 @@ def _start_keeper(host: DriverHost) -> None:
             stderr=log,
             start_new_session=True,
         )
-    processes.record(keeper.pid, host.keeper_pid)
+    processes.record_process(keeper.pid, host.keeper_pid)
     assert keeper.stdout is not None  # noqa: S101 - for the type checker
     with keeper.stdout as answers:
         ready, _, _ = select.select([answers], [], [], _START_S)
         if not ready or answers.readline() != b"ready\n":
             words = (host.state_dir / "keeper.log").read_text(errors="replace").strip()
             raise LabError(f"nobody keeps {host.name}: {words.splitlines()[-1:] or 'no answer'}")
-    _forget_child(keeper)
+    _silence_child_warning(keeper)
 
 
-def _stop(host: DriverHost) -> None:
-    processes.end(host.keeper_pid)
-    processes.end(host.daemon_pid)
+def _stop_host(host: DriverHost) -> None:
+    processes.end_process(host.keeper_pid)
+    processes.end_process(host.daemon_pid)
 
 
-def _forget_child(process: subprocess.Popen[bytes]) -> None:
+def _silence_child_warning(process: subprocess.Popen[bytes]) -> None:
     """It is to outlive us, so nobody waits for it, and Python need not complain."""
     process.returncode = 0
 
@@ -259,5 +259,5 @@ def _log_tail(host: DriverHost) -> str:
     return "no log"
 
 
-def _path() -> str:
+def _search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

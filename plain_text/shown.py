@@ -18,13 +18,13 @@ from typing import Final
 #: Names that are compared with what was typed, at most: each comparison takes microseconds.
 _MOST_COMPARED: Final = 1_000
 MOST_HOST_NAME: Final = 255  #: characters of a host name, and of its domain
-_ALL_TOLD: Final = 8
+_MAX_LISTED: Final = 8
 
 
 def nearest(typed: str, names: Iterable[str]) -> list[str]:
     """Return at most three similar names, the most similar first."""
     wanted = typed.lower()
-    likely = [name for name in names if _may_be_like(wanted, name)][:_MOST_COMPARED]
+    likely = [name for name in names if _is_similar_candidate(wanted, name)][:_MOST_COMPARED]
     return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
 
 
@@ -33,7 +33,7 @@ def advice(typed: str, names: Sequence[str]) -> str | None:
     close = nearest(typed, names)
     if close:
         return f"did you mean {listed([plain(each) for each in close], 'or')}?"
-    if names and len(names) <= _ALL_TOLD:
+    if names and len(names) <= _MAX_LISTED:
         shown = [plain(each) for each in sorted(names)]
         return f"known: {listed(shown, 'and')}"
     return None
@@ -45,7 +45,7 @@ def listed(names: Sequence[object], joined: str) -> str:
     return f"{', '.join(first)} {joined} {last}" if first else last
 
 
-def _may_be_like(wanted: str, name: str) -> bool:
+def _is_similar_candidate(wanted: str, name: str) -> bool:
     """Reject clearly different names cheaply, so that few of thousands are compared."""
     if abs(len(wanted) - len(name)) > 3:
         return False
@@ -63,7 +63,7 @@ def plain(text: str) -> str:
     """Return it on one line, without a character that is not simply seen."""
     if text.isprintable() and not _UNSEEN.search(text):
         return text
-    return "".join(each if _is_seen(each) else _escape(each) for each in text)
+    return "".join(each if _is_visible(each) else _escape_character(each) for each in text)
 
 
 def plain_lines(text: str) -> str:
@@ -71,7 +71,8 @@ def plain_lines(text: str) -> str:
     if text.isprintable() and not _UNSEEN.search(text):
         return text
     return "".join(
-        each if each in _KEPT_IN_LINES or _is_seen(each) else _escape(each) for each in text
+        each if each in _KEPT_IN_LINES or _is_visible(each) else _escape_character(each)
+        for each in text
     )
 
 
@@ -80,19 +81,21 @@ def plain_json(document: str) -> str:
 
     Beyond ASCII there are only the characters of strings, which may be escaped.
     """
-    return _plain_document(document, pairs=True)
+    return _escape_document(document, pairs=True)
 
 
 def plain_yaml(document: str) -> str:
     """Return a YAML document, whose strings are quoted, the same way."""
-    return _plain_document(document, pairs=False)
+    return _escape_document(document, pairs=False)
 
 
-def _plain_document(document: str, *, pairs: bool) -> str:
+def _escape_document(document: str, *, pairs: bool) -> str:
     if document.isascii() and "\x7f" not in document:
         return document
     return "".join(
-        each if each in _KEPT_IN_LINES or _is_seen(each) else _unicode_escape(each, pairs=pairs)
+        each
+        if each in _KEPT_IN_LINES or _is_visible(each)
+        else _escape_as_unicode(each, pairs=pairs)
         for each in document
     )
 
@@ -105,19 +108,19 @@ def shortened(text: str, most: int) -> str:
     return text[: max(0, most - len(ending))] + ending
 
 
-def _is_seen(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     return character.isprintable() and not _UNSEEN.match(character)
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
     if named is not None:
         return named
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else _unicode_escape(character, pairs=False)
+    return f"\\x{code:02x}" if code < 0x100 else _escape_as_unicode(character, pairs=False)
 
 
-def _unicode_escape(character: str, *, pairs: bool) -> str:
+def _escape_as_unicode(character: str, *, pairs: bool) -> str:
     code = ord(character)
     if code < 0x10000:
         return f"\\u{code:04x}"

@@ -132,7 +132,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         registry.close()
 
 
-def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
+def run_worker(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     # fuga's logging is in place: Celery must not set up its own.
     signals.setup_logging.connect(_skip_celery_logging, weak=False)
@@ -155,19 +155,19 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             without_heartbeat=True,
         )
 
-        def ready() -> list[Check]:
+        def check_readiness() -> list[Check]:
             return [database_check(context.registry), broker_check(app, worker)]
 
         with (
-            listening(settings.metrics_address("worker"), metrics, ready=ready),
+            listening(settings.metrics_address("worker"), metrics, ready=check_readiness),
             sending_heartbeats(
-                context.registry, "worker", context.owner, ready=ready, settings=settings
+                context.registry, "worker", context.owner, ready=check_readiness, settings=settings
             ),
             watching_certificates(
                 settings, metrics, lambda: ends_of_credentials(settings.resolved_host_credentials())
             ),
             supervised(
-                ready,
+                check_readiness,
                 lambda: inbox.turned_at,
                 # The loop waits for a missing broker; running builds go on.
                 excused=lambda: not broker_check(app, worker).well,

@@ -44,7 +44,7 @@ from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
 from workers.network_filters import HostNetworks, network_guard
-from workers.seed import reads_seed, seed_of
+from workers.seed import reads_seed, seed_content
 
 log: Final = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> Non
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
-        spec = spec_of(build, context.host_networks)
+        spec = domain_spec_of(build, context.host_networks)
         make_volumes(build, spec, host, keep=lambda: context.extend_claim(build.claim))
         context.checkpoint("create.after_volume")
         context.extend_claim(build.claim)
@@ -160,7 +160,7 @@ def make_volumes(
         )
     if spec.seed_volume is not None:
         keep()
-        host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
+        host.put_volume(spec.pool, spec.seed_volume, seed_content(build))
 
 
 def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> HostDomain | None:
@@ -185,7 +185,7 @@ def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> 
         seen.mark.assignment_id,
         generation=seen.mark.generation,
         pool=build.host.pool,
-        volumes=[each for each in removals.volumes_of(seen.mark.assignment_id) if each != disk],
+        volumes=[each for each in removals.volume_names(seen.mark.assignment_id) if each != disk],
     ):
         raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, which stays")
     return None
@@ -200,7 +200,7 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.extend_claim(build.claim)
-        host.start_paused(vm_id, guard=spec_of(build, context.host_networks).guard)
+        host.start_paused(vm_id, guard=domain_spec_of(build, context.host_networks).guard)
     context.extend_claim(build.claim)
 
 
@@ -244,7 +244,7 @@ def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
     )
 
 
-def spec_of(build: Build, known: HostNetworks) -> DomainSpec:
+def domain_spec_of(build: Build, known: HostNetworks) -> DomainSpec:
     """Return the specification of a build's domain."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")

@@ -136,12 +136,12 @@ class Migrator(Protocol):
     def check(self, spec: MoveSpec) -> None:
         """Raise `MigrationRefusedError` if the destination cannot take the VM."""
 
-    def live(
+    def move_live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveResult:
         """Move a running guest. An error of ``on_progress`` aborts the move and is raised again."""
 
-    def cold(
+    def move_cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveResult:
         """Copy the disk of a stopped VM, and define it at the destination."""
@@ -150,7 +150,7 @@ class Migrator(Protocol):
 class HostDrivers(Protocol):
     """Lends a driver for a host."""
 
-    def mover(
+    def migrator(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
         """Lend a migrator from one host to another to one thread."""

@@ -35,12 +35,12 @@ def upload_image(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
         return TaskOutcome.NOT_OURS
     try:
-        return _upload_claimed(copy_id, context)
+        return _upload_claimed_copy(copy_id, context)
     finally:
         context.upload_threads.release()
 
 
-def _upload_claimed(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+def _upload_claimed_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     copies = context.registry.image_copies
     claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
     if claimed is None:
@@ -75,7 +75,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 sha256=image.sha256,
                 head=head,
                 margin_bytes=context.store.margin_bytes,
-                on_progress=_Meter(claimed, context).note,
+                on_progress=_UploadMeter(claimed, context).note,
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")
@@ -98,7 +98,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-class _Meter:
+class _UploadMeter:
     """Reports the progress of an upload regularly, and ends it at its deadline."""
 
     def __init__(self, claimed: Upload, context: WorkerContext) -> None:

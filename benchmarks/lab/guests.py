@@ -200,7 +200,7 @@ def no_broker() -> str | None:
     return None if shutil.which("redis-server") else "redis-server is not installed"
 
 
-@unless(cluster.why_not_real, why_not, no_broker)
+@unless(cluster.real_hosts_obstacle, why_not, no_broker)
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser(
         __doc__,

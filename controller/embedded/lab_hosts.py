@@ -40,7 +40,7 @@ def start_new_lab(folder: Path, wanted: str, count: int) -> LabHosts:
     """
     if wanted == TEST:
         return start_lab(folder, TEST, count)
-    reason = cluster.why_not_real()
+    reason = cluster.real_hosts_obstacle()
     if reason is None:
         try:
             return start_lab(folder, QEMU, count)

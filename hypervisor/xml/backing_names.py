@@ -30,7 +30,7 @@ def possible_files(name: str, above: str) -> tuple[str, ...]:
     of very many, whole paths first.
     """
     names = sorted(
-        filter(None, _possible_names(name, 0)), key=lambda each: not each.startswith("/")
+        filter(None, _candidate_names(name, 0)), key=lambda each: not each.startswith("/")
     )
     return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MAX_NAMES]
 
@@ -52,7 +52,7 @@ def _resolved_path(name: str, above: str) -> str:
     return normalized_path(posixpath.join(above.rpartition("/")[0], name))
 
 
-def _possible_names(name: str, depth: int) -> Iterator[str]:
+def _candidate_names(name: str, depth: int) -> Iterator[str]:
     if name.startswith("json:"):
         try:
             yield from _json_strings(json.loads(name.removeprefix("json:")), depth)
@@ -73,7 +73,7 @@ def _json_strings(value: Any, depth: int, key: str = "") -> Iterator[str]:
         raise RecursionError("the name nests too deep")
     if isinstance(value, str):
         if key.rpartition(".")[2] != "driver":
-            yield from _possible_names(value, depth + 1)
+            yield from _candidate_names(value, depth + 1)
     elif isinstance(value, dict):
         for each, inner in value.items():
             yield from _json_strings(inner, depth + 1, each)

@@ -37,7 +37,7 @@ def test_lab(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def real_lab(tmp_path: Path) -> Iterator[Path]:
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     yield tmp_path / "lab"
     cluster.stop(tmp_path / "lab", purge=True)
@@ -57,7 +57,7 @@ def test_test_hosts_start_where_they_run_already(test_lab: Path) -> None:
 @pytest.mark.test_driver
 def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
     hosts = cluster.start_test_hosts(2, test_lab)
-    daemon = processes.alive(test_lab / "test-hosts" / "1" / "daemon.pid")
+    daemon = processes.running_pid(test_lab / "test-hosts" / "1" / "daemon.pid")
     assert daemon
     os.kill(daemon, signal.SIGKILL)
     wait_until(lambda: [s.running for s in cluster.status(test_lab)] == [False, True])
@@ -75,7 +75,7 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
     lab = LabHosts(driver=TEST, hosts=tuple(hosts))
     watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
     watch.check()
-    pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
+    pid = processes.running_pid(test_lab / "test-hosts" / "2" / "daemon.pid")
     assert pid
     os.kill(pid, signal.SIGILL)
     wait_until(lambda: processes.start_time(pid) is None)
@@ -96,7 +96,7 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
 @pytest.mark.test_driver
 def test_stopped_test_hosts_leave_no_process_and_no_file(test_lab: Path) -> None:
     host = cluster.start_test_hosts(1, test_lab)[0]
-    pids = [processes.alive(path) for path in test_lab.rglob("*.pid")]
+    pids = [processes.running_pid(path) for path in test_lab.rglob("*.pid")]
 
     cluster.stop(test_lab, purge=True)
 
@@ -123,7 +123,7 @@ def test_two_labs_run_side_by_side(real_lab: Path, tmp_path: Path) -> None:
 
 def daemon(lab: Path, program: str = "libvirtd") -> int | None:
     """Pid, as seen from here, of the first host's libvirtd or virtlogd, if it runs."""
-    first = processes.alive(lab / "hosts" / "1" / "pid")
+    first = processes.running_pid(lab / "hosts" / "1" / "pid")
     assert first
     inside = Path(f"/proc/{first}/ns/pid").readlink()
     for each in Path("/proc").glob("[0-9]*"):
@@ -343,13 +343,13 @@ def test_an_interrupted_start_leaves_nothing(real_lab: Path) -> None:
 def test_a_process_is_not_mistaken_for_another_with_its_pid(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
-        processes.record(sleeper.pid, tmp_path / "pid")
-        assert processes.alive(tmp_path / "pid") == sleeper.pid
+        processes.record_process(sleeper.pid, tmp_path / "pid")
+        assert processes.running_pid(tmp_path / "pid") == sleeper.pid
 
         (tmp_path / "pid").write_text(f"{sleeper.pid} 1\n")
 
-        assert processes.alive(tmp_path / "pid") is None
-        processes.end(tmp_path / "pid")
+        assert processes.running_pid(tmp_path / "pid") is None
+        processes.end_process(tmp_path / "pid")
         assert sleeper.poll() is None
     finally:
         sleeper.kill()
@@ -358,10 +358,10 @@ def test_a_process_is_not_mistaken_for_another_with_its_pid(tmp_path: Path) -> N
 
 def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "600"])
-    processes.record(sleeper.pid, tmp_path / "pid")
+    processes.record_process(sleeper.pid, tmp_path / "pid")
     sleeper.send_signal(signal.SIGSTOP)
 
-    processes.end(tmp_path / "pid")
+    processes.end_process(tmp_path / "pid")
 
     sleeper.wait(10)
     assert not (tmp_path / "pid").exists()
@@ -370,7 +370,7 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
 def test_a_machine_without_root_says_that_root_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    assert "root" in (cluster.why_not_real() or "")
+    assert "root" in (cluster.real_hosts_obstacle() or "")
 
 
 def test_a_machine_without_qemu_says_which_packages_are_missing(
@@ -379,7 +379,7 @@ def test_a_machine_without_qemu_says_which_packages_are_missing(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(cluster, "_search_path", lambda: "/nonexistent")
 
-    assert "qemu-system-x86" in (cluster.why_not_real() or "")
+    assert "qemu-system-x86" in (cluster.real_hosts_obstacle() or "")
 
 
 def wait_until(look: object, within_s: float = 60.0) -> None:

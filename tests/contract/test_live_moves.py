@@ -237,8 +237,10 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
 
     with grounds.mover() as mover:
         with pytest.raises(CalledOffError):
-            mover.live(wanted, deadline_s=60, on_progress=call_off)
-        mover.live(replace(wanted, bandwidth_mib_s=None), deadline_s=60, on_progress=lambda _: None)
+            mover.move_live(wanted, deadline_s=60, on_progress=call_off)
+        mover.move_live(
+            replace(wanted, bandwidth_mib_s=None), deadline_s=60, on_progress=lambda _: None
+        )
 
     assert grounds.states(spec) == (None, RUNNING)
 
@@ -305,7 +307,7 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
 
     def move() -> None:
         try:
-            mover.live(wanted, deadline_s=120, on_progress=lambda _: begun.set())
+            mover.move_live(wanted, deadline_s=120, on_progress=lambda _: begun.set())
         except HypervisorError as error:
             failed.append(error)
 
@@ -344,7 +346,7 @@ def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
 
     for ends in ((real.ends[0], nowhere), (nowhere, real.ends[1])):
         with real.movers(*ends) as mover, pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"):
-            mover.live(wanted, deadline_s=20, on_progress=lambda _: None)
+            mover.move_live(wanted, deadline_s=20, on_progress=lambda _: None)
 
     assert real.states(spec) == (RUNNING, None)
 

@@ -19,11 +19,11 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
     """Two hosts of their own: faults of theirs meet nobody else."""
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     directory = tmp_path_factory.mktemp("faults")
     guest_dir().mkdir(parents=True, exist_ok=True)
-    made = Experiment(move_faults.start(directory, guest_dir()), directory)
+    made = Experiment(move_faults.start_two_hosts(directory, guest_dir()), directory)
     try:
         made.measure()
         yield made

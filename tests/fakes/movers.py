@@ -116,7 +116,7 @@ class FakeMover:
         if found is not None:
             raise MigrationRefusedError(*found)
 
-    def live(
+    def move_live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveResult:
         self._begin("live", spec)
@@ -146,7 +146,7 @@ class FakeMover:
             disk_bytes=1 << 20 if spec.copy_disk else 0,
         )
 
-    def cold(
+    def move_cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
     ) -> MoveResult:
         self._begin("cold", spec)

@@ -70,7 +70,7 @@ def guest_dir() -> Path:
 
 def start_real(count: int, directory: Path, *, transport: str = "tcp") -> LabCluster:
     """Start real hosts, or skip the test and say why this machine cannot."""
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     guest = guest_dir()
     guest.mkdir(parents=True, exist_ok=True)

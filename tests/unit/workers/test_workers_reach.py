@@ -40,6 +40,6 @@ def test_calls_and_moves_name_the_machine(tmp_path: Path) -> None:
     connections = _Connections()
     opened = OpenedHosts(cast("HostConnections", connections), HostCredentials(tmp_path))
 
-    with opened.use(HOST), opened.mover(HOST, HOST) as mover:
+    with opened.use(HOST), opened.migrator(HOST, HOST) as mover:
         assert connections.used == [(HOST.uri, None, MACHINE)]
         assert [each.machine for each in (mover.source, mover.destination)] == [MACHINE, MACHINE]  # type: ignore[attr-defined]
