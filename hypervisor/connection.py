@@ -118,7 +118,7 @@ class HostConnection:
         others: Mapping[str, str],
         deadline_s: float | None = None,
     ) -> ProcessorComparison:
-        """Return whether guests with the CPUs of other hosts, by host name, could run here."""
+        """Compare this host's CPU (``own``) with those of ``others``, by host name."""
         args = {"domain_type": domain_type, "own": own, "others": dict(others)}
         return ProcessorComparison(**self._call_child("compare_processors", args, deadline_s))
 
@@ -212,7 +212,7 @@ class HostConnection:
         self._call_child("abort_move", {"vm_id": vm_id}, deadline_s)
 
     def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
-        """Return whether a pool has a volume; another host may have made it in a shared pool."""
+        """Return whether a pool has a volume, also one that another host made in a shared pool."""
         return bool(self._call_child("has_volume", {"pool": pool, "name": name}, deadline_s))
 
     def overlays_of(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
@@ -372,7 +372,7 @@ class HostConnection:
                 self._child = None
 
     def _pool_patience(self, deadline_s: float | None) -> float:
-        """Return how long a call may wait for pools."""
+        """Return how many seconds a call with this deadline may wait for pools."""
         return (self._deadline_s if deadline_s is None else deadline_s) * POOL_PATIENCE
 
     def _call_child(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:

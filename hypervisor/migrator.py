@@ -180,7 +180,7 @@ class HostPairMigrator:
             child.end()
 
     def _withdraw_move(self, spec: MoveSpec) -> bool:
-        """End a hung move; return whether the guest then runs only at the source."""
+        """Undo a hung move; return whether the guest then runs only at the source."""
         until = time.monotonic() + _WITHDRAW_S
         try:
             return bool(
@@ -192,7 +192,7 @@ class HostPairMigrator:
             return False
 
     def _destination_address(self) -> str | None:
-        """Return the address in the destination's URI; None if other hosts cannot reach it."""
+        """Return the destination's address in its URI; None if other hosts cannot reach it."""
         found = urlsplit(self.destination.uri).hostname
         if found is None or found == "localhost":
             return None
@@ -240,7 +240,7 @@ class HostPairMigrator:
         *,
         grace_s: float = _ABORT_S,
     ) -> Any:
-        """Return the child's answer.
+        """Send the child a request, and return its result.
 
         After ``until`` the request is cancelled; if that takes too long, the child is killed.
         """

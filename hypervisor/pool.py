@@ -51,7 +51,7 @@ class HostConnections:
     def use(
         self, uri: str, credential: Credential | None = None, machine: str | None = None
     ) -> Iterator[HostConnection]:
-        """Lend a connection to one thread at a time; see `HostConnection`."""
+        """Lend a connection to a host, for use by one thread."""
         connection = self._take_connection(uri, credential, machine)
         try:
             yield connection
@@ -135,7 +135,7 @@ class MigratorPool:
 
     @contextmanager
     def use(self, source: HostEndpoint, destination: HostEndpoint) -> Iterator[HostPairMigrator]:
-        """Lend a migrator for exclusive use. Any exception ends its process."""
+        """Lend a migrator, for use by one thread; any exception ends its process."""
         self.end_idle()
         with self._lock:
             ends = (source, destination)

@@ -64,13 +64,13 @@ class SharedChild:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may begin a poll."""
+        """Whether the process may begin a poll."""
         with self._changing:
             return not self._retired and self._lost is None and not self._is_past_close()
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process has ended."""
+        """Whether the process has ended."""
         return not self._reader.is_alive()
 
     @property
@@ -79,7 +79,7 @@ class SharedChild:
         return len(self._abandoned)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
-        """Request a poll and return its answer.
+        """Send a poll request, wait for its answer, and return it.
 
         Raises `TooLateError`, `ChildLostError` or `NotBegunError`.
         """
@@ -103,7 +103,7 @@ class SharedChild:
             self._end_if_done()
 
     def forget(self, key: int) -> None:
-        """Let the process close its connections to a host."""
+        """Request the process to close its connections to a host."""
         try:
             self._send_message({"forget": key})
         except ChildLostError:
@@ -144,7 +144,7 @@ class SharedChild:
         self._close_input()
 
     def _close_input(self) -> None:
-        """Let the process end, even with hung polls."""
+        """Close the process's input, so that it ends, even with hung polls."""
         if self._write_lock.acquire(timeout=_GOODBYE_S):
             try:
                 self._process.close_input()

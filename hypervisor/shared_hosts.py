@@ -79,7 +79,7 @@ class SharedHosts:
         self._closed = False
 
     def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
-        """Return the poller of a host; the caller has checked the URI."""
+        """Return the poller of a host; the caller must have checked the URI."""
         return SharedHost(self, next(self._keys), uri, credential)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class SharedHosts:
         return self._closed
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
-        """Return a shared process for a host: the previous one, if it still begins polls."""
+        """Assign a host to a shared process: the previous one, if it still begins polls."""
         self._retire_child_for_silent_hosts()
         if before is not None and before.is_open:
             return before
@@ -117,7 +117,7 @@ class SharedHosts:
         return child
 
     def child_for_silent_hosts(self, key: int) -> SharedChild:
-        """Return the process for silent hosts; a new one after each deadline."""
+        """Assign a host to the process for silent hosts, which is replaced after each deadline."""
         self._retire_child_for_silent_hosts()
         with self._changing:
             self._check_open()

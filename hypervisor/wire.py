@@ -28,12 +28,12 @@ from hypervisor.move_model import MoveSpec
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message as a line; dataclasses become objects of their fields."""
+    """Encode a message as a line of JSON; dataclasses become objects of their fields."""
     return json.dumps(message, default=_json_default, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return the message of a line. Raises ValueError if it is no JSON object."""
+    """Decode a line of JSON; raise ValueError if it is no object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"not an object: {line[:80]!r}")  # noqa: TRY004 - one error for bad lines

@@ -1,4 +1,4 @@
-"""Start, stop and see the hosts of a folder: real ones, or of libvirt's test driver.
+"""Start, stop and list the hosts of a folder: real ones, or of libvirt's test driver.
 
 Hosts outlive the process that started them. Everything is idempotent: what runs is kept,
 what died is started again.
@@ -47,7 +47,7 @@ ip link add probe1 type veth peer name probe2 && ip link set probe1 master probe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """One host of a lab, and what a register must know of it."""
+    """One host of a lab, with the fields that a register center needs."""
 
     name: str
     uri: str
@@ -91,7 +91,7 @@ def real_hosts_obstacle() -> str | None:
 
 
 def build_guest(directory: Path) -> Path:
-    """Build the guest's disk image, or find it built. Returns base.qcow2."""
+    """Build the guest's disk image, unless it exists; return its path."""
     _run_script("build-guest", str(directory), timeout_s=600)
     return directory / BASE_VOLUME
 
@@ -110,14 +110,14 @@ def start_real_hosts(
     Parameters
     ----------
     guest : Path, optional
-        Folder of the guest's image (`build_guest`), by default one beside the hosts. Each
-        host's pool gets the image, unless it has one, on which disks may rest.
+        Folder of the guest's image (`build_guest`), by default one beside the hosts. The image is
+        copied into each host's pool, unless it is there.
     transport : str, optional
-        How they are reached: by Unix sockets that are root's alone, or over networks of
-        their own by tls, or by tcp, which lets everybody in.
+        How clients reach the hosts: by Unix sockets that only root can open, by tls over networks
+        of their own, or by tcp, which admits every client.
     await_all : bool, optional
-        Whether to wait until hosts answer that ran before, too. One whose network is cut
-        does not, and the folder is locked meanwhile.
+        Whether to wait also for hosts that ran before. A host whose network is cut does not
+        answer, and the folder is locked meanwhile.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
     answer = _run_script(
@@ -136,7 +136,7 @@ def start_real_hosts(
 
 
 def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
-    """Start hosts of libvirt's test driver: nothing boots, but everything answers.
+    """Start hosts of libvirt's test driver, which answer all calls but boot nothing.
 
     Each is an unprivileged libvirtd whose world lives as long as a keeper is connected.
     """
@@ -145,9 +145,9 @@ def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
 
 
 def stop(directory: Path, *, purge: bool = False) -> None:
-    """End all hosts of a folder and everything in them. ``purge``: their storage too.
+    """End all hosts of a folder with their guests; with ``purge``, delete their storage too.
 
-    Hosts of the test driver have no storage: of them nothing is left in either case.
+    Hosts of the test driver have no storage, so nothing of them is left in either case.
     """
     if not directory.is_dir():
         return
@@ -156,7 +156,7 @@ def stop(directory: Path, *, purge: bool = False) -> None:
 
 
 def status(directory: Path) -> list[HostStatus]:
-    """Return the hosts that were started in a folder and not stopped."""
+    """Return the status of the hosts that were started in a folder and not stopped."""
     found = [
         HostStatus(
             name=host.name,
@@ -174,7 +174,7 @@ def status(directory: Path) -> list[HostStatus]:
 
 
 def inject_fault(directory: Path, number: int, *action: str) -> None:
-    """Make real host ``number`` (from 1) fail or recover: `scripts/host-fault` has the actions."""
+    """Make real host ``number`` (from 1) fail or recover; `scripts/host-fault` lists actions."""
     _run_script("host-fault", str(directory), str(number), *action, timeout_s=240)
 
 

@@ -1,8 +1,8 @@
 """Hosts of libvirt's test driver, one unprivileged libvirtd each, on Unix sockets.
 
 The test driver forgets its world when its last client leaves. So each daemon gets a
-keeper, a client that stays; both are processes in sessions of their own, which outlive
-whoever started them and hear no Ctrl-C.
+keeper, a client that stays connected. Both run in sessions of their own: they outlive the process
+that started them, and receive no Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from registry.db.child_environ import child_environ
 
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02
-#: Debian gives them to nobody, and they are there inside containers, too.
+#: User ids that Debian assigns to no account, and that exist inside containers as well.
 _DAEMON_USERS: Final = range(65000, 65500)
 _CONFIG: Final = """\
 listen_tls = 0
@@ -61,12 +61,12 @@ class DriverHost:
 
     @property
     def daemon_pid(self) -> Path:
-        """File with the pid and start time of its libvirtd."""
+        """The file with the pid and start time of its libvirtd."""
         return self.state_dir / "daemon.pid"
 
     @property
     def keeper_pid(self) -> Path:
-        """File with the pid and start time of its keeper."""
+        """The file with the pid and start time of its keeper."""
         return self.state_dir / "keeper.pid"
 
     def running(self) -> bool:
@@ -75,7 +75,7 @@ class DriverHost:
 
 
 def start_hosts(count: int, directory: Path) -> list[DriverHost]:
-    """Start hosts 1 to ``count`` that do not run."""
+    """Start hosts 1 to ``count``, except those that run; return all of them."""
     if shutil.which("libvirtd", path=_search_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
@@ -93,7 +93,7 @@ def start_hosts(count: int, directory: Path) -> list[DriverHost]:
 
 
 def restart_host(host: DriverHost) -> None:
-    """Start one host whose daemon or keeper ended; the others run on."""
+    """Start the daemon and the keeper of one host again, if they ended."""
     try:
         _start_daemon(host)
         _start_keeper(host)
@@ -103,7 +103,7 @@ def restart_host(host: DriverHost) -> None:
 
 
 def stop_hosts(directory: Path) -> None:
-    """End every host of a folder, and delete its files."""
+    """Stop every host of a folder, and delete its files."""
     for host in started_hosts(directory):
         _stop_host(host)
     record = _work_dir_file(directory)
@@ -140,7 +140,7 @@ def _work_dir_file(directory: Path) -> Path:
 
 
 def _work_dir(directory: Path) -> Path:
-    """Make the folder for sockets: short, reachable by the daemon's user, the same each time."""
+    """Create the folder for sockets: a short path, the same each time, owned by the daemons."""
     short = f"fuga-lab-{_folder_digest(directory)[:10]}"
     user, group = _daemon_user(directory)
     runtime = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() != 0 else "/run"
@@ -168,9 +168,10 @@ def _folder_digest(directory: Path) -> str:
 
 
 def _daemon_user(directory: Path) -> tuple[int, int]:
-    """Who the daemons run as. Root's would want the machine's own libvirt folders.
+    """Return uid and gid of the daemons: numbers of no account if this process is root.
 
-    Nor is it `nobody`, as whom others' programs run, too: a number that no account has.
+    A daemon of root would use the machine's own libvirt folders, and programs of others may run
+    as `nobody`.
     """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
@@ -249,7 +250,7 @@ def _stop_host(host: DriverHost) -> None:
 
 
 def _silence_child_warning(process: subprocess.Popen[bytes]) -> None:
-    """It is to outlive us, so nobody waits for it, and Python need not complain."""
+    """Keep Python from warning about a child process that outlives this one."""
     process.returncode = 0
 
 

@@ -1,8 +1,8 @@
-"""Where a guest is after a fault met its move: an experiment on two lab hosts.
+"""An experiment on two lab hosts: where a guest is after a fault during its move.
 
 Usage: ``python -m lab.move_faults [--times N] [--only WORD] DIR``, as root. Starts two hosts in
-DIR, moves one guest to and fro, lets something fail at a moment of each move, asks both hosts,
-settles as `hypervisor.HostPairMigrator` says, and prints a table.
+DIR, moves one guest to and fro, injects a fault at a moment of each move, queries both hosts,
+settles the move as `hypervisor.HostPairMigrator` says, and prints a table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BEATING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFault:
-    """What fails: an action of ``lab/scripts/host-fault`` at one end, or the mover's process."""
+    """A fault: an action of ``lab/scripts/host-fault`` on one host, or a kill of the migrator."""
 
     name: str
     end: str  #: mover, source or destination
@@ -100,7 +100,7 @@ FAULTS: Final = (
 
 @dataclass(slots=True)
 class Trial:
-    """What came of one move."""
+    """The result of one move with a fault."""
 
     fault: MoveFault
     moment: float
@@ -135,7 +135,7 @@ class Experiment:
             each.close()
 
     def measure(self, moves: int = 3) -> None:
-        """Measure a move without faults."""
+        """Measure the median duration of moves without faults."""
         taken = []
         for _ in range(moves):
             wanted = self._prepare_move()
@@ -147,7 +147,7 @@ class Experiment:
         self.usual_s = sorted(taken)[len(taken) // 2]
 
     def run(self, fault: MoveFault, moment: float) -> Trial:
-        """Move the guest, let something fail meanwhile, and find it again."""
+        """Move the guest, inject a fault at a moment of the move, and locate the guest again."""
         trial = Trial(fault, moment)
         wanted = self._prepare_move()
         if fault.slow:
@@ -179,7 +179,7 @@ class Experiment:
     # --- the guest -----------------------------------------------------------------
 
     def _prepare_move(self) -> MoveSpec:
-        """Have a guest, and prepare the other host for it."""
+        """Build the guest if there is none, and create its disk on the other host."""
         if self._here is None:
             self._build_guest()
         assert self._here is not None  # noqa: S101 - it was just built
@@ -250,7 +250,7 @@ class Experiment:
             raise LabError(f"{self.hosts[at].name} keeps {spec.vm_id}")
 
     def _is_guest_alive(self) -> bool:
-        """Wait for the guest to be heard; return whether it was not started anew."""
+        """Wait for the guest's next heartbeat; return whether it runs on without a reboot."""
         if self._here is None:
             return False
         connection, vm_id, known = self._connections[self._at], self._here.vm_id, self._beat
@@ -281,7 +281,7 @@ class Experiment:
         trial.took_s = time.monotonic() - started
 
     def _watch_both_hosts(self, wanted: MoveSpec, trial: Trial, looking: threading.Event) -> None:
-        """Check repeatedly whether the guest runs on both hosts."""
+        """Check repeatedly whether the guest runs on both hosts at once."""
         with (
             HostConnection(self.hosts[0].uri, deadline_s=_LOOK_S) as one,
             HostConnection(self.hosts[1].uri, deadline_s=_LOOK_S) as other,
@@ -318,7 +318,7 @@ class Experiment:
     # --- afterwards ----------------------------------------------------------------
 
     def _await_both_hosts(self) -> None:
-        """Wait until both hosts answer, and what they do of a broken move is done."""
+        """Wait until both hosts answer, and then a second for the end of a broken move."""
 
         def both_answer() -> bool:
             with suppress(HypervisorError):
@@ -337,7 +337,7 @@ class Experiment:
         return f"{seen.state.value}{' by move' if seen.paused_by_move else ''}"
 
     def _settle_move(self, wanted: MoveSpec) -> str:
-        """Do what `HostPairMigrator` prescribes after an error; return where the guest is."""
+        """Settle a move as `HostPairMigrator` prescribes; return where the guest then is."""
         assert self._here is not None  # noqa: S101 - it was moved
         here, there = self._connections[self._at], self._connections[1 - self._at]
         left, found = here.find(wanted.vm_id), there.find(wanted.vm_id)
@@ -370,12 +370,12 @@ class Experiment:
 
 
 def start_two_hosts(directory: Path, guest: Path | None = None) -> list[LabHost]:
-    """Start two hosts with a network, or what of them is off."""
+    """Start two real hosts with a network between them, unless they run."""
     return cluster.start_real_hosts(2, directory, guest, transport="tcp")
 
 
 def results_table(trials: Sequence[Trial]) -> str:
-    """Return a table of the trials' results, with a row for each fault."""
+    """Format the trials' results as a table with a row for each fault."""
     lines = [
         "| fault | moves | the mover said | took, s | then at source / destination | settled at |"
         " ran on both |",
@@ -399,7 +399,7 @@ def _word_counts(words: Sequence[str]) -> str:
 
 
 def move_children() -> set[int]:
-    """Return the pids of the processes that lead moves of ours, not of others on the machine."""
+    """Return the pids of this process's children that move VMs."""
     found = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit():

@@ -1,4 +1,4 @@
-"""Processes that outlive us, known by pid *and* start time, so that none is mistaken."""
+"""Records of long-running processes by pid and start time, as pids are reused."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def start_time(pid: int) -> str | None:
 
 
 def record_process(pid: int, file: Path) -> None:
-    """Record a process for `running_pid`, as the lab's scripts do."""
+    """Write the pid and start time of a process to a file, for `running_pid`."""
     file.write_text(f"{pid} {start_time(pid)}\n")
 
 
 def running_pid(file: Path) -> int | None:
-    """Return the pid of the recorded process, if it still runs."""
+    """Return the pid of a recorded process if it still runs, else None."""
     try:
         pid, started = file.read_text().split()
     except (OSError, ValueError):

@@ -87,7 +87,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
-    """Open the resources of the tasks. Closing kills child processes with running calls."""
+    """Open the resources of the tasks; at its end, kill child processes with running calls."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(

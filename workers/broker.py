@@ -85,7 +85,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
 
 
 def _read_short_file(path: Path) -> bytes:
-    """Read a regular file up to just beyond the limit; `OSError` for anything else."""
+    """Read at most a byte more than the limit; raise OSError if it is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -77,7 +77,7 @@ def build_vm(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Build and record the result. Raises `ClaimLostError` if the claim is lost."""
+    """Build the VM and record the result; raise `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
@@ -113,7 +113,7 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
 
 
 def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Define and start this assignment's domain, paused; reuse existing parts."""
+    """Define this assignment's domain and start it paused; reuse existing volumes."""
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
@@ -205,7 +205,7 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
 
 
 def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Clean up after this worker lost its claim."""
+    """Remove the domain after this worker lost its claim, unless others hold the VM."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
@@ -245,7 +245,7 @@ def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
 
 
 def domain_spec_of(build: Build, known: HostNetworks) -> DomainSpec:
-    """Return the specification of a build's domain."""
+    """Return the specification of the domain to build."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
     memory_mib = build.resources.get("memory_mib", 0)

@@ -107,7 +107,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 def read_console(read_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Answer one read. An error is an answer, too: the caller decides about it."""
+    """Answer one read of a console log, with the log's end or with an error."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS

@@ -81,7 +81,7 @@ class HostDriver(Protocol):
         pool: str,
         volumes: Sequence[str],
     ) -> bool:
-        """Remove an attempt's domain and volumes; return whether all are proven gone."""
+        """Remove an attempt's domain and volumes; return whether they are proven absent."""
 
     def upload(
         self,
@@ -153,7 +153,7 @@ class HostDrivers(Protocol):
     def migrator(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend a migrator from one host to another to one thread."""
+        """Lend a migrator from ``source`` to ``destination``, for use by one thread."""
 
     def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:
-        """Lend a driver to one thread."""
+        """Lend a driver of a host, for use by one thread."""

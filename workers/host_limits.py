@@ -54,7 +54,7 @@ class HostLimits:
 
     @contextmanager
     def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
-        """Lend the driver of a host; raises `HostBusyError` if the host has its maximum of threads.
+        """Lend a driver of a host; raise `HostBusyError` if the host has its maximum of threads.
 
         ``pool`` says that the work needs the host's storage.
         """
@@ -82,7 +82,7 @@ class HostLimits:
     def migrator(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend a migrator between two hosts; it is not counted."""
+        """Lend a migrator from ``source`` to ``destination``; its thread is not counted."""
         return self._hosts.migrator(source, destination)
 
     def _take_thread(self, part: _HostPart) -> None:

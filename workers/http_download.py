@@ -100,7 +100,7 @@ class _Download:
                 self._check_limits()
 
     def _check_limits(self) -> None:
-        """Check the download so far; raises the error that ends it."""
+        """Check time and size of the download so far; raise the error that ends it."""
         now, timeouts = time.monotonic(), self._timeouts
         self._timeouts.check(self._received_bytes)
         if now - self._began > timeouts.whole_s:

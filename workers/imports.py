@@ -113,7 +113,7 @@ def _download_image(claimed: Import, incoming: IncomingFile, context: WorkerCont
 
 
 def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
-    """Return the image's signature, as given or found next to its URL; None if not needed."""
+    """Return the image's given signature, or download it; None if none is needed."""
     if claimed.signature is not None:
         return claimed.signature.encode()
     if not context.store.keys:

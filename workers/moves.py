@@ -118,7 +118,7 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
 
 
 def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
-    """Move the guest, or the disk of a stopped one; return the downtime in ms, if known."""
+    """Move the guest, or the disk of a stopped VM; return the downtime in ms, if known."""
     build = step.to
     spec = _move_spec(step, context)
     with context.hosts.enter(build.host, pool=True) as there:
@@ -190,7 +190,7 @@ def _move_spec(step: MoveStep, context: WorkerContext) -> MoveSpec:
 def _find_guest(
     step: MoveStep, context: WorkerContext, *, abort: bool, is_reclaimed: bool = False
 ) -> GuestLocation:
-    """Return where a moving guest is, by a check of both hosts.
+    """Check both hosts, and return where a moving guest is.
 
     With ``abort``, a running migration is aborted first. A stopped guest is where its disk is
     complete: the destination's domain is defined only after the copy, and only then the source's is
@@ -269,7 +269,7 @@ def _find_at_destination(
 
 
 def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
-    """Start a VM again at the source, from the disk as the guest left it.
+    """Start a VM again at the source, with its old disk.
 
     Later writes were lost with the destination. If the VM cannot start, it stays missing, and an
     operator decides.
@@ -333,7 +333,7 @@ def _record_result(
 def _extend_claim(
     step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
 ) -> None:
-    """Extend the claim and report progress. Raises `MoveStoppedError` if the move must stop."""
+    """Extend the claim and report progress; raise `MoveStoppedError` if the move must stop."""
     state = None
     if progress is not None:
         state = MoveTold(

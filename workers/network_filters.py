@@ -75,7 +75,7 @@ def network_guard(host: HostAccess, card: CardRules, known: HostNetworks) -> Gua
 
 
 def _ipv4_addresses(names: tuple[str | None, ...]) -> list[str]:
-    """Return the IPv4 addresses among these; filtered cards pass no IPv6."""
+    """Return the IPv4 addresses among these names; filtered interfaces pass no IPv6."""
     found = []
     for name in names:
         try:

@@ -30,14 +30,14 @@ class OpenedHosts:
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
-        """Lend a driver to one thread."""
+        """Lend a driver of a host, for use by one thread."""
         self._migrators.end_idle()
         with self._connections.use(host.uri, self._credential(host), host.machine) as driver:
             yield driver
 
     @contextmanager
     def migrator(self, source: HostAccess, destination: HostAccess) -> Iterator[Migrator]:
-        """Lend a migrator from one host to another to one thread."""
+        """Lend a migrator from ``source`` to ``destination``, for use by one thread."""
         ends = [
             HostEndpoint(each.uri, self._credential(each), each.machine)
             for each in (source, destination)
@@ -46,7 +46,7 @@ class OpenedHosts:
             yield migrator
 
     def close(self) -> None:
-        """Close the move processes kept for reuse. The owner of the connections closes them."""
+        """End the idle migrators; the owner of the connections closes those."""
         self._migrators.close()
 
     def _credential(self, host: HostAccess) -> Credential | None:

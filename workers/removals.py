@@ -87,7 +87,7 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
 
 
 def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
-    """Stop the guest first, without storage calls: storage may hang."""
+    """Stop the guest of a removal without storage calls, which may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
@@ -172,7 +172,7 @@ def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: 
 def _record_refusal(
     leftover: Leftover, why: str, context: WorkerContext, bound: Any
 ) -> TaskOutcome:
-    """Store why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
+    """Record why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
     bound.warning("leftover_stays", error=why)
     context.registry.assignments.note_why_leftover_stays(leftover, why)
     return TaskOutcome.HANDED_BACK

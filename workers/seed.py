@@ -48,7 +48,7 @@ def seed_content(build: Build) -> bytes:
 
 
 def guest_hostname(vm_name: str) -> str:
-    """Return a VM's name as a host name: letters, digits and '-', 63 at most."""
+    """Convert a VM's name to a host name of at most 63 letters, digits and hyphens."""
     name = re.sub(r"[^a-z0-9-]+", "-", vm_name.lower()).strip("-")
     if len(name) > _HOSTNAME_LENGTH:
         # The number at the end distinguishes it from the other VMs of its request.

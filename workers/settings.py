@@ -117,7 +117,7 @@ class WorkerSettings(SharedSettings):
         )
 
     def known_host_networks(self) -> HostNetworks:
-        """Return the networks that workers close to guests; IPv6 never passes a filtered card."""
+        """Return the IPv4 networks of hosts closed to guests, and gateway ports open to them."""
         ipv4 = tuple(each for each in self.host_networks if ":" not in each)
         return HostNetworks(networks=ipv4, gateway_ports=self.gateway_ports)
 
@@ -177,7 +177,7 @@ class WorkerSettings(SharedSettings):
 
     @property
     def threads(self) -> dict[WorkQueue, int]:
-        """Return how many threads each of its queues may occupy, the most urgent first."""
+        """Return how many threads each queue of this worker may occupy, most urgent queue first."""
         uploads = self.upload_threads or max(1, self.concurrency // 2)
         return {
             queue: uploads if queue is WorkQueue.IMAGES else self.concurrency

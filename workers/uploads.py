@@ -58,7 +58,7 @@ def _upload_claimed_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
-    """Upload and record the result. Raises `ClaimLostError` if the claim is lost."""
+    """Upload the image and record the result; raise `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
         head = context.store.head(image.id, image.format)
@@ -107,7 +107,7 @@ class _UploadMeter:
         self._began = self._noted_at = time.monotonic()
 
     def note(self, sent_bytes: int) -> None:
-        """Record progress. An error that it raises ends the upload."""
+        """Record progress; an error that it raises ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
         self._context.checkpoint("upload.piece")

@@ -18,12 +18,12 @@ from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.errors import OperationFailedError
 
 T = TypeVar("T")
-_OPEN_WAIT_S: Final = 1.0  #: for a question that an earlier caller gave up
-_FRESH_S: Final = 60.0  #: how long the late answer to a question about files is used
+_OPEN_WAIT_S: Final = 1.0  #: for a query that an earlier caller gave up
+_FRESH_S: Final = 60.0  #: how long the late result of a query is used
 
 
 class BackgroundCall(threading.Thread, Generic[T]):
-    """One call in a thread, started at once. Its connection is reused only if the call returns."""
+    """One call in a thread, started at once; its connection is reused only if the call returns."""
 
     def __init__(
         self, connections: IdleConnections, call: Callable[[libvirt.virConnect], T]
@@ -36,7 +36,7 @@ class BackgroundCall(threading.Thread, Generic[T]):
         self.start()
 
     def run(self) -> None:
-        """Make the call; keep its result or its error."""
+        """Make the call, and store its result or its error."""
         try:
             conn = self._connections.take()
             try:
@@ -60,11 +60,11 @@ class BackgroundCall(threading.Thread, Generic[T]):
 
 
 class FileQuery:
-    """Reads files in any pool of a host in the background, one reading at a time.
+    """Runs queries about files in any pool of a host in the background, one at a time.
 
     A call to a pool whose storage hangs keeps a thread of the host's libvirtd, so no second
-    reading begins while one is under way. A reading that takes longer than its caller waits
-    goes on; the next caller with the same key gets its result.
+    query begins while one is under way. A query that takes longer than its caller waits goes
+    on; the next caller with the same key gets its result.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,10 @@ class FileQuery:
         query: Callable[[Callable[[str], None]], T],
         patience_s: float,
     ) -> T:
-        """Return the answer to a question, which calls its argument with what it reads.
+        """Run a query about files in the background, and return its result.
 
-        Raises `OperationFailedError`, which names that: there is no answer yet.
+        ``query`` receives a function, which it calls with the name of each file or pool before it
+        reads that. Raises `OperationFailedError` with the last name if the result is late.
         """
         until = time.monotonic() + patience_s
         if self._call is not None and self._call.is_running_after(min(patience_s, _OPEN_WAIT_S)):
@@ -107,7 +108,7 @@ class FileQuery:
         return call.result()  # type: ignore[no-any-return]
 
     def occupies(self, conn: libvirt.virConnect) -> bool:
-        """Return whether a question is open on a connection, which is then in use."""
+        """Return whether a running query uses a connection."""
         return self._conn is conn
 
     def _record_reading(self, what: str) -> None:

@@ -24,7 +24,7 @@ Backing = tuple[str, str | None]  #: backing name and declared format in a heade
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path."""
+    """Return the file name at the end of a path."""
     return path.rpartition("/")[2]
 
 
@@ -35,7 +35,7 @@ def top_file_of(disk: ET.Element) -> str | None:
 
 
 def other_sources_of(disk: ET.Element) -> Iterator[str]:
-    """Yield other names in a disk's definition: network exports, and targets of block copies."""
+    """Yield the network exports and block copy targets that a disk's definition names."""
     for source in disk.iter("source"):
         for name in (source.get("name"), source.get("dev")):
             if name:
@@ -69,7 +69,7 @@ class HostFiles:
         self._raw: set[str] = set()  #: files that domains declare raw: guests write their headers
 
     def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
-        """Read no header of a file that domains declare raw, and none of them otherwise."""
+        """Skip the headers of files that all their domains declare raw: guests write them."""
         kinds: dict[str, set[str]] = {}
         for disk in (each for document in documents for each in document.findall("devices/disk")):
             driver, top = disk.find("driver"), top_file_of(disk)
@@ -79,7 +79,7 @@ class HostFiles:
         self._raw = {path for path, found in kinds.items() if found == {"raw"}}
 
     def pools(self) -> list[str]:
-        """Return the active pools of files, the VM's first."""
+        """Return the names of the active pools of files, the VM's pool first."""
         self._reading("the list of its pools")
         found = []
         for each in self.conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
@@ -147,7 +147,7 @@ class HostFiles:
         return found
 
     def possible_chain_of(self, disk: ET.Element) -> list[str]:
-        """Return all files that may be in a disk's backing chain, from the one that is written to.
+        """Return all files that may be in a disk's backing chain, the topmost first.
 
         A file in no pool counts as the file of the same name in the VM's pool.
         """
@@ -179,7 +179,7 @@ class HostFiles:
         return chain
 
     def may_be_same_file(self, path: str, other: str) -> bool:
-        """Return whether two paths may be one file, by modification times.
+        """Return whether two paths may be one file: their modification times are compared.
 
         A path in no pool may be a link to any file.
         """

@@ -46,7 +46,7 @@ def backing_path_at_destination(
 
 
 def check_same_backing_file(hosts: MoveHosts, here: str, there: str) -> None:
-    """Raise `MigrationRefusedError` if two backing files differ: a move sends only the overlay.
+    """Raise `MigrationRefusedError` if two backing files differ; a move sends only the overlay.
 
     A move does not read the whole image. Copies of images were verified by digest when they were
     made. Other files are compared by name and sizes.
@@ -83,5 +83,5 @@ def _look_up_volume(conn: libvirt.virConnect, path: str, where: str) -> libvirt.
 
 
 def _virtual_and_file_size(volume: libvirt.virStorageVol) -> tuple[int, int]:
-    """Return the virtual size and the file size."""
+    """Return a volume's virtual size and file size in bytes."""
     return volume.info()[1], volume.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]

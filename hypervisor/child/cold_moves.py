@@ -41,7 +41,9 @@ def move_stopped_vm(
     stop: threading.Event,
     on_progress: Callable[[MigrationProgress], object],
 ) -> MoveResult:
-    """Copy a disk and define its domain at the destination. The source stays unchanged.
+    """Copy a stopped VM's disk to the destination and define its domain there.
+
+    The source stays unchanged.
 
     Raises libvirtError or OperationFailedError. The caller may repeat the move until the domain is
     defined.
@@ -87,7 +89,7 @@ class _Digest:
 
 
 class _DiskCopy:
-    """One copy of one file."""
+    """Copies a disk from the source to the destination."""
 
     def __init__(
         self,
@@ -109,8 +111,8 @@ class _DiskCopy:
     def run(self, here: libvirt.virStorageVol) -> int:
         """Copy the file and verify it by reading it back; return the bytes sent.
 
-        A guest may have run during the copy and be off again. The file's modification time shows
-        it.
+        Raises OperationFailedError if the source's file was modified meanwhile: the guest may have
+        run during the copy and be off again.
         """
         written_at = disks.last_written_at(here)
         store = self._hosts.destination.for_move.storagePoolLookupByName(self._spec.pool)
@@ -164,7 +166,7 @@ class _DiskCopy:
         return digest.sha256.digest()
 
     def _verify_copy(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
-        """Read the copy back until its digest matches."""
+        """Read the copy back and compare digests; raise if they differ several times."""
         for attempt in range(_READS):
             if attempt:
                 time.sleep(_PAUSE_S)
@@ -239,7 +241,7 @@ def _stream_pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
 
 
 def _replace_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
-    """Yield the pieces of an overlay with another backing path in its header."""
+    """Yield the pieces of an overlay, with the backing path in its header replaced."""
     head, hole = b"", 0
     try:
         while (missing := _missing_bytes(head)) > 0:
@@ -275,7 +277,7 @@ def _check_is_off(domain: libvirt.virDomain) -> None:
 
 
 def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
-    """Raise if the destination has a domain of this VM.
+    """Raise if the destination already has a domain of this VM.
 
     A worker removes the remains of earlier attempts before it begins. So a domain of this move
     belongs to another worker that took the move over: its disk has arrived and must stay.

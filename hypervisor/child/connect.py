@@ -2,7 +2,7 @@
 
 libvirt speaks SSH by libssh, which also reads the SSH configuration and known hosts of the machine
 and of the user. Either can make libssh accept a host key that no operator registered. So each
-connection first expects a host key that nobody owns, which libssh has to refuse.
+connection first expects a host key that no host has, which libssh has to refuse.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _explain_tls_error(text: str, credential: Credential, logged: str) -> str:
 
 
 def _log_length() -> int | None:
-    """Return the bytes that libvirt has logged to standard error; None if that is no file."""
+    """Return the size of libvirt's log on standard error in bytes; None if that is no file."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
@@ -193,7 +193,7 @@ def _openssh_fingerprint(digest: bytes) -> str:
 
 @contextlib.contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """Yield the path of an unnamed file with this text, which only this process can open."""
+    """Yield the path of an in-memory file with this text; no other process can open it."""
     descriptor = os.memfd_create("known_hosts")
     try:
         os.write(descriptor, text.encode())

@@ -18,14 +18,14 @@ _DEEPEST: Final = 8  #: files in a backing chain; an operator's base may be an o
 
 
 def domain_files(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
-    """Return the existing files for a domain to define."""
+    """Return the disk files of a domain to define; they must exist."""
     return files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
 
 
 def files_in_pool(
     conn: libvirt.virConnect, pool: str, volume: str, seed_volume: str | None
 ) -> DiskFiles:
-    """Return the files of a disk and a seed in a pool, with the disk's backing chain."""
+    """Return the files of a root disk, with its backing chain, and of a seed in a pool."""
     store = conn.storagePoolLookupByName(pool)
     seed = None
     if seed_volume is not None:
@@ -36,7 +36,7 @@ def files_in_pool(
 
 
 def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.virStorageVol:
-    """Return the volume that a domain writes to, by path or by pool and volume."""
+    """Look up the volume of a domain's root disk, by path or by pool and volume."""
     written, _ = disk_xml.disks_of(ET.fromstring(domain.XMLDesc(0)))  # noqa: S314 - libvirt's
     source = None if written is None else written.find("source")
     if source is None:
@@ -48,7 +48,7 @@ def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.
 
 
 def find_volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
-    """Return a volume or None. Refreshes the pool for a second try: others may have made it."""
+    """Look up a volume, again after a refresh of the pool; return None if there is none."""
     for attempt in ("known", "refreshed"):
         try:
             return pool.storageVolLookupByName(name)

@@ -349,9 +349,9 @@ class LibvirtHost:
         *,
         patience_s: float,
     ) -> list[str]:
-        """Return the files that go with a VM's volumes. Raises where something uses one of them."""
+        """Return the files to delete with a VM's volumes; raise if anything else uses one."""
         with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            # Not in the question: where the VM's own pool hangs, the host counts as silent.
+            # Not in the query: where the VM's own pool hangs, the host counts as silent.
             conn.storagePoolLookupByName(pool).refresh(0)
 
         def find_uses(reading: Callable[[str], None]) -> snapshots.VolumeUses:
@@ -369,7 +369,7 @@ class LibvirtHost:
         query: Callable[[Callable[[str], None]], T],
         patience_s: float,
     ) -> T:
-        """Ask about files in pools that may hang."""
+        """Run a query about files in pools that may hang."""
         try:
             return self._file_query.run(conn, key, query, patience_s)
         finally:
@@ -485,7 +485,7 @@ def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
 def _check_not_in_use(
     conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.VolumeUses
 ) -> None:
-    """Raise where a domain that is not the VM's, or a volume, rests on one of its files."""
+    """Raise if another domain or another volume uses one of a VM's files."""
     users, on_them = uses.domains, ", ".join(uses.volumes)
     if on_them:
         raise OperationFailedError(
@@ -529,7 +529,7 @@ def _is_moving_away(domain: libvirt.virDomain) -> bool:
 
 
 def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
-    """Return the domain if it is still in that run: a late call must not affect the next one."""
+    """Return the domain if it is still in the given run; None if it is off or was restarted."""
     domain = _look_up_domain(conn, vm_id)
     return domain if domain is not None and domain.ID() == run else None
 
@@ -575,7 +575,7 @@ def _undefine_domain(domain: libvirt.virDomain) -> None:
 
 
 def _any_exists(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
-    """Return whether any of these volumes exists, after one refresh of the pool."""
+    """Refresh a pool, and return whether it has any of these volumes."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})

@@ -36,8 +36,8 @@ def close_host_addresses(
 ) -> Guard:
     """Return a guard that also closes the host's addresses on its libvirt networks.
 
-    Addresses on the guest's own networks become services. ``sources`` are kind and name of those
-    networks.
+    Addresses on the guest's own networks become services. ``sources`` holds kind and name of each
+    of those networks.
     """
     if not guard.filtered or conn.getType() == "TEST":
         return guard
@@ -102,7 +102,7 @@ def define_filter(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | N
 def refresh_filters(
     conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | None
 ) -> None:
-    """Redefine a stopped domain with its current filters."""
+    """Redefine a stopped domain with the filters that its guard now needs."""
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.parse_tree(domain.XMLDesc(_WHOLE))

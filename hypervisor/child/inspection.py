@@ -31,7 +31,7 @@ _LOCAL_POOLS: Final = frozenset({"dir", "fs"})
 
 
 def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
-    """Return whether the host's cgroups have CPU shares, as read from a running guest.
+    """Return whether the host's cgroups have CPU shares, read from a running guest.
 
     None if no guest runs or the host does not report shares.
     """
@@ -46,7 +46,7 @@ def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
 
 
 def inspect_host(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
-    """Return what the host offers guests, without its pool, which may hang."""
+    """Return the host's capabilities for guests, without its pool, which may hang."""
     answer = conn.getCapabilities()
     capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
@@ -101,7 +101,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
 def compare_processors(
     conn: libvirt.virConnect, domain_type: str, own: str, others: Mapping[str, str]
 ) -> ProcessorComparison:
-    """Compare the host-model CPUs of this and other hosts, as live moves do."""
+    """Compare the host-model CPUs of this host (``own``) and of others, by host name."""
     try:
         documents = [own, *others.values()]
         common = conn.baselineHypervisorCPU(None, _ARCH, None, domain_type, documents, 0)
@@ -117,7 +117,7 @@ def compare_processors(
 
 
 def _cpu_incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
-    """Return why a guest with this CPU cannot run here; None if it can."""
+    """Return why a guest with this CPU cannot run on this host; None if it can."""
     try:
         conn.compareHypervisorCPU(
             None,
@@ -135,7 +135,7 @@ def _cpu_incompatibility(conn: libvirt.virConnect, domain_type: str, processor: 
 
 
 def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None:
-    """Return the host-model CPU of guests here, in the form that libvirt compares."""
+    """Return the host-model CPU of guests of this type as XML for comparisons; None if unknown."""
     try:
         answer = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
     except libvirt.libvirtError as error:
@@ -172,7 +172,7 @@ def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
 
 
 def _clock_lead_s(store: libvirt.virStoragePool) -> float | None:
-    """Return by how many seconds the host's clock is ahead, by the time of a new file."""
+    """Measure by how many seconds the host's clock is ahead, with a new file in a pool."""
     before = time.time()
     volume = store.createXML(domain_xml.raw_volume_xml(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:

@@ -82,7 +82,7 @@ class _PortTakenError(Exception):
 
 
 class _MigrationCall(threading.Thread):
-    """libvirt's migration call in a thread of its own; it returns when the move is over."""
+    """libvirt's migration call in a thread of its own, which ends with the move."""
 
     def __init__(
         self,
@@ -152,13 +152,13 @@ class _LiveMove:
         raise call.error
 
     def _resume_at_destination(self) -> None:
-        """Resume the guest at the destination, now that the source has dropped it."""
+        """Resume the guest at the destination, after the source has dropped it."""
         there = self._hosts.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
     def _watch_migration(self, call: _MigrationCall, watched: libvirt.virDomain) -> str | None:
-        """Report the move's progress until it is over; return the reason of an abort, or None."""
+        """Report progress until the move is over; return why it was aborted, or None."""
         why: str | None = None
         aborted_at = time.monotonic()
         hangs = _HangDetector(self._spec)
@@ -284,9 +284,9 @@ def _migration_parameters(
 
 
 def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
-    """Return the parameters of the destination's address, with random ports.
+    """Return the migration parameters of the destination's address and of random ports.
 
-    Random, as libvirt's own choice, the first free ports, is predictable. Without an address only
+    libvirt's own choice, the first free ports, is predictable. Without an address only
     libvirt knows the URI, so the port for memory is libvirt's.
     """
     memory, disks_ = secrets.SystemRandom().sample(range(spec.ports[0], spec.ports[1] + 1), 2)

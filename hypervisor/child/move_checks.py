@@ -149,7 +149,7 @@ def _check_storage(
 def _check_prepared_volume(
     hosts: MoveHosts, there: libvirt.virStorageVol, here: libvirt.virStorageVol
 ) -> None:
-    """Raise if a volume there cannot become this disk: a move sends only the overlay."""
+    """Raise if the volume at the destination does not match the disk's size and backing file."""
     if there.info()[1] != here.info()[1]:
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME,
@@ -186,7 +186,7 @@ def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Eleme
 
 
 def _check_bridge(conn: libvirt.virConnect, name: str) -> None:
-    """Raise if a bridge is missing. If libvirt cannot look bridges up, the move fails later."""
+    """Raise if a bridge is missing; pass if libvirt cannot look bridges up."""
     try:
         conn.interfaceLookupByName(name)
     except libvirt.libvirtError as error:

@@ -31,7 +31,7 @@ class MoveHost:
 
     @property
     def for_move(self) -> libvirt.virConnect:
-        """The connection that the move uses and may block."""
+        """The connection for the move, which may block it."""
         return self._connection("moving")
 
     @property
@@ -40,7 +40,7 @@ class MoveHost:
         return self._connection("queries")
 
     def is_alive(self) -> bool:
-        """Return whether no open connection is known to be broken. Makes no call."""
+        """Return whether no open connection is known to be broken; no call is made."""
         return all(_is_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:

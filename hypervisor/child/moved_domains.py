@@ -31,7 +31,7 @@ _GO_ON: Final = '{"execute": "migrate-continue", "arguments": {"state": "cancell
 
 
 def abort_move(domain: libvirt.virDomain, since: float) -> None:
-    """Abort a move away from this host once more; ``since`` is the time of the first abort.
+    """Abort a move away from this host; ``since`` is the time of its first abort.
 
     The move may have ended by itself, so errors of libvirt are ignored.
 

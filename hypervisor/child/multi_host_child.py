@@ -94,7 +94,7 @@ class _PolledHosts:
 
 
 def main() -> None:
-    """Serve one parent until it has gone."""
+    """Serve requests of the parent until it ends."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -133,7 +133,7 @@ def _serve_requests(hosts: _PolledHosts) -> None:
 
 
 def _send_heartbeats(hosts: _PolledHosts) -> None:
-    """Send heartbeats of the process, and truncate its log."""
+    """Send heartbeats to the parent, and truncate this process's log."""
     while True:
         with contextlib.suppress(OSError):
             if os.fstat(2).st_size > _MAX_LOGGED_BYTES:

@@ -96,7 +96,7 @@ _OFF_REASONS: Final[Mapping[int, str]] = {
 
 
 def domain_state(state: int) -> DomainState:
-    """Return the domain state for libvirt's state; all but paused and off count as running."""
+    """Convert libvirt's domain state; all states but paused and off count as running."""
     return _STATES.get(state, DomainState.RUNNING)
 
 
@@ -114,7 +114,7 @@ class HostPoller:
         self._interfaces = Interfaces(connections)
 
     def poll(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
-        """Poll the host. A pool that does not answer within ``patience_s`` is left out.
+        """Poll the host; leave its pool out if that does not answer within ``patience_s``.
 
         Raises libvirtError; OperationFailedError if the pool is not active.
         """
@@ -153,7 +153,7 @@ class HostPoller:
         )
 
     def read_domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
-        """Return one domain, without the sizes of its disks."""
+        """Read one domain, without the sizes of its disks."""
         return _host_domain(conn, domain, domain_xml.parse_domain(domain.XMLDesc(0)), {})
 
     def _disk_sizes(
@@ -233,7 +233,7 @@ class Interfaces:
         self._question: BackgroundCall[InterfaceMacs] | None = None
 
     def macs(self) -> InterfaceMacs:
-        """Return the known interfaces. Starts a new query every few minutes, one at a time."""
+        """Return names and MACs of the known interfaces; read them again every few minutes."""
         now = self._clock()
         due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
         if due and self._question is None:
@@ -249,7 +249,7 @@ class Interfaces:
 
 
 def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
-    """Return names and MAC addresses of a host's interfaces, of hardware if there is any.
+    """Return names and MAC addresses of a host's hardware interfaces, or of all if none is.
 
     Empty if libvirt has no node device driver.
     """
@@ -277,7 +277,7 @@ def _unreferenced_volumes(
     seen: SeenPool,
     domains: Sequence[tuple[HostDomain, ParsedDomain]],
 ) -> tuple[str, ...]:
-    """Return the volumes of a pool that no domain and no snapshot of the host names."""
+    """Return the names of volumes that no domain and no snapshot of the host names."""
     named = {place for _, parsed in domains for place in parsed.files}
     left = [
         volume.name
@@ -292,7 +292,7 @@ def _unreferenced_volumes(
 
 
 def _read_memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
-    """Return the host's memory and the used part, in MiB.
+    """Return the host's total and used memory in MiB; None for used if unknown.
 
     getInfo() is the fallback: it reads only the first NUMA node.
     """
@@ -354,7 +354,7 @@ def _disk_place(disk: domain_xml.Disk) -> Place | None:
 
 
 def _reported_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
-    """Return the sizes of a domain's disks by target, from its statistics."""
+    """Return the sizes of a domain's disks in bytes by target, from its statistics."""
     return {
         values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
         for position in range(int(values.get("block.count", 0)))

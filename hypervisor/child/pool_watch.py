@@ -39,7 +39,7 @@ class SeenPool:
     volumes: tuple[HostVolume, ...]
 
     def sizes(self, name: str) -> dict[Place, int]:
-        """Return the virtual sizes of the volumes, by pool name and by path."""
+        """Return the virtual sizes of the volumes in bytes, by pool name and by path."""
         return {
             place: volume.capacity_bytes
             for volume in self.volumes
@@ -95,7 +95,7 @@ class OtherVolumes:
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
-        """Return the known virtual sizes, from an earlier poll if the query is late."""
+        """Return the virtual sizes in bytes; if the query is late, those of an earlier poll."""
         self._known = {place: self._known[place] for place in places if place in self._known}
         if not places:
             return {}
@@ -127,7 +127,7 @@ def _read_pool(conn: libvirt.virConnect, pool: str) -> SeenPool:
 
 
 def _remove_log_pool(conn: libvirt.virConnect) -> None:
-    """Remove the pool over the console logs that earlier releases made. Deletes no file."""
+    """Remove the pool of console logs that earlier releases made; delete no file."""
     with contextlib.suppress(libvirt.libvirtError):  # usually there is none
         store = conn.storagePoolLookupByName(_LOG_POOL)
         if domain_xml.pool_path(store.XMLDesc(0)) == domain_xml.SERIAL_LOG_DIR:

@@ -41,7 +41,7 @@ _NOW, _BEFORE = "vda", "vdb"
 
 
 def is_log_reader(domain: libvirt.virDomain) -> bool:
-    """Return whether a domain is fuga's reader of a log and not a VM."""
+    """Return whether a domain is a reader of console logs that fuga defined, and no VM."""
     named = _NAME.fullmatch(domain.name())
     return (
         named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))
@@ -49,7 +49,7 @@ def is_log_reader(domain: libvirt.virDomain) -> bool:
 
 
 def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the size of the largest log that has a reader.
+    """Return the size of the largest console log that has a reader, in bytes.
 
     virtlogd bounds its logs. If QEMU writes the log itself, a guest may fill the disk.
     """
@@ -67,7 +67,7 @@ def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
 def read_tail(
     conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int
 ) -> Mapping[str, Any]:
-    """Return the last bytes of a VM's log after the offset ``after``, and the log's end.
+    """Read the last bytes of a VM's log after the offset ``after``, and the log's end.
 
     The latest rotated log counts as the part before. If ``after`` is beyond both logs, it belongs
     to a deleted log, and all bytes count.
@@ -89,7 +89,7 @@ def read_tail(
 
 
 def delete_logs(conn: libvirt.virConnect, vm_id: str) -> None:
-    """Delete the logs of a VM that has left this host, and their readers.
+    """Delete the console logs of a VM that has left this host, and their readers.
 
     libvirt deletes the NVRAM file of a domain that is undefined. So each log becomes the NVRAM file
     of a reader for a moment.
@@ -140,7 +140,7 @@ def _remove_readers(conn: libvirt.virConnect, vm_id: str) -> None:
 def _try_read_tail(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read as `tail` does; return None if the log was rotated meanwhile."""
+    """Read a log once; return its last bytes and its end, or None if it was rotated meanwhile."""
     sizes = _log_sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MAX_LOG_BYTES:
@@ -157,7 +157,7 @@ def _try_read_tail(
 
 
 def _log_sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
-    """Return the sizes of the existing logs by disk.
+    """Return the sizes of a reader's existing logs in bytes, by disk.
 
     With `virDomainGetBlockInfo`, libvirtd would log an error for each missing log.
     """

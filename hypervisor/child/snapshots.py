@@ -65,7 +65,7 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
 def overlays_of(files: HostFiles, name: str) -> list[str]:
     """Return the names of files in a VM's pool whose backing chain contains its disk.
 
-    Writing to that disk corrupts them.
+    Writing to the disk corrupts those files.
     """
     path = files.path_in(files.pool, name)
     found = (each for each in files.volumes_in(files.pool) if not is_vm_volume(each.name()))
@@ -83,7 +83,7 @@ class DomainDefinitions:
 
 
 def definitions_of(domain: libvirt.virDomain) -> DomainDefinitions:
-    """Return the definitions of a domain, which name its files. Reads no pool."""
+    """Return the definitions of a domain and of its snapshots; read no pool."""
     return DomainDefinitions(
         domain=[
             domain_xml.parse_tree(domain.XMLDesc(flags))
@@ -134,7 +134,7 @@ def domains_using(files: HostFiles, volumes: Collection[str]) -> list[str]:
 def _select_users(
     documents: Iterable[ET.Element], files: HostFiles, volumes: Collection[str]
 ) -> list[str]:
-    """Return the names of the domains whose backing chains contain these volumes.
+    """Return the names of those domains whose backing chains contain these volumes.
 
     fuga's volume names are unique, so names identify them in any pool.
     """
@@ -158,7 +158,7 @@ def _select_users(
 
 
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
-    """Return volumes, as `POOL/NAME`, with a VM's ``own`` volumes or ``paths`` in their chain.
+    """Return other volumes that rest on a VM's ``own`` volumes or ``paths``, as `POOL/NAME`.
 
     Deleting those would break them. fuga's own volumes have only images below them. Reads the VM's
     pool, and all pools of files if the VM has files of snapshots.
@@ -190,7 +190,7 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
 def _files_of_domain(
     files: HostFiles, definitions: DomainDefinitions, own: Collection[str]
 ) -> set[str]:
-    """Return the paths of a VM's other files, besides its ``own`` volumes, from its domain.
+    """Return the paths of a VM's files besides its ``own`` volumes, found in its definitions.
 
     For each disk: the overlays above its own volume. If the chain has no own volume any more, or an
     operator attached the disk, all files but the last, which may be a shared base. Nothing for a
@@ -228,7 +228,7 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
 def _unused_files(
     files: HostFiles, paths: Collection[str], others: Iterable[ET.Element]
 ) -> set[str]:
-    """Return a VM's files that are in pools of its host and in use by nothing else.
+    """Return a VM's files in pools of its host that nothing else uses.
 
     Files stay if another domain or a remaining file has them in its chain. Copies of images stay.
     """
@@ -325,7 +325,7 @@ def _is_writable(disk: ET.Element) -> bool:
 
 
 def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | None:
-    """Return the chain's files above an ``own`` volume; None without a volume of fuga's."""
+    """Return the chain's files above an ``own`` volume; None if it has no volume of fuga's."""
     for position, path in enumerate(chain):
         if file_name(path) in own:
             return chain[:position]
@@ -335,5 +335,5 @@ def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | No
 
 
 def is_fuga_volume(name: str) -> bool:
-    """Return whether a name is of a volume that fuga made."""
+    """Return whether fuga made a volume of that name."""
     return is_vm_volume(name) or name.startswith(IMAGE_PREFIX)

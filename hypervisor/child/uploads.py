@@ -112,7 +112,7 @@ class Uploads:
         return upload.sent
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
-        """Finish the stream, so that the host writes all bytes. Raises if the digest differs."""
+        """Finish the stream, so that the host writes all bytes; raise if the digest differs."""
         upload = self._current_upload(conn)
         found = upload.digest.hexdigest()
         if found != sha256:
@@ -146,7 +146,7 @@ class Uploads:
         return self._compare_digests(conn, upload)
 
     def _compare_digests(self, conn: libvirt.virConnect, upload: _Upload) -> int:
-        """Compare the digests. Returns the bytes read back; 0 means to read the volume again."""
+        """Compare the digests; return the bytes read back, or 0 to read the volume again."""
         assert upload.back is not None  # noqa: S101 - it was just read from
         upload.back.finish()
         upload.back = None

@@ -25,9 +25,9 @@ _DEEPEST: Final = 64
 def possible_files(name: str, above: str) -> tuple[str, ...]:
     """Return the paths and names of all files that a backing name may mean.
 
-    ``above`` is the path of the file that has the name: others are relative to its folder. A form
-    that is not known gives each part that may be a name, so that no user of a file is overlooked;
-    of very many, whole paths first.
+    ``above`` is the path of the file with the backing name; relative paths start at its folder. If
+    the form is unknown, each part that may be a name is returned, so that no user of a file is
+    overlooked. At most 16 are returned, absolute paths first.
     """
     names = sorted(
         filter(None, _candidate_names(name, 0)), key=lambda each: not each.startswith("/")
@@ -36,7 +36,7 @@ def possible_files(name: str, above: str) -> tuple[str, ...]:
 
 
 def plain_path(name: str, above: str) -> str | None:
-    """Return the one path that a backing name is; None: it is of another form."""
+    """Return the normalized path if a backing name is a plain path; None for other forms."""
     return None if not name or _PROTOCOL.match(name) else _resolved_path(name, above)
 
 

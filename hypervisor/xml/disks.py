@@ -37,7 +37,7 @@ def add_disks(devices: ET.Element, files: DiskFiles) -> None:
 
 
 def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) -> str | None:
-    """Return a domain's XML with volumes replaced by their files; None if it names no volume.
+    """Return a domain's XML with volumes replaced by file paths; None if it names no volume.
 
     ``file_of`` receives pool, volume and format.
     """
@@ -64,7 +64,7 @@ def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
 
 
 def set_disk_file(disk: ET.Element, file: DiskFile) -> None:
-    """Set the file of a disk."""
+    """Set a disk's file and its backing chain."""
     source = disk.find("source")
     if source is None:
         source = ET.SubElement(disk, "source")
@@ -87,7 +87,7 @@ def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
 
 
 def timestamps_of(volume_xml: str) -> tuple[str, str] | None:
-    """Return when a volume's file was last written and changed; None: the host does not say."""
+    """Return mtime and ctime of a volume's file; None if the host does not report them."""
     stamps = ET.fromstring(volume_xml).find("target/timestamps")  # noqa: S314 - as above
     written = None if stamps is None else stamps.findtext("mtime")
     changed = None if stamps is None else stamps.findtext("ctime")

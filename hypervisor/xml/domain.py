@@ -202,7 +202,7 @@ def security_model(capabilities: str) -> str:
 
 
 def parse_tree(xml: str) -> ET.Element:
-    """Parse XML from libvirt."""
+    """Parse XML that libvirt wrote."""
     return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
 
 

@@ -48,7 +48,7 @@ def has_seed(domain: ET.Element) -> bool:
 
 
 def host_device_of(domain: ET.Element) -> str | None:
-    """Return a device that binds a domain to its host, if any."""
+    """Describe a device that binds a domain to its host; None if there is none."""
     for tag in ("hostdev", "redirdev", "shmem", "filesystem", "tpm", "nvdimm", "vsock"):
         found = domain.find(f"devices/{tag}")
         if found is not None:
@@ -66,7 +66,7 @@ def host_device_of(domain: ET.Element) -> str | None:
 
 
 def connect_interface(interface: ET.Element, spec: MoveSpec) -> None:
-    """Connect an interface to the destination's network, with its filters there."""
+    """Connect an interface to the destination's network, with the filters of the move's guard."""
     source = interface.find("source")
     if source is None:
         source = ET.SubElement(interface, "source")

@@ -199,7 +199,7 @@ _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLA
 
 
 def filter_of(guard: Guard) -> Filter | None:
-    """Return the filter for a guard, if any."""
+    """Return the filter for a guard; None if it is unfiltered."""
     if not guard.filtered:
         return None
     if guard.address is None:
@@ -253,12 +253,12 @@ def is_filtered(domain: ET.Element) -> bool:
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Return whether two filters have the same rules: an operator may have edited one."""
+    """Return whether two filters have the same rules; an operator may have edited one."""
     return list(_parse_rules(one)) == list(_parse_rules(other))
 
 
 def filter_obstacle(network: ET.Element) -> str | None:
-    """Return why libvirt cannot filter on one of its networks; None if it can.
+    """Return why libvirt cannot filter traffic of a network; None if it can.
 
     libvirt filters only on Linux bridges. On other networks its rules have no effect, without an
     error.
