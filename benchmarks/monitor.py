@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 show(count, measured(count, lab, Path(folder), given.seconds))
         finally:
             _resume_all(lab)
-            cluster.stop(lab, purge=True)
+            cluster.stop_hosts(lab, purge=True)
 
 
 def show(count: int, seen: MonitorFigures) -> None:

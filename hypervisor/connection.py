@@ -38,7 +38,7 @@ from hypervisor.model import (
     PoolInspection,
     ProcessorComparison,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 # -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.single_host_child")
@@ -101,7 +101,7 @@ class HostConnection:
     def inspect(
         self, *, domain_type: str, network: str, deadline_s: float | None = None
     ) -> HostInspection:
-        """Return what the host offers guests of this type, without its pool."""
+        """Return the host's capabilities for guests of this type, without its pool."""
         args = {"domain_type": domain_type, "network": network}
         fields = self._call_child("inspect", args, deadline_s)
         return HostInspection(**{**fields, "domain_types": tuple(fields["domain_types"])})
@@ -405,7 +405,7 @@ class HostConnection:
 
     def _mask_credentials(self, reason: str) -> str:
         known = reason if self.credential is None else self.credential.mask(reason)
-        return shortened(known, MAX_REASON_LENGTH)
+        return shorten_text(known, MAX_REASON_LENGTH)
 
     def _child_command(self) -> tuple[str, ...]:
         return (*_CHILD, self.uri, *(() if self.machine is None else (self.machine,)))

@@ -30,7 +30,7 @@ from hypervisor.move_model import (
     MoveResult,
     MoveSpec,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 # -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
@@ -319,4 +319,4 @@ class HostPairMigrator:
         for end in (self.source, self.destination):
             if end.credential is not None:
                 reason = end.credential.mask(reason)
-        return shortened(reason, MAX_REASON_LENGTH)
+        return shorten_text(reason, MAX_REASON_LENGTH)

@@ -76,7 +76,7 @@ class HostConnections:
         closing: list[_IdleConnection] = []
         with self._changed:
             while True:
-                closing += self._take_expired()
+                closing += self._take_expired_connections()
                 # The last one used is most likely still alive.
                 found = next((each for each in self._idle[::-1] if each.key == wanted), None)
                 if found is not None:
@@ -98,7 +98,7 @@ class HostConnections:
             uri, credential=credential, machine=machine, deadline_s=self._deadline_s
         )
 
-    def _take_expired(self) -> list[_IdleConnection]:
+    def _take_expired_connections(self) -> list[_IdleConnection]:
         oldest = time.monotonic() - self._idle_s
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]

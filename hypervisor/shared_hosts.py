@@ -28,7 +28,7 @@ from hypervisor.shared_child import (
     SharedChild,
     TooLateError,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 _HOSTS_PER_CHILD: Final = 250
 #: Hung threads after which a process is replaced.
@@ -257,7 +257,7 @@ class SharedHost:
 
     def _mask_credentials(self, reason: str) -> str:
         known = reason if self.credential is None else self.credential.mask(reason)
-        return shortened(known, MAX_REASON_LENGTH)
+        return shorten_text(known, MAX_REASON_LENGTH)
 
     def _release_child(self) -> None:
         child, self._child = self._child, None

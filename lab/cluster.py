@@ -144,7 +144,7 @@ def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
     return [_to_lab_host(host) for host in driver_hosts.start_hosts(count, directory)]
 
 
-def stop(directory: Path, *, purge: bool = False) -> None:
+def stop_hosts(directory: Path, *, purge: bool = False) -> None:
     """End all hosts of a folder with their guests; with ``purge``, delete their storage too.
 
     Hosts of the test driver have no storage, so nothing of them is left in either case.
@@ -155,7 +155,7 @@ def stop(directory: Path, *, purge: bool = False) -> None:
     driver_hosts.stop_hosts(directory)
 
 
-def status(directory: Path) -> list[HostStatus]:
+def host_statuses(directory: Path) -> list[HostStatus]:
     """Return the status of the hosts that were started in a folder and not stopped."""
     found = [
         HostStatus(

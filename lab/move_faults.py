@@ -134,7 +134,7 @@ class Experiment:
         for each in self._connections:
             each.close()
 
-    def measure(self, moves: int = 3) -> None:
+    def measure_usual_duration(self, moves: int = 3) -> None:
         """Measure the median duration of moves without faults."""
         taken = []
         for _ in range(moves):
@@ -146,13 +146,13 @@ class Experiment:
             self._settle_move(wanted)
         self.usual_s = sorted(taken)[len(taken) // 2]
 
-    def run(self, fault: MoveFault, moment: float) -> Trial:
+    def run_trial(self, fault: MoveFault, moment: float) -> Trial:
         """Move the guest, inject a fault at a moment of the move, and locate the guest again."""
         trial = Trial(fault, moment)
         wanted = self._prepare_move()
         if fault.slow:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S)
-        before = move_children()
+        before = move_process_ids()
         mover = self._open_migrator()
         moving = threading.Thread(target=self._run_move, args=(mover, wanted, trial))
         looking = threading.Event()
@@ -299,7 +299,7 @@ class Experiment:
         self, fault: MoveFault, before: set[int], moving: threading.Thread
     ) -> Iterator[None]:
         if fault.end == "mover":
-            for pid in move_children() - before:
+            for pid in move_process_ids() - before:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             yield
@@ -398,7 +398,7 @@ def _word_counts(words: Sequence[str]) -> str:
     return ", ".join(f"{word} ({count})" for word, count in Counter(words).most_common())
 
 
-def move_children() -> set[int]:
+def move_process_ids() -> set[int]:
     """Return the pids of this process's children that move VMs."""
     found = set()
     for process in Path("/proc").iterdir():
@@ -431,17 +431,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     experiment = Experiment(start_two_hosts(given.directory, given.guest), given.directory)
     try:
-        experiment.measure()
+        experiment.measure_usual_duration()
         sys.stderr.write(f"a move takes {experiment.usual_s:.2f} s\n")
         for fault in FAULTS:
             if given.only in fault.name:
                 for moment in MOMENTS[::5] if fault.slow else MOMENTS * given.times:
-                    trial = experiment.run(fault, moment)
+                    trial = experiment.run_trial(fault, moment)
                     sys.stderr.write(f"{trial}\n")
         sys.stdout.write(results_table(experiment.trials) + "\n")
     finally:
         experiment.close()
-        cluster.stop(given.directory, purge=True)
+        cluster.stop_hosts(given.directory, purge=True)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _escape_document(document: str, *, pairs: bool) -> str:
     )
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """Cut a text to at most ``most`` characters; the ending gives the full length."""
     if len(text) <= most:
         return text

@@ -18,7 +18,7 @@ class RepeatedNameError(ValueError):
         self.name = name
 
 
-def each_once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+def dict_of_unique_names(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     """Return the pairs as a dict; raise `RepeatedNameError` for a repeated name.
 
     It also serves `json.loads` as ``object_pairs_hook``.

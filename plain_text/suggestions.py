@@ -13,25 +13,25 @@ _MOST_COMPARED: Final = 1_000
 _MAX_LISTED: Final = 8
 
 
-def nearest(typed: str, names: Iterable[str]) -> list[str]:
+def similar_names(typed: str, names: Iterable[str]) -> list[str]:
     """Return at most three similar names, the most similar first."""
     wanted = typed.lower()
     likely = [name for name in names if _is_similar_candidate(wanted, name)][:_MOST_COMPARED]
     return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
 
 
-def advice(typed: str, names: Sequence[str]) -> str | None:
+def suggest_names(typed: str, names: Sequence[str]) -> str | None:
     """Suggest similar names, or list all if they are few; else return None."""
-    close = nearest(typed, names)
+    close = similar_names(typed, names)
     if close:
-        return f"did you mean {listed([plain(each) for each in close], 'or')}?"
+        return f"did you mean {join_names([plain(each) for each in close], 'or')}?"
     if names and len(names) <= _MAX_LISTED:
         shown = [plain(each) for each in sorted(names)]
-        return f"known: {listed(shown, 'and')}"
+        return f"known: {join_names(shown, 'and')}"
     return None
 
 
-def listed(names: Sequence[object], joined: str) -> str:
+def join_names(names: Sequence[object], joined: str) -> str:
     """Join names as in a sentence: with commas, and the conjunction before the last."""
     *first, last = map(str, names)
     return f"{', '.join(first)} {joined} {last}" if first else last

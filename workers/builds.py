@@ -81,11 +81,11 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
-        with context.hosts.enter(build.host, pool=not active) as host:
+        with context.hosts.use(build.host, pool=not active) as host:
             if active:
                 _prepare_resume(build, host, context)
             else:
-                _start_paused(build, host, context)
+                _start_domain_paused(build, host, context)
                 assignments.activate(build.claim)
                 active = True
                 context.checkpoint("create.after_activate")
@@ -112,7 +112,7 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
+def _start_domain_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
     """Define this assignment's domain and start it paused; reuse existing volumes."""
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
@@ -217,7 +217,7 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
     if removals.remove_assignment(assignment_id, context) is TaskOutcome.DONE:
         return TaskOutcome.CLAIM_LOST
     try:
-        with context.hosts.enter(build.host, pool=True) as host:
+        with context.hosts.use(build.host, pool=True) as host:
             removals.remove_attempt(
                 host,
                 str(build.vm_id),

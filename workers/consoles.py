@@ -112,7 +112,7 @@ def read_console(read_id: UUID, context: WorkerContext) -> TaskOutcome:
     if question is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     try:
-        with context.hosts.enter(question.host) as host:
+        with context.hosts.use(question.host) as host:
             tail = host.console_tail(
                 str(question.vm_id),
                 question.max_bytes,

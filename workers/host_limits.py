@@ -53,7 +53,7 @@ class HostLimits:
         self._silent_until: dict[_HostPart, float] = {}
 
     @contextmanager
-    def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
+    def use(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
         """Lend a driver of a host; raise `HostBusyError` if the host has its maximum of threads.
 
         ``pool`` says that the work needs the host's storage.

@@ -121,7 +121,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
     """Move the guest, or the disk of a stopped VM; return the downtime in ms, if known."""
     build = step.to
     spec = _move_spec(step, context)
-    with context.hosts.enter(build.host, pool=True) as there:
+    with context.hosts.use(build.host, pool=True) as there:
         if step.begun:  # a former worker may have left a partial disk
             _remove_failed_attempt(step, there, context)
         wanted = builds.domain_spec_of(build, context.host_networks)
@@ -215,7 +215,7 @@ def _find_guest(
             step, here, context, is_silent=is_silent, may_be_stale=may_be_stale
         )
     if location is GuestLocation.HERE and here is not None and here.state is DomainState.PAUSED:
-        with context.hosts.enter(step.from_host) as host:
+        with context.hosts.use(step.from_host) as host:
             host.resume(str(step.vm_id))
     return location
 
@@ -228,7 +228,7 @@ def _find_at_source(
         return None, False
     vm_id = str(step.vm_id)
     try:
-        with context.hosts.enter(step.from_host) as host:
+        with context.hosts.use(step.from_host) as host:
             if abort:
                 host.abort_move(vm_id)
             seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
@@ -249,7 +249,7 @@ def _find_at_destination(
 
     Removes an incomplete domain at the destination.
     """
-    with context.hosts.enter(step.to.host, pool=True) as host:
+    with context.hosts.use(step.to.host, pool=True) as host:
         there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
         if there is not None and not _is_mark_of_move(there, step.to.claim.assignment_id):
             there = None
@@ -276,7 +276,7 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
     """
     try:
         spec = builds.domain_spec_of(step.back, context.host_networks)
-        with context.hosts.enter(step.from_host, pool=True) as host:
+        with context.hosts.use(step.from_host, pool=True) as host:
             host.define(spec)
             if step.kind == "live":
                 host.start_paused(spec.mark.vm_id, guard=spec.guard)
@@ -319,7 +319,7 @@ def _record_result(
         steps.fail(step.claim, error or "it did not arrive")
         return TaskOutcome.FAILED
     if location is GuestLocation.THERE_PAUSED:
-        with context.hosts.enter(step.to.host) as there:
+        with context.hosts.use(step.to.host) as there:
             there.resume(str(step.vm_id))
     # If a guest left running and is off at the destination, the next report says whether it shut
     # down or its host failed.

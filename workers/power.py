@@ -36,7 +36,7 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
-        with context.hosts.enter(step.host) as host:
+        with context.hosts.use(step.host) as host:
             outcome = _take_power_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):

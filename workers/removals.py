@@ -55,7 +55,7 @@ def remove_assignment(assignment_id: UUID, context: WorkerContext) -> TaskOutcom
 def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     try:
-        with context.hosts.enter(removal.host) as host:
+        with context.hosts.use(removal.host) as host:
             _stop_guest(removal, host, context)
         if removal.neighbours:
             context.extend_claim(removal.claim)
@@ -65,7 +65,7 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
                 context,
                 keep=lambda: context.extend_claim(removal.claim),
             )
-        with context.hosts.enter(removal.host, pool=True) as host:
+        with context.hosts.use(removal.host, pool=True) as host:
             absent = _remove_claimed_assignment(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
@@ -153,7 +153,7 @@ def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: 
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         volumes = []
     try:
-        with context.hosts.enter(leftover.host, pool=True) as host:
+        with context.hosts.use(leftover.host, pool=True) as host:
             _check_guest_off(leftover, host, context)
             absent = _delete_leftover(leftover, host, volumes)
     except (HostUnreachableError, OperationFailedError) as error:
@@ -218,7 +218,7 @@ def _check_hosts_sharing_pool(
             keep()
             until = time.monotonic() + context.lease_s / 2
         try:
-            with context.hosts.enter(each, pool=True) as host:
+            with context.hosts.use(each, pool=True) as host:
                 users = host.domains_using(each.pool, volumes, deadline_s=context.lookup_deadline_s)
         except HostBusyError as error:
             raise OperationFailedError(
@@ -265,7 +265,7 @@ def remove_attempt(
     pool: str,
     volumes: Sequence[str] | None = None,
 ) -> bool:
-    """Remove an assignment's domain and volumes from a host; return whether absence is proven.
+    """Remove an assignment's domain and volumes; return whether they are proven absent.
 
     ``volumes`` are the volumes to delete, by default all that the assignment may have made: in a
     shared pool another attempt of the VM may use its disk.

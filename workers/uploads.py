@@ -62,7 +62,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
     copies, image = context.registry.image_copies, claimed.image
     try:
         head = context.store.head(image.id, image.format)
-        with context.hosts.enter(claimed.host, pool=True) as host:
+        with context.hosts.use(claimed.host, pool=True) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
             copies.begin(claimed.claim, claimed.volume)
@@ -75,7 +75,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 sha256=image.sha256,
                 head=head,
                 margin_bytes=context.store.margin_bytes,
-                on_progress=_UploadMeter(claimed, context).note,
+                on_progress=_UploadMeter(claimed, context).record_progress,
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")
@@ -106,7 +106,7 @@ class _UploadMeter:
         self._context = context
         self._began = self._noted_at = time.monotonic()
 
-    def note(self, sent_bytes: int) -> None:
+    def record_progress(self, sent_bytes: int) -> None:
         """Record progress; an error that it raises ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
@@ -133,7 +133,7 @@ def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     try:
         try:
-            with context.hosts.enter(removal.host, pool=True) as host:
+            with context.hosts.use(removal.host, pool=True) as host:
                 if removal.volume is not None:
                     host.delete_volume(removal.host.pool, removal.volume)
             copies.finish_removal(removal.claim)
@@ -153,7 +153,7 @@ def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
     """Delete the volume of an attempt that lost its claim, or leave that to the next attempt."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
-        context.hosts.enter(claimed.host, pool=True) as host,
+        context.hosts.use(claimed.host, pool=True) as host,
     ):
         host.delete_volume(claimed.host.pool, claimed.volume)
 

@@ -261,7 +261,7 @@ def running_lab() -> Iterator[LabSite]:
                 folder, cluster.start_real_hosts(HOSTS, folder, guest_dir(), transport="tcp")
             )
         finally:
-            cluster.stop(folder, purge=True)
+            cluster.stop_hosts(folder, purge=True)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class HostFiles:
 
     def backing_files_of(self, path: str) -> tuple[str, ...]:
         """Return all files that the backing name in a file's header may refer to."""
-        found = None if path in self._raw else self._backing_of(path)
+        found = None if path in self._raw else self._cached_backing(path)
         return () if found is None else backing_names.possible_files(found[0], path)
 
     def with_backing_files(self, paths: Iterable[str]) -> set[str]:
@@ -170,7 +170,7 @@ class HostFiles:
         """
         chain, kind = self._files_in_definition(disk)
         while chain and kind not in {None, "raw"}:
-            found = self._backing_of(chain[-1])
+            found = self._cached_backing(chain[-1])
             path = None if found is None else backing_names.plain_path(found[0], chain[-1])
             if found is None or path is None or path in chain:
                 break
@@ -212,7 +212,7 @@ class HostFiles:
             below = below.find("backingStore")
         return list(dict.fromkeys(map(backing_names.normalized_path, found))), kind
 
-    def _backing_of(self, path: str) -> Backing | None:
+    def _cached_backing(self, path: str) -> Backing | None:
         if path not in self._backings:
             self._backings[path] = self._read_backing(path)
         return self._backings[path]

@@ -50,7 +50,7 @@ def move_stopped_vm(
     """
     started = time.monotonic()
     domain = hosts.source.for_move.lookupByUUIDString(spec.vm_id)
-    _check_is_off(domain)
+    _check_domain_off(domain)
     _refuse_existing_domain(hosts, spec)
     sent = 0
     snapshots.refuse_snapshots(domain)
@@ -60,7 +60,7 @@ def move_stopped_vm(
         sent = _DiskCopy(hosts, spec, stop, on_progress, base).run(disk)
     else:
         shared_pools.check_shared(hosts, spec, domain)
-    _check_is_off(domain)
+    _check_domain_off(domain)
     _define_at_destination(hosts, spec, domain)
     return MoveResult(
         total_ms=round(1000 * (time.monotonic() - started)),
@@ -254,7 +254,7 @@ def _replace_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[
             else:
                 head += piece
         end = qcow2.cluster_bytes(head)
-        head = qcow2.with_backing(head[:end], base) + head[end:]
+        head = qcow2.replace_backing_path(head[:end], base) + head[end:]
     except ValueError as error:
         raise OperationFailedError(_OPERATION, f"the source's disk: {error}") from error
     yield head
@@ -269,7 +269,7 @@ def _missing_bytes(head: bytes) -> int:
     return (qcow2.cluster_bytes(head) if known else qcow2.HEADER_BYTES) - len(head)
 
 
-def _check_is_off(domain: libvirt.virDomain) -> None:
+def _check_domain_off(domain: libvirt.virDomain) -> None:
     if domain.isActive():
         raise OperationFailedError(
             _OPERATION, "domain is running", libvirt.VIR_ERR_OPERATION_INVALID

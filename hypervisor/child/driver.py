@@ -213,7 +213,7 @@ class LibvirtHost:
         wanted = wire.decode_domain_spec(spec)
         if wanted.guard is not None:
             source = (wanted.network_kind, wanted.network)
-            guard = filters.close_host_addresses(conn, wanted.guard, [source])
+            guard = filters.add_host_addresses(conn, wanted.guard, [source])
             wanted = replace(wanted, guard=guard)
         domain = _look_up_domain(conn, wanted.mark.vm_id)
         if domain is not None:

@@ -31,7 +31,7 @@ def can_filter(conn: libvirt.virConnect) -> bool | None:
     return True
 
 
-def close_host_addresses(
+def add_host_addresses(
     conn: libvirt.virConnect, guard: Guard, sources: Collection[tuple[str | None, str | None]]
 ) -> Guard:
     """Return a guard that also closes the host's addresses on its libvirt networks.
@@ -81,7 +81,7 @@ def define_filter(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | N
             libvirt.VIR_ERR_NO_SUPPORT,
         )
     for interface in network_filters.interface_filters(domain):
-        _check_can_filter(conn, interface)
+        _check_network_filterable(conn, interface)
     try:
         found = conn.nwfilterLookupByName(wanted.name)
     except libvirt.libvirtError as error:
@@ -110,13 +110,13 @@ def refresh_filters(
         (interface.kind, interface.source)
         for interface in network_filters.interface_filters(document)
     ]
-    guard = close_host_addresses(conn, guard, sources)
+    guard = add_host_addresses(conn, guard, sources)
     define_filter(conn, document, guard)
     if network_filters.protect_interfaces(document, guard):
         conn.defineXML(ET.tostring(document, encoding="unicode"))
 
 
-def _check_can_filter(
+def _check_network_filterable(
     conn: libvirt.virConnect, interface: network_filters.InterfaceFilters
 ) -> None:
     reason = None

@@ -15,7 +15,7 @@ from hypervisor.child import disks, filters
 from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import network_filters
-from plain_text import shortened
+from plain_text import shorten_text
 
 _ARCH: Final = "x86_64"
 _NO_MODEL: Final = frozenset(
@@ -51,7 +51,7 @@ def inspect_host(conn: libvirt.virConnect, domain_type: str, network: str) -> Ho
     capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
     return HostInspection(
-        hostname=shortened(conn.getHostname(), MOST_NAME),
+        hostname=shorten_text(conn.getHostname(), MOST_NAME),
         driver=conn.getType(),
         machine_uuid=domain_xml.machine_uuid(answer),
         libvirt_version=conn.getLibVersion(),

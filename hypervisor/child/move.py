@@ -86,7 +86,7 @@ class MoveOperations:
         if spec.guard is None:
             return spec
         destination, source = self._hosts.destination.for_move, (spec.network_kind, spec.network)
-        guard = filters.close_host_addresses(destination, spec.guard, [source])
+        guard = filters.add_host_addresses(destination, spec.guard, [source])
         return dataclasses.replace(spec, guard=guard)
 
 

@@ -19,7 +19,7 @@ from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.errors import OperationFailedError
 from hypervisor.model import MOST_NAME, HostVolume
 from hypervisor.xml import domain as domain_xml
-from plain_text import shortened
+from plain_text import shorten_text
 
 #: A pool of earlier releases over the console logs, whose content nothing may parse.
 _LOG_POOL: Final = "fuga-serial-logs"
@@ -145,7 +145,7 @@ def _list_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
             continue  # it vanished after it was listed
         found.append(
             HostVolume(
-                name=shortened(volume.name(), MOST_NAME),
+                name=shorten_text(volume.name(), MOST_NAME),
                 capacity_bytes=capacity,
                 allocation_bytes=allocation,
             )

@@ -213,7 +213,7 @@ def _files_of_domain(
 
 
 def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
-    """Return the paths of snapshot files, found by the names that libvirt gives them.
+    """Return the paths of a VM's snapshot files, found by libvirt's pattern of their names.
 
     Files of interrupted or forgotten snapshots are in no list of libvirt's.
     """

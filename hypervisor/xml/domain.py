@@ -130,10 +130,10 @@ def unstartable_domain_xml(
     ET.SubElement(ET.SubElement(domain, "features"), "acpi")
     devices = ET.SubElement(domain, "devices")
     for target, path in raw_disks.items():
-        disk = _disk_of(devices, "raw", target, type="file")
+        disk = _add_disk(devices, "raw", target, type="file")
         ET.SubElement(disk, "source", file=path)
         ET.SubElement(disk, "readonly")
-    barrier = _disk_of(devices, "raw", "vdz", type="volume")
+    barrier = _add_disk(devices, "raw", "vdz", type="volume")
     ET.SubElement(barrier, "source", pool="fuga-never-starts-this", volume="none")
     ET.SubElement(devices, "controller", type="usb", model="none")
     ET.SubElement(devices, "memballoon", model="none")
@@ -236,7 +236,7 @@ def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None
     ET.SubElement(balloon, "stats", period="1")
 
 
-def _disk_of(devices: ET.Element, kind: str, target: str, **attributes: str) -> ET.Element:
+def _add_disk(devices: ET.Element, kind: str, target: str, **attributes: str) -> ET.Element:
     disk = ET.SubElement(devices, "disk", attributes, device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=kind)
     ET.SubElement(disk, "target", dev=target, bus="virtio")

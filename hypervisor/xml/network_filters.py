@@ -165,7 +165,7 @@ _APART: Final[Sequence[_Rule]] = (
 )
 
 
-def _filter_xml(kind: str, rules: Sequence[_Rule]) -> Filter:
+def _build_filter(kind: str, rules: Sequence[_Rule]) -> Filter:
     document = ET.Element("filter", chain="root")
     for rule in rules:
         attributes = {
@@ -188,13 +188,13 @@ def _filter_xml(kind: str, rules: Sequence[_Rule]) -> Filter:
 
 #: Filters for a guest with a known address, and with an address by DHCP, which the host snoops;
 #: both also for isolated guests. APART also blocks parts of the guest's subnet.
-FIXED: Final = _filter_xml("fixed", (*_RULES, *_HOSTS))
-BY_DHCP: Final = _filter_xml("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
-ISOLATED: Final = _filter_xml("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
-ISOLATED_BY_DHCP: Final = _filter_xml(
+FIXED: Final = _build_filter("fixed", (*_RULES, *_HOSTS))
+BY_DHCP: Final = _build_filter("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
+ISOLATED: Final = _build_filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
+ISOLATED_BY_DHCP: Final = _build_filter(
     "isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_DHCP_REQUEST_RULES)
 )
-APART: Final = _filter_xml("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
+APART: Final = _build_filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
 _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 
 
@@ -218,7 +218,7 @@ def protect_interface(interface: ET.Element, guard: Guard) -> None:
     wanted = filter_of(guard)
     if wanted is not None:
         reference = ET.SubElement(interface, "filterref", filter=wanted.name)
-        for name, value in _parameters(guard):
+        for name, value in _filter_parameters(guard):
             ET.SubElement(reference, "parameter", name=name, value=value)
     if guard.isolated:
         ET.SubElement(interface, "port", isolated="yes")
@@ -230,7 +230,7 @@ def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
     wanted = filter_of(guard)
     target = (
         None if wanted is None else wanted.name,
-        () if wanted is None else _parameters(guard),
+        () if wanted is None else _filter_parameters(guard),
         guard.isolated,
     )
     for interface, found in zip(
@@ -290,7 +290,7 @@ def collapse_networks(networks: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def _parameters(guard: Guard) -> Parameters:
+def _filter_parameters(guard: Guard) -> Parameters:
     """Return the filter parameters of a guard, sorted by name as libvirt shows them."""
     # List parameters must not be empty; loopback addresses are always closed.
     blocks = {"CLOSED": (_LOOPBACK, *guard.closed)}

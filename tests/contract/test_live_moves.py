@@ -19,7 +19,7 @@ from hypervisor import (
     OperationFailedError,
     seed_name,
 )
-from lab.move_faults import move_children
+from lab.move_faults import move_process_ids
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, fake_grounds, grounds, real
 from tests.fakes.movers import Breaks
 from tests.servers.lab_hosts import lab_cluster
@@ -283,10 +283,10 @@ def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds, b
 def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
     spec = real.running()
     wanted = real.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
-    before = move_children()
+    before = move_process_ids()
 
     def kill(_: MigrationProgress) -> None:
-        for pid in move_children() - before:
+        for pid in move_process_ids() - before:
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(HostSilentError):
@@ -294,7 +294,7 @@ def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
 
     eventually(lambda: real.states(spec) == (RUNNING, None), within_s=10)
     assert real.remove_arriving(wanted)
-    assert move_children() == before
+    assert move_process_ids() == before
 
 
 @pytest.mark.qemu
