@@ -32,8 +32,8 @@ from workers.broker import filesystem_broker_config
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
 from workers.host_limits import HostLimits
+from workers.libvirt_drivers import LibvirtHostDrivers
 from workers.metrics import TaskMetrics
-from workers.opened_hosts import OpenedHosts
 from workers.settings import WorkerSettings
 from workers.tasks import allowed_messages_of_queue, register_tasks
 
@@ -94,9 +94,9 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         limit=settings.console_threads, deadline_s=settings.call_deadline_s
     )
     credentials = settings.resolved_host_credentials()
-    opened = OpenedHosts(connections, credentials, call_deadline_s=settings.call_deadline_s)
+    opened = LibvirtHostDrivers(connections, credentials, call_deadline_s=settings.call_deadline_s)
     consoles = ConsoleThreads(
-        OpenedHosts(console_connections, credentials), limit=settings.console_threads
+        LibvirtHostDrivers(console_connections, credentials), limit=settings.console_threads
     )
     try:
         yield WorkerContext(

@@ -39,11 +39,11 @@ def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
     if threads is None or tenant is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS
 
-    def claim() -> Callable[[], object] | None:
+    def claim_session() -> Callable[[], object] | None:
         work = holds.claim(session_id, context.owner, _LEASE_S)
         return None if work is None else lambda: hold_console(work, context, threads.hosts)
 
-    begun = threads.begin(tenant, claim)
+    begun = threads.begin(tenant, claim_session)
     if begun is None:
         holds.record_wait_reason(session_id, _NO_THREAD)
     return TaskOutcome.DONE if begun else TaskOutcome.NOT_OURS

@@ -23,7 +23,7 @@ from registry import (
 from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, IncomingFile, StoredFile
 from registry.tasks import Import
 from workers.context import TaskOutcome, WorkerContext
-from workers.errors import FetchFailedError, NotThereError, StoppingError
+from workers.errors import FetchFailedError, RemoteFileMissingError, StoppingError
 from workers.http_download import DownloadTimeouts, download
 
 log: Final = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
             gathered.extend(piece)
             _check_signature_size(len(gathered))
 
-        with suppress(NotThereError):
+        with suppress(RemoteFileMissingError):
             url = claimed.url + suffix
             patience = _download_timeouts(claimed, context, _check_signature_size)
             download(url, context.image_urls, gather_piece, patience)

@@ -12,7 +12,7 @@ from registry.moves import MoveLimits
 from registry.tasks import WorkQueue
 from service.settings import SharedSettings
 from workers.context import MoveOptions
-from workers.network_filters import HostNetworks, merged_networks
+from workers.network_filters import HostNetworks, merge_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each port costs two rules per card and server.
@@ -147,7 +147,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("host_networks")
     @classmethod
     def _merge_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
-        merged = merged_networks(networks)
+        merged = merge_networks(networks)
         if len(merged) > MOST_CLOSED:
             raise ValueError(
                 f"{len(merged)} networks; at most {MOST_CLOSED} are possible, and each host adds"

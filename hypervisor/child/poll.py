@@ -277,7 +277,7 @@ def _unreferenced_volumes(
     seen: SeenPool,
     domains: Sequence[tuple[HostDomain, ParsedDomain]],
 ) -> tuple[str, ...]:
-    """Return the names of volumes that no domain and no snapshot of the host names."""
+    """Return the names of a pool's volumes to which no domain or snapshot refers."""
     named = {place for _, parsed in domains for place in parsed.files}
     left = [
         volume.name

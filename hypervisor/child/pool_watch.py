@@ -73,7 +73,7 @@ class PoolWatch:
             self._question = BackgroundCall(self._connections, lambda conn: _read_pool(conn, pool))
 
     def await_state(self, *, by: float) -> SeenPool | SilentPool:
-        """Return the pool's state, or `SilentPool` if it is late; raises the error of the query.
+        """Return the pool's state, or `SilentPool` if it is late; raise the query's error.
 
         A pool that always answers late is silent since its first late query.
         """

@@ -11,7 +11,7 @@ from registry.hosts import HostAccess, HostCredentials
 from workers.driver import HostDriver, Migrator
 
 
-class OpenedHosts:
+class LibvirtHostDrivers:
     """Lends drivers and migrators of hosts.
 
     A credential whose files changed opens a new connection.
