@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 show(count, measured(count, lab, Path(folder), given.seconds))
         finally:
             _resume_all(lab)
-            cluster.stop(lab, purge=True)
+            cluster.stop_hosts(lab, purge=True)
 
 
 def show(count: int, seen: MonitorFigures) -> None:
@@ -107,7 +107,7 @@ def measured(count: int, lab: Path, folder: Path, seconds: float) -> MonitorFigu
     """Measure a monitor on ``count`` hosts for some seconds, after the first poll of each."""
     hosts = cluster.start_test_hosts(count, lab)
     frozen = hosts[-1]
-    daemon = processes.alive(driver_hosts.started_hosts(lab)[count - 1].daemon_pid)
+    daemon = processes.running_pid(driver_hosts.started_hosts(lab)[count - 1].daemon_pid)
     assert daemon is not None
     with a_register() as (server, url):
         postmaster = server.pid
@@ -207,7 +207,7 @@ def _looks(said: str) -> dict[str, list[float]]:
 def _resume_all(lab: Path) -> None:
     """Resume every stopped daemon, as a stopped process could not be terminated."""
     for host in driver_hosts.started_hosts(lab):
-        daemon = processes.alive(host.daemon_pid)
+        daemon = processes.running_pid(host.daemon_pid)
         if daemon is not None:
             os.kill(daemon, signal.SIGCONT)
 

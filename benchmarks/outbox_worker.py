@@ -45,7 +45,7 @@ class SlowHosts:
 
 
 if __name__ == "__main__":
-    app.OpenedHosts = SlowHosts  # type: ignore[assignment,misc, attr-defined]  # the edge that is stood in for
+    app.LibvirtHostDrivers = SlowHosts  # type: ignore[assignment,misc, attr-defined]  # the edge that is stood in for
     settings, metrics = load(WorkerSettings), ProcessMetrics("worker")
     configure_logging(settings.log_level, form="json", on_problem=metrics.count_problem)
-    sys.exit(app.run(settings, metrics))
+    sys.exit(app.run_worker(settings, metrics))

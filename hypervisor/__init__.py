@@ -37,7 +37,7 @@ from hypervisor.move_model import (
     HostEndpoint,
     MigrationObstacle,
     MigrationProgress,
-    MoveDone,
+    MoveResult,
     MoveSpec,
 )
 from hypervisor.pool import HostConnections, MigratorPool
@@ -66,8 +66,8 @@ __all__ = [
     "MigrationProgress",
     "MigrationRefusedError",
     "MigratorPool",
-    "MoveDone",
     "MoveHangsError",
+    "MoveResult",
     "MoveSpec",
     "OperationFailedError",
     "PoolInspection",

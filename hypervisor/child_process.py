@@ -92,7 +92,7 @@ class ChildProcess:
         return self._process.poll() is not None
 
     def ask(self, line: bytes, deadline: float) -> bytes:
-        """Send a request line; return the answer line. Raises `SilentError` if late or ended."""
+        """Send a request line; return the answer line. Raises `SilentError` if it is late."""
         started = time.monotonic()
         self.send(line)
         parts: list[bytes] = []
@@ -157,7 +157,7 @@ class ChildProcess:
         self.release_pipes()
 
     def release_pipes(self) -> None:
-        """Close the pipes without touching the process (in a fork it is the parent's)."""
+        """Close the pipes, but leave the process alone; a forked process does not own it."""
         for stream in (self._stdin, self._stdout, self._stderr):
             with contextlib.suppress(OSError):
                 stream.close()

@@ -38,7 +38,7 @@ from hypervisor.model import (
     PoolInspection,
     ProcessorComparison,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 # -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.single_host_child")
@@ -95,20 +95,20 @@ class HostConnection:
         has no volumes. The pool's query stays open until the connection is closed; it blocks no
         other call.
         """
-        args = {"pool": pool, "patience_s": self._patience(deadline_s)}
-        return wire.report_from(self._call("report", args, deadline_s))
+        args = {"pool": pool, "patience_s": self._pool_patience(deadline_s)}
+        return wire.decode_poll(self._call_child("report", args, deadline_s))
 
     def inspect(
         self, *, domain_type: str, network: str, deadline_s: float | None = None
     ) -> HostInspection:
-        """Return what the host offers guests of this type, without its pool."""
+        """Return the host's capabilities for guests of this type, without its pool."""
         args = {"domain_type": domain_type, "network": network}
-        fields = self._call("inspect", args, deadline_s)
+        fields = self._call_child("inspect", args, deadline_s)
         return HostInspection(**{**fields, "domain_types": tuple(fields["domain_types"])})
 
     def inspect_pool(self, pool: str, *, deadline_s: float | None = None) -> PoolInspection:
         """Return a pool's state. Creates and deletes an empty volume to read the host's clock."""
-        return PoolInspection(**self._call("inspect_pool", {"pool": pool}, deadline_s))
+        return PoolInspection(**self._call_child("inspect_pool", {"pool": pool}, deadline_s))
 
     def compare_processors(
         self,
@@ -118,9 +118,9 @@ class HostConnection:
         others: Mapping[str, str],
         deadline_s: float | None = None,
     ) -> ProcessorComparison:
-        """Return whether guests with the CPUs of other hosts, by host name, could run here."""
+        """Compare this host's CPU (``own``) with those of ``others``, by host name."""
         args = {"domain_type": domain_type, "own": own, "others": dict(others)}
-        return ProcessorComparison(**self._call("compare_processors", args, deadline_s))
+        return ProcessorComparison(**self._call_child("compare_processors", args, deadline_s))
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
         """Return the domain of a VM, fuga's or foreign; None if there is none.
@@ -128,7 +128,7 @@ class HostConnection:
         During a move the destination has the domain from the beginning, paused, with the arriving
         mark. Once it runs, its run number is this host's, not the source's.
         """
-        return wire.domain_from(self._call("find", {"vm_id": vm_id}, deadline_s))
+        return wire.decode_domain(self._call_child("find", {"vm_id": vm_id}, deadline_s))
 
     def create_overlay(
         self,
@@ -151,87 +151,91 @@ class HostConnection:
             "base_format": base_format,
             "capacity_gib": capacity_gib,
         }
-        self._call("create_overlay", args, deadline_s)
+        self._call_child("create_overlay", args, deadline_s)
 
     def put_volume(
         self, pool: str, name: str, content: bytes, *, deadline_s: float | None = None
     ) -> None:
         """Create a small raw volume with this content; replace an existing one."""
         args = {"pool": pool, "name": name, "content": base64.b64encode(content).decode()}
-        self._call("put_volume", args, deadline_s)
+        self._call_child("put_volume", args, deadline_s)
 
     def define(self, spec: DomainSpec, *, deadline_s: float | None = None) -> None:
         """Define a domain, if none with its mark exists; raises if another mark has its UUID."""
-        self._call("define", {"spec": spec}, deadline_s)
+        self._call_child("define", {"spec": spec}, deadline_s)
 
     def start_paused(
         self, vm_id: str, *, guard: Guard | None = None, deadline_s: float | None = None
     ) -> None:
         """Start a domain paused, if it is not started."""
-        self._call("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
+        self._call_child("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         """Resume a guest, if it does not run; raises while it is moving.
 
         Also resumes a guest that a failed move left paused at the source.
         """
-        self._call("resume", {"vm_id": vm_id}, deadline_s)
+        self._call_child("resume", {"vm_id": vm_id}, deadline_s)
 
     def shut_down(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
         """Press a guest's power button, if it is still in this run.
 
         Raises while it is moving.
         """
-        self._call("shut_down", {"vm_id": vm_id, "run": run}, deadline_s)
+        self._call_child("shut_down", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def power_off(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
         """Cut a guest's power, if it is still in this run."""
-        self._call("power_off", {"vm_id": vm_id, "run": run}, deadline_s)
+        self._call_child("power_off", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def reset(self, vm_id: str, *, run: int, deadline_s: float | None = None) -> None:
         """Press a guest's reset button; raises if it is off, in another run, or moving."""
-        self._call("reset", {"vm_id": vm_id, "run": run}, deadline_s)
+        self._call_child("reset", {"vm_id": vm_id, "run": run}, deadline_s)
 
     def destroy(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:
         """Stop a domain hard, if it runs and, when ``mark`` is given, has this mark."""
-        self._call("destroy", {"vm_id": vm_id, "mark": mark}, deadline_s)
+        self._call_child("destroy", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
     def undefine(
         self, vm_id: str, *, mark: Mark | None = None, deadline_s: float | None = None
     ) -> None:
         """Undefine a stopped domain, if it exists and, when ``mark`` is given, has this mark."""
-        self._call("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
+        self._call_child("undefine", {"vm_id": vm_id, "mark": mark}, deadline_s)
 
     def abort_move(self, vm_id: str, *, deadline_s: float | None = None) -> None:
         """Abort a move of a domain away from this host, if any, and wait until it has ended.
 
         The process that runs the move gets an error.
         """
-        self._call("abort_move", {"vm_id": vm_id}, deadline_s)
+        self._call_child("abort_move", {"vm_id": vm_id}, deadline_s)
 
     def has_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> bool:
-        """Return whether a pool has a volume; another host may have made it in a shared pool."""
-        return bool(self._call("has_volume", {"pool": pool, "name": name}, deadline_s))
+        """Return whether a pool has a volume, also one that another host made in a shared pool."""
+        return bool(self._call_child("has_volume", {"pool": pool, "name": name}, deadline_s))
 
     def overlays_of(self, pool: str, name: str, *, deadline_s: float | None = None) -> list[str]:
         """Return the names of files in a pool whose backing chain contains a VM's disk."""
-        found = self._call("layers_on", {"pool": pool, "name": name}, deadline_s)
+        found = self._call_child("layers_on", {"pool": pool, "name": name}, deadline_s)
         return [str(each) for each in found]
 
     def domains_using(
         self, pool: str, volumes: Sequence[str], *, deadline_s: float | None = None
     ) -> list[str]:
         """Return the names of domains whose disks or backing chains contain these volumes."""
-        args = {"pool": pool, "volumes": list(volumes), "patience_s": self._patience(deadline_s)}
-        found = self._call("users_of", args, deadline_s)
+        args = {
+            "pool": pool,
+            "volumes": list(volumes),
+            "patience_s": self._pool_patience(deadline_s),
+        }
+        found = self._call_child("users_of", args, deadline_s)
         return [str(each) for each in found]
 
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         """Delete a volume if it exists; raises while a domain uses it."""
-        args = {"pool": pool, "name": name, "patience_s": self._patience(deadline_s)}
-        self._call("delete_volume", args, deadline_s)
+        args = {"pool": pool, "name": name, "patience_s": self._pool_patience(deadline_s)}
+        self._call_child("delete_volume", args, deadline_s)
 
     def upload(
         self,
@@ -277,21 +281,23 @@ class HostConnection:
             "margin_bytes": margin_bytes,
         }
         try:
-            self._call("upload_begin", begin, deadline_s)
+            self._call_child("upload_begin", begin, deadline_s)
             sent = 0
             while sent < size_bytes:
-                sent = self._call("upload_send", {"max_bytes": _PIECE_BYTES}, deadline_s)
+                sent = self._call_child("upload_send", {"max_bytes": _PIECE_BYTES}, deadline_s)
                 on_progress(sent)
-            self._call("upload_end", {"sha256": sha256}, deadline_s)
+            self._call_child("upload_end", {"sha256": sha256}, deadline_s)
             came_back = 0
             while came_back < size_bytes:
-                came_back = self._call("upload_read_back", {"max_bytes": _PIECE_BYTES}, deadline_s)
+                came_back = self._call_child(
+                    "upload_read_back", {"max_bytes": _PIECE_BYTES}, deadline_s
+                )
                 on_progress(size_bytes)
         except HostUnreachableError:
             raise  # the upload ended with its process or connection
         except BaseException:
             with contextlib.suppress(HypervisorError):
-                self._call("upload_drop", {}, deadline_s)
+                self._call_child("upload_drop", {}, deadline_s)
             raise
 
     def remove(
@@ -318,9 +324,9 @@ class HostConnection:
             "generation": generation,
             "pool": pool,
             "volumes": list(volumes),
-            "patience_s": self._patience(deadline_s),
+            "patience_s": self._pool_patience(deadline_s),
         }
-        return bool(self._call("remove", args, deadline_s))
+        return bool(self._call_child("remove", args, deadline_s))
 
     def console_tail(
         self, vm_id: str, max_bytes: int = 65536, *, after: int = 0, deadline_s: float | None = None
@@ -331,7 +337,7 @@ class HostConnection:
         count.
         """
         args = {"vm_id": vm_id, "max_bytes": max_bytes, "after": after}
-        found = self._call("console_tail", args, deadline_s)
+        found = self._call_child("console_tail", args, deadline_s)
         return ConsoleTail(content=base64.b64decode(found["content"]), end=found["end"])
 
     def open_console(self, vm_id: str, *, force: bool, deadline_s: float | None = None) -> None:
@@ -339,7 +345,7 @@ class HostConnection:
 
         Raises while another client holds it; with ``force``, takes it over.
         """
-        self._call("console_open", {"vm_id": vm_id, "force": force}, deadline_s)
+        self._call_child("console_open", {"vm_id": vm_id, "force": force}, deadline_s)
 
     def exchange_console(
         self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
@@ -349,14 +355,14 @@ class HostConnection:
         Returns at the guest's first output, or after ``wait_s``.
         """
         args = {"typed": base64.b64encode(typed).decode(), "wait_s": wait_s}
-        found = self._call("console_exchange", args, deadline_s)
+        found = self._call_child("console_exchange", args, deadline_s)
         return ConsoleExchange(
             taken=found["taken"], content=base64.b64decode(found["content"]), ended=found["ended"]
         )
 
     def release_console(self, *, deadline_s: float | None = None) -> None:
         """Release the held console, if any."""
-        self._call("console_release", {}, deadline_s)
+        self._call_child("console_release", {}, deadline_s)
 
     def close(self) -> None:
         """End the child process. A later call starts another."""
@@ -365,27 +371,27 @@ class HostConnection:
                 self._child.end()
                 self._child = None
 
-    def _patience(self, deadline_s: float | None) -> float:
-        """Return how long a call may wait for pools."""
+    def _pool_patience(self, deadline_s: float | None) -> float:
+        """Return how many seconds a call with this deadline may wait for pools."""
         return (self._deadline_s if deadline_s is None else deadline_s) * POOL_PATIENCE
 
-    def _call(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:
+    def _call_child(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:
         allowed = self._deadline_s if deadline_s is None else deadline_s
         deadline = time.monotonic() + allowed
         if not self._lock.acquire(timeout=max(0.0, allowed)):
             raise HostUnreachableError(self.uri, f"busy with another call for {allowed:g} s")
         try:
             if self._child is None or self._child.has_ended():
-                self._discard()
-                self._child = ChildProcess(self._command(), self.credential)
+                self._discard_child()
+                self._child = ChildProcess(self._child_command(), self.credential)
             answer = wire.decode(self._child.ask(wire.encode({"op": op, "args": args}), deadline))
         except (SilentError, ValueError, OSError) as error:
-            self._discard()
+            self._discard_child()
             reason = self._mask_credentials(f"{operation_words(op)}: {error}")
             raise HostSilentError(self.uri, reason, getattr(error, "signal", None)) from error
         except BaseException:
             # Interrupted between request and answer: the next answer would be a wrong one.
-            self._discard()
+            self._discard_child()
             raise
         finally:
             self._lock.release()
@@ -399,17 +405,17 @@ class HostConnection:
 
     def _mask_credentials(self, reason: str) -> str:
         known = reason if self.credential is None else self.credential.mask(reason)
-        return shortened(known, MAX_REASON_LENGTH)
+        return shorten_text(known, MAX_REASON_LENGTH)
 
-    def _command(self) -> tuple[str, ...]:
+    def _child_command(self) -> tuple[str, ...]:
         return (*_CHILD, self.uri, *(() if self.machine is None else (self.machine,)))
 
-    def _discard(self) -> None:
+    def _discard_child(self) -> None:
         if self._child is not None:
             self._child.kill()
             self._child = None
 
-    def _after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Reset the connection in a forked process: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         if self._child is not None:
@@ -420,9 +426,9 @@ class HostConnection:
 _connections: weakref.WeakSet[HostConnection] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _reset_connections_after_fork() -> None:
     for connection in list(_connections):
-        connection._after_fork()
+        connection._reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_reset_connections_after_fork)

@@ -41,7 +41,7 @@ class Credential:
 
     @classmethod
     def from_json(cls, text: str) -> Credential:
-        """Return the credential from `to_json`."""
+        """Parse the JSON that `to_json` wrote."""
         fields = json.loads(text)
         return cls(**{**fields, "ssh_host_keys": tuple(fields["ssh_host_keys"])})
 
@@ -52,15 +52,15 @@ def is_ssh(uri: str) -> bool:
 
 
 def tls_uri(uri: str, credential: Credential) -> str:
-    """Return a URI without parameters with the credential added for libvirt."""
+    """Add a TLS credential to a URI without parameters, in libvirt's form."""
     return urlunsplit(urlsplit(uri)._replace(query=f"pkipath={quote(credential.folder)}"))
 
 
 def ssh_uri(uri: str, *, known_hosts: str, key_file: str) -> str:
-    """Return a URI without parameters with the credential added for libvirt.
+    """Add the files of an SSH credential to a URI without parameters, in libvirt's form.
 
-    Always by libssh, whichever client the URI names: it runs in the child process, and
-    takes both files from the URI. OpenSSH would take no file of known hosts from there.
+    The client is always libssh, whichever the URI names: it runs in the child process, and takes
+    both files from the URI. OpenSSH would take no file of known hosts from there.
     """
     parts = urlsplit(uri)
     scheme = f"{parts.scheme.partition('+')[0]}+libssh"

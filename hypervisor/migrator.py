@@ -27,10 +27,10 @@ from hypervisor.move_model import (
     HostEndpoint,
     MigrationObstacle,
     MigrationProgress,
-    MoveDone,
+    MoveResult,
     MoveSpec,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 # -P: modules in the current folder are ignored.
 _CHILD: Final = (sys.executable, "-P", "-m", "hypervisor.child.move")
@@ -106,11 +106,11 @@ class HostPairMigrator:
             With the first obstacle. Nothing was begun.
         """
         until = time.monotonic() + self._deadline_s
-        self._ask("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
+        self._ask_child("check", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
 
-    def live(
+    def move_live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Move a running guest.
 
         Parameters
@@ -140,22 +140,22 @@ class HostPairMigrator:
         attempts = 1
         while True:
             try:
-                done = self._move("live", spec, until - time.monotonic(), on_progress)
+                done = self._run_move("live", spec, until - time.monotonic(), on_progress)
             except MoveHangsError as error:
-                runs_here = self._withdraw(spec)
+                runs_here = self._withdraw_move(spec)
                 late = time.monotonic() >= until
                 if error.begun or not runs_here or late or attempts == _ATTEMPTS:
                     raise
                 # Reported, so that the worker renews its lease.
                 on_progress(_NOTHING_SENT)
                 attempts += 1
-                spec = replace(spec, address=spec.address or self._known_address())
+                spec = replace(spec, address=spec.address or self._destination_address())
             else:
                 return replace(done, attempts=done.attempts + attempts - 1)
 
-    def cold(
+    def move_cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Copy the disk of a stopped VM, and define its domain at the destination, stopped.
 
         The source stays unchanged: the caller removes one of the two before it starts the other.
@@ -164,14 +164,14 @@ class HostPairMigrator:
         Parameters
         ----------
         deadline_s, on_progress
-            As for `live`. Progress counts the bytes of the disk's file.
+            As for `move_live`. Progress counts the bytes of the disk's file.
 
         Raises
         ------
         OperationFailedError, HostUnreachableError, HostSilentError
-            As for `live`; the VM is still at the source.
+            As for `move_live`; the VM is still at the source.
         """
-        return self._move("cold", spec, deadline_s, on_progress)
+        return self._run_move("cold", spec, deadline_s, on_progress)
 
     def close(self) -> None:
         """End the child process. A running move is cancelled."""
@@ -179,18 +179,20 @@ class HostPairMigrator:
         if child is not None:
             child.end()
 
-    def _withdraw(self, spec: MoveSpec) -> bool:
-        """End a hung move; return whether the guest then runs only at the source."""
+    def _withdraw_move(self, spec: MoveSpec) -> bool:
+        """Undo a hung move; return whether the guest then runs only at the source."""
         until = time.monotonic() + _WITHDRAW_S
         try:
             return bool(
-                self._ask("withdraw", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0)
+                self._ask_child(
+                    "withdraw", {"spec": spec}, lambda: until, lambda _: None, grace_s=0.0
+                )
             )
         except (OperationFailedError, HostUnreachableError):
             return False
 
-    def _known_address(self) -> str | None:
-        """Return the address in the destination's URI; None if other hosts cannot reach it."""
+    def _destination_address(self) -> str | None:
+        """Return the destination's address in its URI; None if other hosts cannot reach it."""
         found = urlsplit(self.destination.uri).hostname
         if found is None or found == "localhost":
             return None
@@ -199,13 +201,13 @@ class HostPairMigrator:
                 return None
         return found
 
-    def _move(
+    def _run_move(
         self,
         op: str,
         spec: MoveSpec,
         deadline_s: float,
         on_progress: Callable[[MigrationProgress], None],
-    ) -> MoveDone:
+    ) -> MoveResult:
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
 
@@ -220,7 +222,7 @@ class HostPairMigrator:
                 until = min(until, time.monotonic())
 
         try:
-            found = MoveDone(**self._ask(op, {"spec": spec}, lambda: until, pass_progress))
+            found = MoveResult(**self._ask_child(op, {"spec": spec}, lambda: until, pass_progress))
         except (OperationFailedError, HostUnreachableError):
             if raised is not None:
                 raise raised from None
@@ -229,7 +231,7 @@ class HostPairMigrator:
             raise raised
         return found
 
-    def _ask(
+    def _ask_child(
         self,
         op: str,
         args: Mapping[str, Any],
@@ -238,7 +240,7 @@ class HostPairMigrator:
         *,
         grace_s: float = _ABORT_S,
     ) -> Any:
-        """Return the child's answer.
+        """Send the child a request, and return its result.
 
         After ``until`` the request is cancelled; if that takes too long, the child is killed.
         """
@@ -262,15 +264,15 @@ class HostPairMigrator:
                     break
                 on_progress(answer["progress"])
         except (SilentError, ValueError, OSError) as error:
-            self._discard()
+            self._discard_child()
             reason = self._mask_credentials(f"{operation_words(op)} move: {error}")
             raise HostSilentError(self.source.uri, reason) from error
         except BaseException:
             # Interrupted: the next answer would be a wrong one.
-            self._discard()
+            self._discard_child()
             raise
         if called_off_at is not None or answer.get("error") == "hangs":
-            self._discard()  # its late abort could end the next move
+            self._discard_child()  # its late abort could end the next move
         return self._result_or_raise(op, answer)
 
     def _result_or_raise(self, op: str, answer: Mapping[str, Any]) -> Any:
@@ -299,7 +301,7 @@ class HostPairMigrator:
 
     def _open_child(self) -> ChildProcess:
         if self._child is None or self._child.has_ended():
-            self._discard()
+            self._discard_child()
             credential = self.destination.credential
             given = {} if credential is None else {DESTINATION_VARIABLE: credential.to_json()}
             ends = (self.source, self.destination)
@@ -307,7 +309,7 @@ class HostPairMigrator:
             self._child = ChildProcess(command, self.source.credential, given)
         return self._child
 
-    def _discard(self) -> None:
+    def _discard_child(self) -> None:
         self._received = b""
         if self._child is not None:
             self._child.kill()
@@ -317,4 +319,4 @@ class HostPairMigrator:
         for end in (self.source, self.destination):
             if end.credential is not None:
                 reason = end.credential.mask(reason)
-        return shortened(reason, MAX_REASON_LENGTH)
+        return shorten_text(reason, MAX_REASON_LENGTH)

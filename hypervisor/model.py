@@ -10,7 +10,7 @@ from uuid import UUID
 
 #: Maximum characters of a name from a host; file names have no more.
 MOST_NAME: Final = 255
-#: Maximum networks and addresses of hosts closed to a guest. Each costs a rule per card, and
+#: Maximum networks and addresses of hosts closed to a guest. Each costs a rule per interface, and
 #: libvirt a run of `ebtables`.
 MOST_CLOSED: Final = 96
 #: Name prefix of copies of images on every host.
@@ -66,7 +66,7 @@ class HostDomain:
     disk_gib: int = 0  #: virtual size of its disks, rounded up, if the driver reports it
     run: int | None = None  #: changes with each start; None: it is off
     off_reason: str | None = None  #: why a stopped one stopped: guest, hand, crash or host
-    filtered: bool | None = None  #: whether its cards have fuga's filters; None: no network
+    filtered: bool | None = None  #: whether its interfaces have fuga's filters; None: no network
     #: Whether a move keeps it paused: it is arriving and has not run here yet, or it was paused
     #: here for the handover. Also True after a failed move.
     paused_by_move: bool = False
@@ -166,15 +166,15 @@ class VmLimits:
 
     disk_iops: int | None = None  #: reads and writes a second, of all its disks
     disk_mib_s: int | None = None  #: MiB a second, of all its disks
-    net_mbps: int | None = None  #: Mbit a second of its card, each way
+    net_mbps: int | None = None  #: Mbit a second of its interface, each way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Network restrictions of a guest's card, enforced by its host."""
+    """Network restrictions of a guest's interface, enforced by its host."""
 
     filtered: bool  #: it may send only from its own MAC and IPv4 address
-    isolated: bool  #: it cannot reach other isolated cards
+    isolated: bool  #: it cannot reach other isolated interfaces
     address: str | None = None  #: IPv4; None: assigned by DHCP
     subnet: str | None = None  #: it reaches only `reaches` in it; None: all
     reaches: tuple[str, ...] = ()  #: as CIDR

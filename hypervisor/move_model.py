@@ -30,7 +30,7 @@ class MoveSpec:
     seed_volume: str | None  #: made before; None: the VM has none
     network: str
     network_kind: Literal["network", "bridge"] = "network"
-    guard: Guard | None = None  #: None: the card keeps its filters
+    guard: Guard | None = None  #: None: the interface keeps its filters
     #: False: the volume is in a shared pool. Removing either assignment must not delete it.
     copy_disk: bool = True
     bandwidth_mib_s: int | None = None  #: of memory, and of each disk; None: unlimited
@@ -58,7 +58,7 @@ class MigrationProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveDone:
+class MoveResult:
     """Result of a move."""
 
     total_ms: int

@@ -16,7 +16,7 @@ from hypervisor.move_model import HostEndpoint
 
 
 @dataclass(slots=True, eq=False)
-class _Idle:
+class _IdleConnection:
     connection: HostConnection
     since: float = field(default_factory=time.monotonic)
 
@@ -44,21 +44,21 @@ class HostConnections:
         self._idle_s = idle_s
         self._deadline_s = deadline_s
         self._changed = threading.Condition()
-        self._idle: list[_Idle] = []  #: longest idle first
+        self._idle: list[_IdleConnection] = []  #: longest idle first
         self._lent = 0
 
     @contextmanager
     def use(
         self, uri: str, credential: Credential | None = None, machine: str | None = None
     ) -> Iterator[HostConnection]:
-        """Lend a connection to one thread at a time; see `HostConnection`."""
-        connection = self._take(uri, credential, machine)
+        """Lend a connection to a host, for use by one thread."""
+        connection = self._take_connection(uri, credential, machine)
         try:
             yield connection
         finally:
             with self._changed:
                 self._lent -= 1
-                self._idle.append(_Idle(connection))
+                self._idle.append(_IdleConnection(connection))
                 self._changed.notify()
 
     def close(self) -> None:
@@ -68,13 +68,15 @@ class HostConnections:
         for idle in closing:
             idle.connection.close()
 
-    def _take(self, uri: str, credential: Credential | None, machine: str | None) -> HostConnection:
+    def _take_connection(
+        self, uri: str, credential: Credential | None, machine: str | None
+    ) -> HostConnection:
         wanted = (uri, credential, machine)
         deadline = time.monotonic() + self._deadline_s
-        closing: list[_Idle] = []
+        closing: list[_IdleConnection] = []
         with self._changed:
             while True:
-                closing += self._take_expired()
+                closing += self._take_expired_connections()
                 # The last one used is most likely still alive.
                 found = next((each for each in self._idle[::-1] if each.key == wanted), None)
                 if found is not None:
@@ -96,7 +98,7 @@ class HostConnections:
             uri, credential=credential, machine=machine, deadline_s=self._deadline_s
         )
 
-    def _take_expired(self) -> list[_Idle]:
+    def _take_expired_connections(self) -> list[_IdleConnection]:
         oldest = time.monotonic() - self._idle_s
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -105,7 +107,7 @@ class HostConnections:
 
 @dataclass(slots=True, eq=False)
 class _IdleMigrator:
-    mover: HostPairMigrator
+    migrator: HostPairMigrator
     since: float = field(default_factory=time.monotonic)
 
 
@@ -133,23 +135,27 @@ class MigratorPool:
 
     @contextmanager
     def use(self, source: HostEndpoint, destination: HostEndpoint) -> Iterator[HostPairMigrator]:
-        """Lend a migrator for exclusive use. Any exception ends its process."""
+        """Lend a migrator, for use by one thread; any exception ends its process."""
         self.end_idle()
         with self._lock:
             ends = (source, destination)
             found = [
-                each for each in self._idle if (each.mover.source, each.mover.destination) == ends
+                each
+                for each in self._idle
+                if (each.migrator.source, each.migrator.destination) == ends
             ]
             if found:
                 self._idle.remove(found[-1])
-        mover = found[-1].mover if found else HostPairMigrator(*ends, deadline_s=self._deadline_s)
+        migrator = (
+            found[-1].migrator if found else HostPairMigrator(*ends, deadline_s=self._deadline_s)
+        )
         try:
-            yield mover
+            yield migrator
         except BaseException:
-            mover.close()
+            migrator.close()
             raise
         with self._lock:
-            self._idle.append(_IdleMigrator(mover))
+            self._idle.append(_IdleMigrator(migrator))
         self.end_idle()
 
     def end_idle(self, *, all_of_them: bool = False) -> None:
@@ -161,7 +167,7 @@ class MigratorPool:
             ending = [each for each in self._idle if each not in kept]
             self._idle = kept
         for each in ending:
-            each.mover.close()
+            each.migrator.close()
 
     def close(self) -> None:
         """End all idle migrators."""

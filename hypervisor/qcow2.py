@@ -15,7 +15,7 @@ HEADER_BYTES: Final = _HEADER.size
 
 
 def cluster_bytes(head: bytes) -> int:
-    """Return the cluster size of a file; the first cluster holds the whole header.
+    """Return the cluster size of a file in bytes; the first cluster holds the whole header.
 
     Raises
     ------
@@ -32,8 +32,8 @@ def cluster_bytes(head: bytes) -> int:
     return 1 << bits
 
 
-def with_backing(cluster: bytes, path: str) -> bytes:
-    """Return a file's first cluster with another backing path.
+def replace_backing_path(cluster: bytes, path: str) -> bytes:
+    """Replace the backing path in a file's first cluster, and return the cluster.
 
     The name is the last item in the cluster, so it may be longer than before.
 

@@ -64,13 +64,13 @@ class SharedChild:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may begin a poll."""
+        """Whether the process may begin a poll."""
         with self._changing:
             return not self._retired and self._lost is None and not self._is_past_close()
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process has ended."""
+        """Whether the process has ended."""
         return not self._reader.is_alive()
 
     @property
@@ -79,7 +79,7 @@ class SharedChild:
         return len(self._abandoned)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
-        """Request a poll and return its answer.
+        """Send a poll request, wait for its answer, and return it.
 
         Raises `TooLateError`, `ChildLostError` or `NotBegunError`.
         """
@@ -90,7 +90,7 @@ class SharedChild:
             number = next(self._numbers)
             self._under_way[number] = answer
         try:
-            self._send({"id": number, **request})
+            self._send_message({"id": number, **request})
             return answer.result(max(0.0, deadline - time.monotonic()))
         except NotYetError:
             with self._changing:
@@ -103,9 +103,9 @@ class SharedChild:
             self._end_if_done()
 
     def forget(self, key: int) -> None:
-        """Let the process close its connections to a host."""
+        """Request the process to close its connections to a host."""
         try:
-            self._send({"forget": key})
+            self._send_message({"forget": key})
         except ChildLostError:
             return
 
@@ -124,7 +124,7 @@ class SharedChild:
             self._process.kill_group()
             self._reader.join(_GOODBYE_S)
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def _send_message(self, message: Mapping[str, Any]) -> None:
         try:
             with self._write_lock:
                 self._process.send(wire.encode(message))
@@ -144,7 +144,7 @@ class SharedChild:
         self._close_input()
 
     def _close_input(self) -> None:
-        """Let the process end, even with hung polls."""
+        """Close the process's input, so that it ends, even with hung polls."""
         if self._write_lock.acquire(timeout=_GOODBYE_S):
             try:
                 self._process.close_input()
@@ -174,7 +174,7 @@ class SharedChild:
                 patience_s = _STALLED_AFTER_S
                 *lines, rest = heard.split(b"\n")
                 for line in lines:
-                    self._deliver(b"".join((*parts, line)))
+                    self._deliver_answer(b"".join((*parts, line)))
                     parts, size = [], 0
                 parts.append(rest)
                 size += len(rest)
@@ -184,7 +184,7 @@ class SharedChild:
             self._mark_lost(str(error))
             self._process.kill()
 
-    def _deliver(self, line: bytes) -> None:
+    def _deliver_answer(self, line: bytes) -> None:
         answer = wire.decode(line)
         number = answer["id"]
         with self._changing:

@@ -28,7 +28,7 @@ from hypervisor.shared_child import (
     SharedChild,
     TooLateError,
 )
-from plain_text import shortened
+from plain_text import shorten_text
 
 _HOSTS_PER_CHILD: Final = 250
 #: Hung threads after which a process is replaced.
@@ -79,7 +79,7 @@ class SharedHosts:
         self._closed = False
 
     def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
-        """Return the poller of a host; the caller has checked the URI."""
+        """Return the poller of a host; the caller must have checked the URI."""
         return SharedHost(self, next(self._keys), uri, credential)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class SharedHosts:
         return self._closed
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
-        """Return a shared process for a host: the previous one, if it still begins polls."""
+        """Assign a host to a shared process: the previous one, if it still begins polls."""
         self._retire_child_for_silent_hosts()
         if before is not None and before.is_open:
             return before
@@ -111,19 +111,19 @@ class SharedHosts:
             if roomy:
                 child = max(roomy, key=lambda each: len(each.hosts))
             else:
-                child = self._start()
+                child = self._start_child()
                 self._children.append(child)
             child.hosts.add(key)
         return child
 
     def child_for_silent_hosts(self, key: int) -> SharedChild:
-        """Return the process for silent hosts; a new one after each deadline."""
+        """Assign a host to the process for silent hosts, which is replaced after each deadline."""
         self._retire_child_for_silent_hosts()
         with self._changing:
             self._check_open()
             if self._apart is None:
                 closes_at = time.monotonic() + self.deadline_s * _OPEN_APART
-                self._apart = self._start(closes_at)
+                self._apart = self._start_child(closes_at)
             self._apart.hosts.add(key)
             return self._apart
 
@@ -137,7 +137,7 @@ class SharedHosts:
                 self._apart = None
         apart.retire()
 
-    def leave(self, key: int, child: SharedChild) -> None:
+    def release_host(self, key: int, child: SharedChild) -> None:
         """Remove a host from a process; end the process after its last host."""
         with self._changing:
             child.hosts.discard(key)
@@ -146,7 +146,7 @@ class SharedHosts:
         if is_over:
             child.retire()
 
-    def _start(self, closes_at: float | None = None) -> SharedChild:
+    def _start_child(self, closes_at: float | None = None) -> SharedChild:
         child = SharedChild(self._command, closes_at=closes_at)
         self._started = [each for each in self._started if not each.is_gone]
         self._started.append(child)
@@ -176,12 +176,12 @@ class SharedHost:
         """Poll the host; see `HostConnection.report`."""
         with self._poll_lock:
             try:
-                return self._poll(pool)
+                return self._poll_once(pool)
             finally:
                 if self._closed:
-                    self._leave_child()
+                    self._release_child()
 
-    def _poll(self, pool: str) -> HostPoll:
+    def _poll_once(self, pool: str) -> HostPoll:
         if self._closed:
             raise HostUnreachableError(self.uri, "it is not polled any more")
         deadline = time.monotonic() + self._hosts.deadline_s
@@ -189,11 +189,11 @@ class SharedHost:
             try:
                 return self._poll_in_shared_child(pool, deadline)
             except TooLateError:
-                self._leave_child()
+                self._release_child()
                 self._place = _HostPlace.APART
                 raise self._timeout_error() from None
             except ChildLostError as error:
-                self._leave_child()
+                self._release_child()
                 if self._hosts.is_closed:
                     raise HostUnreachableError(self.uri, f"report: {error}") from None
                 self._place = _HostPlace.ALONE
@@ -202,7 +202,7 @@ class SharedHost:
     def close(self) -> None:
         """Release the host. A poll under way continues until its answer or deadline."""
         self._closed = True
-        self._leave_child()
+        self._release_child()
 
     def _poll_in_shared_child(self, pool: str, deadline: float) -> HostPoll:
         patience_s = self._hosts.deadline_s * POOL_PATIENCE
@@ -222,7 +222,7 @@ class SharedHost:
             except NotBegunError:
                 continue  # it was retired meanwhile; take another one
             self._place = _HostPlace.SHARED
-            return self._await_answer(answer)
+            return self._decode_answer(answer)
 
     def _poll_in_own_child(self, pool: str) -> HostPoll:
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
@@ -243,23 +243,23 @@ class SharedHost:
         self._place = _HostPlace.SHARED
         return found
 
-    def _await_answer(self, answer: dict[str, Any]) -> HostPoll:
+    def _decode_answer(self, answer: dict[str, Any]) -> HostPoll:
         if answer.get("error") == "unreachable":
             raise HostUnreachableError(self.uri, self._mask_credentials(answer["reason"]))
         if "error" in answer:
             raise OperationFailedError(
                 "report", self._mask_credentials(answer["reason"]), answer.get("code")
             )
-        return wire.report_from(answer["ok"])
+        return wire.decode_poll(answer["ok"])
 
     def _timeout_error(self) -> HostSilentError:
         return HostSilentError(self.uri, f"report: no answer within {self._hosts.deadline_s:.1f} s")
 
     def _mask_credentials(self, reason: str) -> str:
         known = reason if self.credential is None else self.credential.mask(reason)
-        return shortened(known, MAX_REASON_LENGTH)
+        return shorten_text(known, MAX_REASON_LENGTH)
 
-    def _leave_child(self) -> None:
+    def _release_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            self._hosts.leave(self._key, child)
+            self._hosts.release_host(self._key, child)

@@ -28,33 +28,33 @@ from hypervisor.move_model import MoveSpec
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return a message as a line; dataclasses become objects of their fields."""
+    """Encode a message as a line of JSON; dataclasses become objects of their fields."""
     return json.dumps(message, default=_json_default, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return the message of a line. Raises ValueError if it is no JSON object."""
+    """Decode a line of JSON; raise ValueError if it is no object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"not an object: {line[:80]!r}")  # noqa: TRY004 - one error for bad lines
     return message
 
 
-def mark_from(fields: Mapping[str, Any] | None) -> Mark | None:
+def decode_mark(fields: Mapping[str, Any] | None) -> Mark | None:
     """Decode a mark."""
     return None if fields is None else Mark(**fields)
 
 
-def domain_from(fields: Mapping[str, Any] | None) -> HostDomain | None:
+def decode_domain(fields: Mapping[str, Any] | None) -> HostDomain | None:
     """Decode a domain."""
     if fields is None:
         return None
     return HostDomain(
-        **{**fields, "state": DomainState(fields["state"]), "mark": mark_from(fields["mark"])}
+        **{**fields, "state": DomainState(fields["state"]), "mark": decode_mark(fields["mark"])}
     )
 
 
-def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
+def decode_guard(fields: Mapping[str, Any] | None) -> Guard | None:
     """Decode a guard."""
     if fields is None:
         return None
@@ -62,29 +62,29 @@ def guard_from(fields: Mapping[str, Any] | None) -> Guard | None:
     return Guard(**{**fields, **lists})
 
 
-def spec_from(fields: Mapping[str, Any]) -> DomainSpec:
+def decode_domain_spec(fields: Mapping[str, Any]) -> DomainSpec:
     """Decode the specification of a domain."""
     made = {
         "mark": Mark(**fields["mark"]),
         "limits": VmLimits(**fields["limits"]),
-        "guard": guard_from(fields["guard"]),
+        "guard": decode_guard(fields["guard"]),
     }
     return DomainSpec(**{**fields, **made})
 
 
-def move_from(fields: Mapping[str, Any]) -> MoveSpec:
+def decode_move_spec(fields: Mapping[str, Any]) -> MoveSpec:
     """Decode the specification of a move."""
     made = {
         "mark": Mark(**fields["mark"]),
-        "guard": guard_from(fields["guard"]),
+        "guard": decode_guard(fields["guard"]),
         "ports": tuple(fields["ports"]),
     }
     return MoveSpec(**{**fields, **made})
 
 
-def report_from(fields: Mapping[str, Any]) -> HostPoll:
+def decode_poll(fields: Mapping[str, Any]) -> HostPoll:
     """Decode a host poll."""
-    domains = (domain_from(domain) for domain in fields["domains"])
+    domains = (decode_domain(domain) for domain in fields["domains"])
     return HostPoll(
         **{
             **fields,

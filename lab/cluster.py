@@ -1,4 +1,4 @@
-"""Start, stop and see the hosts of a folder: real ones, or of libvirt's test driver.
+"""Start, stop and list the hosts of a folder: real ones, or of libvirt's test driver.
 
 Hosts outlive the process that started them. Everything is idempotent: what runs is kept,
 what died is started again.
@@ -47,7 +47,7 @@ ip link add probe1 type veth peer name probe2 && ip link set probe1 master probe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """One host of a lab, and what a register must know of it."""
+    """One host of a lab, with the fields that a register center needs."""
 
     name: str
     uri: str
@@ -69,7 +69,7 @@ class HostStatus:
     running: bool
 
 
-def why_not_real() -> str | None:
+def real_hosts_obstacle() -> str | None:
     """Return the reason why real QEMU hosts cannot run on this machine, or None."""
     if os.geteuid() != 0:
         return "only root can make network namespaces for hosts"
@@ -91,8 +91,8 @@ def why_not_real() -> str | None:
 
 
 def build_guest(directory: Path) -> Path:
-    """Build the guest's disk image, or find it built. Returns base.qcow2."""
-    _script("build-guest", str(directory), timeout_s=600)
+    """Build the guest's disk image, unless it exists; return its path."""
+    _run_script("build-guest", str(directory), timeout_s=600)
     return directory / BASE_VOLUME
 
 
@@ -110,17 +110,17 @@ def start_real_hosts(
     Parameters
     ----------
     guest : Path, optional
-        Folder of the guest's image (`build_guest`), by default one beside the hosts. Each
-        host's pool gets the image, unless it has one, on which disks may rest.
+        Folder of the guest's image (`build_guest`), by default one beside the hosts. The image is
+        copied into each host's pool, unless it is there.
     transport : str, optional
-        How they are reached: by Unix sockets that are root's alone, or over networks of
-        their own by tls, or by tcp, which lets everybody in.
+        How clients reach the hosts: by Unix sockets that only root can open, by tls over networks
+        of their own, or by tcp, which admits every client.
     await_all : bool, optional
-        Whether to wait until hosts answer that ran before, too. One whose network is cut
-        does not, and the folder is locked meanwhile.
+        Whether to wait also for hosts that ran before. A host whose network is cut does not
+        answer, and the folder is locked meanwhile.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
-    answer = _script(
+    answer = _run_script(
         "start-hosts",
         str(count),
         str(directory),
@@ -136,33 +136,33 @@ def start_real_hosts(
 
 
 def start_test_hosts(count: int, directory: Path) -> list[LabHost]:
-    """Start hosts of libvirt's test driver: nothing boots, but everything answers.
+    """Start hosts of libvirt's test driver, which answer all calls but boot nothing.
 
     Each is an unprivileged libvirtd whose world lives as long as a keeper is connected.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    return [_test_host(host) for host in driver_hosts.start_hosts(count, directory)]
+    return [_to_lab_host(host) for host in driver_hosts.start_hosts(count, directory)]
 
 
-def stop(directory: Path, *, purge: bool = False) -> None:
-    """End all hosts of a folder and everything in them. ``purge``: their storage too.
+def stop_hosts(directory: Path, *, purge: bool = False) -> None:
+    """End all hosts of a folder with their guests; with ``purge``, delete their storage too.
 
-    Hosts of the test driver have no storage: of them nothing is left in either case.
+    Hosts of the test driver have no storage, so nothing of them is left in either case.
     """
     if not directory.is_dir():
         return
-    _script("stop-hosts", str(directory), *(["--purge"] if purge else []), timeout_s=120)
+    _run_script("stop-hosts", str(directory), *(["--purge"] if purge else []), timeout_s=120)
     driver_hosts.stop_hosts(directory)
 
 
-def status(directory: Path) -> list[HostStatus]:
-    """Return the hosts that were started in a folder and not stopped."""
+def host_statuses(directory: Path) -> list[HostStatus]:
+    """Return the status of the hosts that were started in a folder and not stopped."""
     found = [
         HostStatus(
             name=host.name,
             uri=host.uri,
             kind="real",
-            running=_real_runs(_host_dir(directory, number)),
+            running=_is_real_host_running(_host_dir(directory, number)),
         )
         for number, host in enumerate(_real_hosts(directory, _recorded_uris(directory)), 1)
     ]
@@ -174,8 +174,8 @@ def status(directory: Path) -> list[HostStatus]:
 
 
 def inject_fault(directory: Path, number: int, *action: str) -> None:
-    """Make real host ``number`` (from 1) fail or recover: `scripts/host-fault` has the actions."""
-    _script("host-fault", str(directory), str(number), *action, timeout_s=240)
+    """Make real host ``number`` (from 1) fail or recover; `scripts/host-fault` lists actions."""
+    _run_script("host-fault", str(directory), str(number), *action, timeout_s=240)
 
 
 def _host_dir(directory: Path, number: int) -> Path:
@@ -205,7 +205,7 @@ def _real_hosts(directory: Path, uris: Sequence[str]) -> list[LabHost]:
     ]
 
 
-def _test_host(host: driver_hosts.DriverHost) -> LabHost:
+def _to_lab_host(host: driver_hosts.DriverHost) -> LabHost:
     return LabHost(
         name=host.name,
         uri=host.uri,
@@ -218,8 +218,8 @@ def _test_host(host: driver_hosts.DriverHost) -> LabHost:
     )
 
 
-def _real_runs(host: Path) -> bool:
-    return processes.alive(host / "pid") is not None and not (host / "daemon-ended").exists()
+def _is_real_host_running(host: Path) -> bool:
+    return processes.running_pid(host / "pid") is not None and not (host / "daemon-ended").exists()
 
 
 def _find_program(program: str) -> str | None:
@@ -231,7 +231,7 @@ def _search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
-def _script(
+def _run_script(
     name: str, *arguments: str, timeout_s: float, environment: dict[str, str] | None = None
 ) -> str:
     done = _run_command(["bash", str(SCRIPTS / name), *arguments], timeout_s, environment)

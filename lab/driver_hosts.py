@@ -1,8 +1,8 @@
 """Hosts of libvirt's test driver, one unprivileged libvirtd each, on Unix sockets.
 
 The test driver forgets its world when its last client leaves. So each daemon gets a
-keeper, a client that stays; both are processes in sessions of their own, which outlive
-whoever started them and hear no Ctrl-C.
+keeper, a client that stays connected. Both run in sessions of their own: they outlive the process
+that started them, and receive no Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from registry.db.child_environ import child_environ
 
 _START_S: Final = 30.0
 _POLL_S: Final = 0.02
-#: Debian gives them to nobody, and they are there inside containers, too.
+#: User ids that Debian assigns to no account, and that exist inside containers as well.
 _DAEMON_USERS: Final = range(65000, 65500)
 _CONFIG: Final = """\
 listen_tls = 0
@@ -61,22 +61,22 @@ class DriverHost:
 
     @property
     def daemon_pid(self) -> Path:
-        """File with the pid and start time of its libvirtd."""
+        """The file with the pid and start time of its libvirtd."""
         return self.state_dir / "daemon.pid"
 
     @property
     def keeper_pid(self) -> Path:
-        """File with the pid and start time of its keeper."""
+        """The file with the pid and start time of its keeper."""
         return self.state_dir / "keeper.pid"
 
     def running(self) -> bool:
         """Whether both processes run."""
-        return all(processes.alive(pid) for pid in (self.daemon_pid, self.keeper_pid))
+        return all(processes.running_pid(pid) for pid in (self.daemon_pid, self.keeper_pid))
 
 
 def start_hosts(count: int, directory: Path) -> list[DriverHost]:
-    """Start hosts 1 to ``count`` that do not run."""
-    if shutil.which("libvirtd", path=_path()) is None:
+    """Start hosts 1 to ``count``, except those that run; return all of them."""
+    if shutil.which("libvirtd", path=_search_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
     hosts = [_driver_host(directory, work_dir, number) for number in range(1, count + 1)]
@@ -87,25 +87,25 @@ def start_hosts(count: int, directory: Path) -> list[DriverHost]:
             _start_keeper(host)
     except BaseException:
         for host in hosts:
-            _stop(host)
+            _stop_host(host)
         raise
     return hosts
 
 
-def start_again(host: DriverHost) -> None:
-    """Start one host whose daemon or keeper ended; the others run on."""
+def restart_host(host: DriverHost) -> None:
+    """Start the daemon and the keeper of one host again, if they ended."""
     try:
         _start_daemon(host)
         _start_keeper(host)
     except BaseException:
-        _stop(host)
+        _stop_host(host)
         raise
 
 
 def stop_hosts(directory: Path) -> None:
-    """End every host of a folder, and delete its files."""
+    """Stop every host of a folder, and delete its files."""
     for host in started_hosts(directory):
-        _stop(host)
+        _stop_host(host)
     record = _work_dir_file(directory)
     if record.exists():
         shutil.rmtree(Path(record.read_text()), ignore_errors=True)
@@ -140,8 +140,8 @@ def _work_dir_file(directory: Path) -> Path:
 
 
 def _work_dir(directory: Path) -> Path:
-    """Make the folder for sockets: short, reachable by the daemon's user, the same each time."""
-    short = f"fuga-lab-{_digest(directory)[:10]}"
+    """Create the folder for sockets: a short path, the same each time, owned by the daemons."""
+    short = f"fuga-lab-{_folder_digest(directory)[:10]}"
     user, group = _daemon_user(directory)
     runtime = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() != 0 else "/run"
     last_error: OSError | None = None
@@ -163,14 +163,15 @@ def _work_dir(directory: Path) -> Path:
     raise LabError(f"no folder for the hosts' sockets: {last_error}")
 
 
-def _digest(directory: Path) -> str:
+def _folder_digest(directory: Path) -> str:
     return hashlib.sha256(bytes(directory.resolve())).hexdigest()
 
 
 def _daemon_user(directory: Path) -> tuple[int, int]:
-    """Who the daemons run as. Root's would want the machine's own libvirt folders.
+    """Return uid and gid of the daemons: numbers of no account if this process is root.
 
-    Nor is it `nobody`, as whom others' programs run, too: a number that no account has.
+    A daemon of root would use the machine's own libvirt folders, and programs of others may run
+    as `nobody`.
     """
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
@@ -178,14 +179,14 @@ def _daemon_user(directory: Path) -> tuple[int, int]:
     free = [number for number in _DAEMON_USERS if number not in taken]
     if not free:
         raise LabError(f"every user number of {_DAEMON_USERS[0]} to {_DAEMON_USERS[-1]} is taken")
-    number = free[int(_digest(directory), 16) % len(free)]
+    number = free[int(_folder_digest(directory), 16) % len(free)]
     return number, number
 
 
 def _start_daemon(host: DriverHost) -> None:
-    if processes.alive(host.daemon_pid):
+    if processes.running_pid(host.daemon_pid):
         return
-    processes.end(host.keeper_pid)  # it would hold a connection to nothing
+    processes.end_process(host.keeper_pid)  # it would hold a connection to nothing
     user, group = _daemon_user(host.lab_dir)
     host.state_dir.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(host.work_dir, ignore_errors=True)
@@ -194,7 +195,7 @@ def _start_daemon(host: DriverHost) -> None:
     config.write_text(_CONFIG.format(run=host.work_dir, log=host.work_dir / "libvirtd.log"))
     for path in (host.work_dir, config):
         os.chown(path, user, group)
-    environment = {"PATH": _path(), "LC_ALL": "C", "HOME": str(host.work_dir)}
+    environment = {"PATH": _search_path(), "LC_ALL": "C", "HOME": str(host.work_dir)}
     for name in ("RUNTIME_DIR", "CONFIG_HOME", "CACHE_HOME", "DATA_HOME", "STATE_HOME"):
         environment[f"XDG_{name}"] = str(host.work_dir)
     as_user = {"user": user, "group": group, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -209,7 +210,7 @@ def _start_daemon(host: DriverHost) -> None:
         start_new_session=True,
         **as_user,  # type: ignore[call-overload]
     )
-    processes.record(daemon.pid, host.daemon_pid)
+    processes.record_process(daemon.pid, host.daemon_pid)
     deadline = time.monotonic() + _START_S
     while not host.socket.exists():
         if daemon.poll() is not None:
@@ -217,11 +218,11 @@ def _start_daemon(host: DriverHost) -> None:
         if time.monotonic() > deadline:
             raise LabError(f"{host.name}'s libvirtd made no socket within {_START_S:g} s")
         time.sleep(_POLL_S)
-    _forget_child(daemon)
+    _silence_child_warning(daemon)
 
 
 def _start_keeper(host: DriverHost) -> None:
-    if processes.alive(host.keeper_pid):
+    if processes.running_pid(host.keeper_pid):
         return
     with (host.state_dir / "keeper.log").open("wb") as log:
         keeper = subprocess.Popen(
@@ -233,23 +234,23 @@ def _start_keeper(host: DriverHost) -> None:
             stderr=log,
             start_new_session=True,
         )
-    processes.record(keeper.pid, host.keeper_pid)
+    processes.record_process(keeper.pid, host.keeper_pid)
     assert keeper.stdout is not None  # noqa: S101 - for the type checker
     with keeper.stdout as answers:
         ready, _, _ = select.select([answers], [], [], _START_S)
         if not ready or answers.readline() != b"ready\n":
             words = (host.state_dir / "keeper.log").read_text(errors="replace").strip()
             raise LabError(f"nobody keeps {host.name}: {words.splitlines()[-1:] or 'no answer'}")
-    _forget_child(keeper)
+    _silence_child_warning(keeper)
 
 
-def _stop(host: DriverHost) -> None:
-    processes.end(host.keeper_pid)
-    processes.end(host.daemon_pid)
+def _stop_host(host: DriverHost) -> None:
+    processes.end_process(host.keeper_pid)
+    processes.end_process(host.daemon_pid)
 
 
-def _forget_child(process: subprocess.Popen[bytes]) -> None:
-    """It is to outlive us, so nobody waits for it, and Python need not complain."""
+def _silence_child_warning(process: subprocess.Popen[bytes]) -> None:
+    """Keep Python from warning about a child process that outlives this one."""
     process.returncode = 0
 
 
@@ -259,5 +260,5 @@ def _log_tail(host: DriverHost) -> str:
     return "no log"
 
 
-def _path() -> str:
+def _search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

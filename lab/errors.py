@@ -1,4 +1,4 @@
-"""What can go wrong with hosts on this machine."""
+"""Errors of lab hosts."""
 
 
 class LabError(Exception):

@@ -1,8 +1,8 @@
-"""Where a guest is after a fault met its move: an experiment on two lab hosts.
+"""An experiment on two lab hosts: where a guest is after a fault during its move.
 
 Usage: ``python -m lab.move_faults [--times N] [--only WORD] DIR``, as root. Starts two hosts in
-DIR, moves one guest to and fro, lets something fail at a moment of each move, asks both hosts,
-settles as `hypervisor.Mover` says, and prints a table.
+DIR, moves one guest to and fro, injects a fault at a moment of each move, queries both hosts,
+settles the move as `hypervisor.HostPairMigrator` says, and prints a table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BEATING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFault:
-    """What fails: an action of ``lab/scripts/host-fault`` at one end, or the mover's process."""
+    """A fault: an action of ``lab/scripts/host-fault`` on one host, or a kill of the migrator."""
 
     name: str
     end: str  #: mover, source or destination
@@ -100,7 +100,7 @@ FAULTS: Final = (
 
 @dataclass(slots=True)
 class Trial:
-    """What came of one move."""
+    """The result of one move with a fault."""
 
     fault: MoveFault
     moment: float
@@ -130,33 +130,33 @@ class Experiment:
     def close(self) -> None:
         """Remove the guest."""
         if self._here is not None:
-            self._remove(self._at, self._here)
+            self._remove_guest(self._at, self._here)
         for each in self._connections:
             each.close()
 
-    def measure(self, moves: int = 3) -> None:
-        """Measure a move without faults."""
+    def measure_usual_duration(self, moves: int = 3) -> None:
+        """Measure the median duration of moves without faults."""
         taken = []
         for _ in range(moves):
             wanted = self._prepare_move()
             started = time.monotonic()
-            with self._mover() as mover:
-                mover.live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
+            with self._open_migrator() as mover:
+                mover.move_live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
             taken.append(time.monotonic() - started)
-            self._settle(wanted)
+            self._settle_move(wanted)
         self.usual_s = sorted(taken)[len(taken) // 2]
 
-    def run(self, fault: MoveFault, moment: float) -> Trial:
-        """Move the guest, let something fail meanwhile, and find it again."""
+    def run_trial(self, fault: MoveFault, moment: float) -> Trial:
+        """Move the guest, inject a fault at a moment of the move, and locate the guest again."""
         trial = Trial(fault, moment)
         wanted = self._prepare_move()
         if fault.slow:
             wanted = replace(wanted, bandwidth_mib_s=_SLOW_MIB_S)
-        before = move_children()
-        mover = self._mover()
-        moving = threading.Thread(target=self._move, args=(mover, wanted, trial))
+        before = move_process_ids()
+        mover = self._open_migrator()
+        moving = threading.Thread(target=self._run_move, args=(mover, wanted, trial))
         looking = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(wanted, trial, looking))
+        watching = threading.Thread(target=self._watch_both_hosts, args=(wanted, trial, looking))
         moving.start()
         watching.start()
         # The process of the mover has to start first; it takes a tenth of what a move does.
@@ -164,9 +164,12 @@ class Experiment:
         with self._injected_fault(fault, before, moving):
             moving.join(DEADLINE_S + _ANSWER_S)
         mover.close()
-        self._await_both()
-        trial.left = (self._state(self._at, wanted), self._state(1 - self._at, wanted))
-        trial.settled = self._settle(wanted)
+        self._await_both_hosts()
+        trial.left = (
+            self._domain_state(self._at, wanted),
+            self._domain_state(1 - self._at, wanted),
+        )
+        trial.settled = self._settle_move(wanted)
         looking.set()
         watching.join()
         trial.same_boot = self._is_guest_alive()
@@ -176,9 +179,9 @@ class Experiment:
     # --- the guest -----------------------------------------------------------------
 
     def _prepare_move(self) -> MoveSpec:
-        """Have a guest, and prepare the other host for it."""
+        """Build the guest if there is none, and create its disk on the other host."""
         if self._here is None:
-            self._build()
+            self._build_guest()
         assert self._here is not None  # noqa: S101 - it was just built
         assignment_id = str(uuid.uuid4())
         mark = replace(
@@ -187,10 +190,10 @@ class Experiment:
         wanted = replace(
             self._here, mark=mark, volume=volume_name(assignment_id), bandwidth_mib_s=None
         )
-        self._overlay(1 - self._at, wanted.volume)
+        self._create_overlay(1 - self._at, wanted.volume)
         return wanted
 
-    def _build(self) -> None:
+    def _build_guest(self) -> None:
         vm_id, assignment_id = str(uuid.uuid4()), str(uuid.uuid4())
         mark = Mark(
             vm_id=vm_id, assignment_id=assignment_id, generation=1, tenant="experiment", round=1
@@ -204,7 +207,7 @@ class Experiment:
             seed_volume=None,
             network=host.network,
         )
-        self._overlay(self._at, self._here.volume)
+        self._create_overlay(self._at, self._here.volume)
         connection.define(
             DomainSpec(
                 mark=mark,
@@ -229,13 +232,13 @@ class Experiment:
         self._beat = 0.0
         self._is_guest_alive()
 
-    def _overlay(self, at: int, name: str) -> None:
+    def _create_overlay(self, at: int, name: str) -> None:
         host = self.hosts[at]
         self._connections[at].create_overlay(
             pool=host.pool, name=name, base_volume=host.base_volume, capacity_gib=1
         )
 
-    def _remove(self, at: int, spec: MoveSpec) -> None:
+    def _remove_guest(self, at: int, spec: MoveSpec) -> None:
         removed = self._connections[at].remove(
             spec.vm_id,
             assignment_id=spec.mark.assignment_id,
@@ -247,38 +250,38 @@ class Experiment:
             raise LabError(f"{self.hosts[at].name} keeps {spec.vm_id}")
 
     def _is_guest_alive(self) -> bool:
-        """Wait for the guest to be heard; return whether it was not started anew."""
+        """Wait for the guest's next heartbeat; return whether it runs on without a reboot."""
         if self._here is None:
             return False
         connection, vm_id, known = self._connections[self._at], self._here.vm_id, self._beat
 
-        def heard() -> float:
+        def last_beat() -> float:
             told = connection.console_tail(vm_id).content.decode(errors="replace")
             # The last line may be half of one.
             beats = [float(each) for each in re.findall(r"BEAT (\d+\.\d+)\r?\n", told)]
             return beats[-1] if beats and beats[-1] > known else 0.0
 
-        self._beat = _wait_until(heard)
+        self._beat = _wait_until(last_beat)
         told = connection.console_tail(vm_id).content
         return b"LAB-GUEST-READY" not in told or self._here.mark.generation == 1
 
     # --- the move ------------------------------------------------------------------
 
-    def _mover(self) -> HostPairMigrator:
+    def _open_migrator(self) -> HostPairMigrator:
         ends = [HostEndpoint(each.uri) for each in self.hosts]
         return HostPairMigrator(ends[self._at], ends[1 - self._at], deadline_s=_ANSWER_S)
 
-    def _move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:
+    def _run_move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:
         started = time.monotonic()
         try:
-            mover.live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
+            mover.move_live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
             trial.said = "done"
         except HypervisorError as error:
             trial.said = type(error).__name__
         trial.took_s = time.monotonic() - started
 
-    def _watch(self, wanted: MoveSpec, trial: Trial, looking: threading.Event) -> None:
-        """Check repeatedly whether the guest runs on both hosts."""
+    def _watch_both_hosts(self, wanted: MoveSpec, trial: Trial, looking: threading.Event) -> None:
+        """Check repeatedly whether the guest runs on both hosts at once."""
         with (
             HostConnection(self.hosts[0].uri, deadline_s=_LOOK_S) as one,
             HostConnection(self.hosts[1].uri, deadline_s=_LOOK_S) as other,
@@ -296,7 +299,7 @@ class Experiment:
         self, fault: MoveFault, before: set[int], moving: threading.Thread
     ) -> Iterator[None]:
         if fault.end == "mover":
-            for pid in move_children() - before:
+            for pid in move_process_ids() - before:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             yield
@@ -309,37 +312,37 @@ class Experiment:
             if fault.until:
                 cluster.inject_fault(self.directory, number, fault.until)
             else:
-                start(self.directory)
+                start_two_hosts(self.directory)
             moving.join()
 
     # --- afterwards ----------------------------------------------------------------
 
-    def _await_both(self) -> None:
-        """Wait until both hosts answer, and what they do of a broken move is done."""
+    def _await_both_hosts(self) -> None:
+        """Wait until both hosts answer, and then a second for the end of a broken move."""
 
-        def quiet() -> bool:
+        def both_answer() -> bool:
             with suppress(HypervisorError):
                 for each in self._connections:
                     each.report("default", deadline_s=_LOOK_S)
                 return True
             return False
 
-        _wait_until(quiet)
+        _wait_until(both_answer)
         time.sleep(1.0)
 
-    def _state(self, at: int, wanted: MoveSpec) -> str:
+    def _domain_state(self, at: int, wanted: MoveSpec) -> str:
         seen = self._connections[at].find(wanted.vm_id)
         if seen is None:
             return "absent"
         return f"{seen.state.value}{' by move' if seen.paused_by_move else ''}"
 
-    def _settle(self, wanted: MoveSpec) -> str:
-        """Do what `HostPairMigrator` prescribes after an error; return where the guest is."""
+    def _settle_move(self, wanted: MoveSpec) -> str:
+        """Settle a move as `HostPairMigrator` prescribes; return where the guest then is."""
         assert self._here is not None  # noqa: S101 - it was moved
         here, there = self._connections[self._at], self._connections[1 - self._at]
         left, found = here.find(wanted.vm_id), there.find(wanted.vm_id)
         if left is not None and left.state is DomainState.RUNNING:
-            self._remove(1 - self._at, wanted)
+            self._remove_guest(1 - self._at, wanted)
             return "source"
         resumed = ""
         if left is None and found is not None and found.state is DomainState.PAUSED:
@@ -347,32 +350,32 @@ class Experiment:
             resumed = ", resumed"
             found = there.find(wanted.vm_id)
         if found is not None and found.state is DomainState.RUNNING:
-            self._remove(self._at, self._here)
+            self._remove_guest(self._at, self._here)
             self._here, self._at = wanted, 1 - self._at
             return f"destination{resumed}"
-        self._remove(1 - self._at, wanted)
+        self._remove_guest(1 - self._at, wanted)
         if left is not None and left.state is DomainState.PAUSED:
             try:
                 here.resume(wanted.vm_id)
             except OperationFailedError:
-                self._remove(self._at, self._here)
+                self._remove_guest(self._at, self._here)
                 self._here = None
                 return "source, stuck"
             return "source, resumed"
         # Its host or its QEMU failed: what it had in memory is gone.
         if left is not None:
-            self._remove(self._at, self._here)
+            self._remove_guest(self._at, self._here)
         self._here = None
         return "source, off"
 
 
-def start(directory: Path, guest: Path | None = None) -> list[LabHost]:
-    """Start two hosts with a network, or what of them is off."""
+def start_two_hosts(directory: Path, guest: Path | None = None) -> list[LabHost]:
+    """Start two real hosts with a network between them, unless they run."""
     return cluster.start_real_hosts(2, directory, guest, transport="tcp")
 
 
 def results_table(trials: Sequence[Trial]) -> str:
-    """Return a table of the trials' results, with a row for each fault."""
+    """Format the trials' results as a table with a row for each fault."""
     lines = [
         "| fault | moves | the mover said | took, s | then at source / destination | settled at |"
         " ran on both |",
@@ -395,8 +398,8 @@ def _word_counts(words: Sequence[str]) -> str:
     return ", ".join(f"{word} ({count})" for word, count in Counter(words).most_common())
 
 
-def move_children() -> set[int]:
-    """Return the pids of the processes that lead moves of ours, not of others on the machine."""
+def move_process_ids() -> set[int]:
+    """Return the pids of this process's children that move VMs."""
     found = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -426,19 +429,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="faults whose name has this word")
     parser.add_argument("--guest", type=Path, default=None, help="folder of the guest's image")
     given = parser.parse_args(arguments)
-    experiment = Experiment(start(given.directory, given.guest), given.directory)
+    experiment = Experiment(start_two_hosts(given.directory, given.guest), given.directory)
     try:
-        experiment.measure()
+        experiment.measure_usual_duration()
         sys.stderr.write(f"a move takes {experiment.usual_s:.2f} s\n")
         for fault in FAULTS:
             if given.only in fault.name:
                 for moment in MOMENTS[::5] if fault.slow else MOMENTS * given.times:
-                    trial = experiment.run(fault, moment)
+                    trial = experiment.run_trial(fault, moment)
                     sys.stderr.write(f"{trial}\n")
         sys.stdout.write(results_table(experiment.trials) + "\n")
     finally:
         experiment.close()
-        cluster.stop(given.directory, purge=True)
+        cluster.stop_hosts(given.directory, purge=True)
 
 
 if __name__ == "__main__":

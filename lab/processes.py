@@ -1,4 +1,4 @@
-"""Processes that outlive us, known by pid *and* start time, so that none is mistaken."""
+"""Records of long-running processes by pid and start time, as pids are reused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def start_time(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
-def record(pid: int, file: Path) -> None:
-    """Record a process for `alive`, as the lab's scripts do."""
+def record_process(pid: int, file: Path) -> None:
+    """Write the pid and start time of a process to a file, for `running_pid`."""
     file.write_text(f"{pid} {start_time(pid)}\n")
 
 
-def alive(file: Path) -> int | None:
-    """Return the pid of the recorded process, if it still runs."""
+def running_pid(file: Path) -> int | None:
+    """Return the pid of a recorded process if it still runs, else None."""
     try:
         pid, started = file.read_text().split()
     except (OSError, ValueError):
@@ -35,22 +35,22 @@ def alive(file: Path) -> int | None:
     return int(pid) if start_time(int(pid)) == started else None
 
 
-def end(file: Path, *, patience_s: float = 3.0) -> None:
+def end_process(file: Path, *, patience_s: float = 3.0) -> None:
     """End a recorded process, if there is one, and delete its record."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        pid = alive(file)
+        pid = running_pid(file)
         if pid is None:
             break
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
             os.kill(pid, signal.SIGCONT)  # one that was stopped does not hear otherwise
         deadline = time.monotonic() + patience_s
-        while alive(file) is not None and time.monotonic() < deadline:
-            _reap(pid)
+        while running_pid(file) is not None and time.monotonic() < deadline:
+            _reap_child(pid)
             time.sleep(_POLL_S)
     file.unlink(missing_ok=True)
 
 
-def _reap(pid: int) -> None:
+def _reap_child(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):  # mostly it is not ours
         os.waitpid(pid, os.WNOHANG)

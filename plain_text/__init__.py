@@ -1,30 +1,21 @@
-"""What others wrote, made harmless to look at: for terminals, logs and pages of every package."""
+"""Text of others, made safe to show on terminals, in logs and on pages."""
 
-from plain_text.repeated import RepeatedNameError, each_once
-from plain_text.shown import (
-    advice,
-    are_host_names_apart,
-    listed,
-    nearest,
-    plain,
-    plain_json,
-    plain_lines,
-    plain_yaml,
-    shortened,
-    split_host_name,
-)
+from plain_text.escaping import plain, plain_json, plain_lines, plain_yaml, shorten_text
+from plain_text.host_names import are_host_names_apart, split_host_name
+from plain_text.repeated_names import RepeatedNameError, dict_of_unique_names
+from plain_text.suggestions import join_names, similar_names, suggest_names
 
 __all__ = [
     "RepeatedNameError",
-    "advice",
     "are_host_names_apart",
-    "each_once",
-    "listed",
-    "nearest",
+    "dict_of_unique_names",
+    "join_names",
     "plain",
     "plain_json",
     "plain_lines",
     "plain_yaml",
-    "shortened",
+    "shorten_text",
+    "similar_names",
     "split_host_name",
+    "suggest_names",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from plain_text import advice, listed, shortened
+from plain_text import join_names, shorten_text, suggest_names
 
 _SAID: Final = 120
 
@@ -20,9 +20,9 @@ def quote_value(found: object) -> str:
         case bool():
             return "true" if found else "false"
         case str():
-            return repr(shortened(found, _SAID))
+            return repr(shorten_text(found, _SAID))
         case _:
-            return shortened(str(found), _SAID)
+            return shorten_text(str(found), _SAID)
 
 
 class RegistryError(Exception):
@@ -82,10 +82,10 @@ class UnknownNameError(InvalidError):
         hint: str | None = None,
         known: Sequence[str] = (),
     ) -> None:
-        allowed = f"one of {listed(known, 'and')}" if known else f"an existing {kind}"
+        allowed = f"one of {join_names(known, 'and')}" if known else f"an existing {kind}"
         super().__init__(field, key, f"{allowed}, {hint}" if hint else allowed)
         message = f"{field}: {kind} {quote_value(key)} not found"
-        also = hint or advice(str(key), known) or (allowed if known else None)
+        also = hint or suggest_names(str(key), known) or (allowed if known else None)
         self.args = (f"{message}; {also}" if also else message,)
         self.kind = kind
         self.key = str(key)

@@ -17,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from plain_text import RepeatedNameError, each_once
+from plain_text import RepeatedNameError, dict_of_unique_names
 from registry import InvalidError
 from registry.db import private_folder
 from registry.hosts import HostCredentials
@@ -37,7 +37,7 @@ class _Environment(EnvSettingsSource):
         if decoded is value:  # the field has a form of its own
             return value
         try:
-            return json.loads(value, object_pairs_hook=each_once)
+            return json.loads(value, object_pairs_hook=dict_of_unique_names)
         except RepeatedNameError as error:
             allowed = "each name once in an object"
             raise InvalidError(f"FUGA_{field_name.upper()}", error.name, allowed) from error

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 from pydantic_settings import SettingsError as UnparsedError
 
-from plain_text import nearest
+from plain_text import similar_names
 from registry import RegistryError, SettingsError, UnknownSettingError, quote_value
 
 #: By name, as these modules import this package and not the reverse.
@@ -76,7 +76,7 @@ def _allowed_values(error: ErrorDetails) -> str:
     words = _TYPES.get(error["type"]) or _SHOULD_BE.sub("", error["msg"])
     limits = f"a number {words}" if words.startswith(("greater", "less")) else words
     choices = re.findall(r"'([^']*)'", limits) if error["type"] == "literal_error" else ()
-    suggestion = nearest(str(error["input"]), choices)
+    suggestion = similar_names(str(error["input"]), choices)
     return f"{limits}; did you mean {suggestion[0]}?" if suggestion else limits
 
 

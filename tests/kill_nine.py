@@ -24,7 +24,7 @@ from pathlib import Path
 
 import httpx
 
-from lab.cluster import LabHost, start_real_hosts, stop
+from lab.cluster import LabHost, start_real_hosts, stop_hosts
 from tests.servers.lab_hosts import LETS_TCP_IN
 from tests.servers.running import RunningFuga, eventually
 
@@ -296,7 +296,7 @@ def main(arguments: list[str] | None = None) -> int:
                     flush=True,
                 )
         finally:
-            stop(lab, purge=True)
+            stop_hosts(lab, purge=True)
     print(f"{options.seeds} passed, 0 failed")
     return 0
 

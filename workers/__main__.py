@@ -14,7 +14,7 @@ from registry import RegistryError, SettingsError
 from service import ProcessMetrics
 from service.process_log import begin_log
 from service.settings_names import load
-from workers.app import run
+from workers.app import run_worker
 from workers.settings import WorkerSettings
 
 BAD_SETTINGS: Final = 2
@@ -31,7 +31,7 @@ def main() -> int:
     begin_log(settings, metrics)
     _limit_library_logs()
     try:
-        return run(settings, metrics)
+        return run_worker(settings, metrics)
     except RegistryError as error:
         structlog.get_logger(__name__).error("worker_not_started", error=str(error))
         return 1

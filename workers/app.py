@@ -32,8 +32,8 @@ from workers.broker import filesystem_broker_config
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext
 from workers.host_limits import HostLimits
+from workers.libvirt_drivers import LibvirtHostDrivers
 from workers.metrics import TaskMetrics
-from workers.opened_hosts import OpenedHosts
 from workers.settings import WorkerSettings
 from workers.tasks import allowed_messages_of_queue, register_tasks
 
@@ -87,16 +87,16 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
-    """Open the resources of the tasks. Closing kills child processes with running calls."""
+    """Open the resources of the tasks; at its end, kill child processes with running calls."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(
         limit=settings.console_threads, deadline_s=settings.call_deadline_s
     )
     credentials = settings.resolved_host_credentials()
-    opened = OpenedHosts(connections, credentials, call_deadline_s=settings.call_deadline_s)
+    opened = LibvirtHostDrivers(connections, credentials, call_deadline_s=settings.call_deadline_s)
     consoles = ConsoleThreads(
-        OpenedHosts(console_connections, credentials), limit=settings.console_threads
+        LibvirtHostDrivers(console_connections, credentials), limit=settings.console_threads
     )
     try:
         yield WorkerContext(
@@ -132,7 +132,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
         registry.close()
 
 
-def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
+def run_worker(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
     """Run one worker until SIGTERM or SIGINT; return its exit status."""
     # fuga's logging is in place: Celery must not set up its own.
     signals.setup_logging.connect(_skip_celery_logging, weak=False)
@@ -155,19 +155,19 @@ def run(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
             without_heartbeat=True,
         )
 
-        def ready() -> list[Check]:
+        def check_readiness() -> list[Check]:
             return [database_check(context.registry), broker_check(app, worker)]
 
         with (
-            listening(settings.metrics_address("worker"), metrics, ready=ready),
+            listening(settings.metrics_address("worker"), metrics, ready=check_readiness),
             sending_heartbeats(
-                context.registry, "worker", context.owner, ready=ready, settings=settings
+                context.registry, "worker", context.owner, ready=check_readiness, settings=settings
             ),
             watching_certificates(
                 settings, metrics, lambda: ends_of_credentials(settings.resolved_host_credentials())
             ),
             supervised(
-                ready,
+                check_readiness,
                 lambda: inbox.turned_at,
                 # The loop waits for a missing broker; running builds go on.
                 excused=lambda: not broker_check(app, worker).well,

@@ -52,7 +52,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         if not seen:
             seen.extend(self._message_files(queue))
         while seen:
-            content = self._take(seen.popleft())
+            content = self._take_message(seen.popleft())
             if content is not None and (message := self.inbox.open(queue, content)) is not None:
                 return message
         raise Empty
@@ -65,7 +65,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         # Names are <milliseconds>_<uuid>.<queue>.msg, and queues may hold dots.
         return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")
 
-    def _take(self, name: str) -> bytes | None:
+    def _take_message(self, name: str) -> bytes | None:
         """Remove a file and return its content; None if it is no message."""
         taken = Path(self.processed_folder) / f"{uuid4()}.msg"
         try:
@@ -81,11 +81,11 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
             self.inbox.drop("not_a_file", f"{name}: {error.strerror}".encode(errors="replace"))
             return None
         finally:
-            _remove(taken)
+            _remove_file(taken)
 
 
 def _read_short_file(path: Path) -> bytes:
-    """Read a regular file up to just beyond the limit; `OSError` for anything else."""
+    """Read at most a byte more than the limit; raise OSError if it is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -93,7 +93,7 @@ def _read_short_file(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _remove(path: Path) -> None:
+def _remove_file(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
         return

@@ -44,7 +44,7 @@ from workers.context import TaskOutcome, WorkerContext
 from workers.driver import HostDriver
 from workers.errors import DomainConflictError, HostBusyError, StoppingError
 from workers.network_filters import HostNetworks, network_guard
-from workers.seed import reads_seed, seed_of
+from workers.seed import reads_seed, seed_content
 
 log: Final = structlog.get_logger(__name__)
 
@@ -77,15 +77,15 @@ def build_vm(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Build and record the result. Raises `ClaimLostError` if the claim is lost."""
+    """Build the VM and record the result; raise `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
-        with context.hosts.enter(build.host, pool=not active) as host:
+        with context.hosts.use(build.host, pool=not active) as host:
             if active:
                 _prepare_resume(build, host, context)
             else:
-                _start_paused(build, host, context)
+                _start_domain_paused(build, host, context)
                 assignments.activate(build.claim)
                 active = True
                 context.checkpoint("create.after_activate")
@@ -112,12 +112,12 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-def _start_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Define and start this assignment's domain, paused; reuse existing parts."""
+def _start_domain_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
+    """Define this assignment's domain and start it paused; reuse existing volumes."""
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
-        spec = spec_of(build, context.host_networks)
+        spec = domain_spec_of(build, context.host_networks)
         make_volumes(build, spec, host, keep=lambda: context.extend_claim(build.claim))
         context.checkpoint("create.after_volume")
         context.extend_claim(build.claim)
@@ -160,7 +160,7 @@ def make_volumes(
         )
     if spec.seed_volume is not None:
         keep()
-        host.put_volume(spec.pool, spec.seed_volume, seed_of(build))
+        host.put_volume(spec.pool, spec.seed_volume, seed_content(build))
 
 
 def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> HostDomain | None:
@@ -185,7 +185,7 @@ def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> 
         seen.mark.assignment_id,
         generation=seen.mark.generation,
         pool=build.host.pool,
-        volumes=[each for each in removals.volumes_of(seen.mark.assignment_id) if each != disk],
+        volumes=[each for each in removals.volume_names(seen.mark.assignment_id) if each != disk],
     ):
         raise DomainConflictError(build.host.uri, vm_id, f"of assignment {older}, which stays")
     return None
@@ -200,12 +200,12 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.extend_claim(build.claim)
-        host.start_paused(vm_id, guard=spec_of(build, context.host_networks).guard)
+        host.start_paused(vm_id, guard=domain_spec_of(build, context.host_networks).guard)
     context.extend_claim(build.claim)
 
 
 def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Clean up after this worker lost its claim."""
+    """Remove the domain after this worker lost its claim, unless others hold the VM."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
@@ -217,7 +217,7 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
     if removals.remove_assignment(assignment_id, context) is TaskOutcome.DONE:
         return TaskOutcome.CLAIM_LOST
     try:
-        with context.hosts.enter(build.host, pool=True) as host:
+        with context.hosts.use(build.host, pool=True) as host:
             removals.remove_attempt(
                 host,
                 str(build.vm_id),
@@ -244,8 +244,8 @@ def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
     )
 
 
-def spec_of(build: Build, known: HostNetworks) -> DomainSpec:
-    """Return the specification of a build's domain."""
+def domain_spec_of(build: Build, known: HostNetworks) -> DomainSpec:
+    """Return the specification of the domain to build."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
     memory_mib = build.resources.get("memory_mib", 0)

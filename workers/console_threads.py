@@ -37,7 +37,7 @@ class ConsoleThreads:
         if work is None:
             return False
         thread = threading.Thread(
-            target=self._run, args=(tenant, work), name="console", daemon=True
+            target=self._run_work, args=(tenant, work), name="console", daemon=True
         )
         self._running.add(thread)
         thread.start()
@@ -49,7 +49,7 @@ class ConsoleThreads:
         for thread in list(self._running):
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _run(self, tenant: str, work: Callable[[], object]) -> None:
+    def _run_work(self, tenant: str, work: Callable[[], object]) -> None:
         try:
             work()
         finally:

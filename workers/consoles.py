@@ -39,11 +39,11 @@ def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
     if threads is None or tenant is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS
 
-    def claim() -> Callable[[], object] | None:
+    def claim_session() -> Callable[[], object] | None:
         work = holds.claim(session_id, context.owner, _LEASE_S)
         return None if work is None else lambda: hold_console(work, context, threads.hosts)
 
-    begun = threads.begin(tenant, claim)
+    begun = threads.begin(tenant, claim_session)
     if begun is None:
         holds.record_wait_reason(session_id, _NO_THREAD)
     return TaskOutcome.DONE if begun else TaskOutcome.NOT_OURS
@@ -107,12 +107,12 @@ log: Final = structlog.get_logger(__name__)
 
 
 def read_console(read_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Answer one read. An error is an answer, too: the caller decides about it."""
+    """Answer one read of a console log, with the log's end or with an error."""
     question = context.registry.console_reads.question(read_id)
     if question is None or context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     try:
-        with context.hosts.enter(question.host) as host:
+        with context.hosts.use(question.host) as host:
             tail = host.console_tail(
                 str(question.vm_id),
                 question.max_bytes,

@@ -106,7 +106,7 @@ class WorkerContext:
         self.registry.assignments.extend(claim, self.lease_s)
 
     def extend_leftover_claim(self, leftover: Leftover) -> None:
-        """Extend the claim on a leftover; raises as `extend_claim` does."""
+        """Extend the claim on a leftover; raise `ClaimLostError` if it is lost."""
         if self.stopping.is_set():
             raise StoppingError
         self.registry.assignments.extend_leftover(leftover, self.lease_s)

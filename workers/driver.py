@@ -14,7 +14,7 @@ from hypervisor import (
     HostDomain,
     Mark,
     MigrationProgress,
-    MoveDone,
+    MoveResult,
     MoveSpec,
 )
 from registry.hosts import HostAccess
@@ -81,7 +81,7 @@ class HostDriver(Protocol):
         pool: str,
         volumes: Sequence[str],
     ) -> bool:
-        """Remove an attempt's domain and volumes; return whether all are proven gone."""
+        """Remove an attempt's domain and volumes; return whether they are proven absent."""
 
     def upload(
         self,
@@ -136,24 +136,24 @@ class Migrator(Protocol):
     def check(self, spec: MoveSpec) -> None:
         """Raise `MigrationRefusedError` if the destination cannot take the VM."""
 
-    def live(
+    def move_live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Move a running guest. An error of ``on_progress`` aborts the move and is raised again."""
 
-    def cold(
+    def move_cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         """Copy the disk of a stopped VM, and define it at the destination."""
 
 
 class HostDrivers(Protocol):
     """Lends a driver for a host."""
 
-    def mover(
+    def migrator(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend a migrator from one host to another to one thread."""
+        """Lend a migrator from ``source`` to ``destination``, for use by one thread."""
 
     def use(self, host: HostAccess) -> AbstractContextManager[HostDriver]:
-        """Lend a driver to one thread."""
+        """Lend a driver of a host, for use by one thread."""

@@ -36,7 +36,7 @@ class FetchFailedError(WorkersError):
         self.reason = reason
 
 
-class NotThereError(FetchFailedError):
+class RemoteFileMissingError(FetchFailedError):
     """The server does not have the file."""
 
     def __init__(self, url: str, status: int) -> None:

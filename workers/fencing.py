@@ -67,7 +67,7 @@ def _run_fence_command(order: FenceOrder, context: WorkerContext) -> str | None:
 
 
 def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
-    """Substitute target and host in a command's arguments; the program stays unchanged."""
+    """Substitute target and host in a fence command's arguments, but not in its program."""
     program, *arguments = command
     return [
         program,
@@ -79,7 +79,7 @@ def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
 
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
-    """Run a program; return why it failed, with its last output."""
+    """Run a program; return why it failed, with its last output, or None if it succeeded."""
     # A file, not a pipe: a process that the program leaves behind could hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

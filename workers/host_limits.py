@@ -53,8 +53,8 @@ class HostLimits:
         self._silent_until: dict[_HostPart, float] = {}
 
     @contextmanager
-    def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
-        """Lend the driver of a host; raises `HostBusyError` if the host has its maximum of threads.
+    def use(self, host: HostAccess, *, pool: bool = False) -> Iterator[HostDriver]:
+        """Lend a driver of a host; raise `HostBusyError` if the host has its maximum of threads.
 
         ``pool`` says that the work needs the host's storage.
         """
@@ -79,20 +79,20 @@ class HostLimits:
                     del self._inside[part]
                 self._changed.notify_all()
 
-    def mover(
+    def migrator(
         self, source: HostAccess, destination: HostAccess
     ) -> AbstractContextManager[Migrator]:
-        """Lend a migrator between two hosts; it is not counted."""
-        return self._hosts.mover(source, destination)
+        """Lend a migrator from ``source`` to ``destination``; its thread is not counted."""
+        return self._hosts.migrator(source, destination)
 
     def _take_thread(self, part: _HostPart) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._may_enter(part), timeout=self._wait_s)
-            if not self._may_enter(part):
-                raise HostBusyError(part.uri, f"{self._threads(part.uri)} threads are on it")
+            self._changed.wait_for(lambda: self._has_free_thread(part), timeout=self._wait_s)
+            if not self._has_free_thread(part):
+                raise HostBusyError(part.uri, f"{self._thread_count(part.uri)} threads are on it")
             self._inside[part] += 1
 
-    def _may_enter(self, part: _HostPart) -> bool:
+    def _has_free_thread(self, part: _HostPart) -> bool:
         silent_until = self._silent_until.get(part)
         if silent_until is not None and self._clock() < silent_until:
             raise HostBusyError(part.uri, "it did not answer a moment ago")
@@ -100,7 +100,7 @@ class HostLimits:
             return self._inside[part] < 1
         if part.pool and self._inside[part] >= self._max_threads:
             return False
-        return self._threads(part.uri) <= self._max_threads
+        return self._thread_count(part.uri) <= self._max_threads
 
-    def _threads(self, uri: str) -> int:
+    def _thread_count(self, uri: str) -> int:
         return self._inside[_HostPart(uri, True)] + self._inside[_HostPart(uri, False)]

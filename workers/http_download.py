@@ -22,7 +22,7 @@ from urllib.parse import urljoin
 import httpx
 
 from registry.images import check_image_url
-from workers.errors import FetchFailedError, NotThereError
+from workers.errors import FetchFailedError, RemoteFileMissingError
 
 _MAX_REDIRECTS: Final = 5
 _CHECK_EVERY_S: Final = 1.0
@@ -45,12 +45,12 @@ class DownloadTimeouts:
 def download(
     url: str, prefixes: Collection[str], take: Callable[[bytes], None], timeouts: DownloadTimeouts
 ) -> None:
-    """Download a URL; pass its content to ``take``, piece by piece.
+    """Download a URL, and pass each piece of its content to ``take``.
 
     Raises
     ------
     FetchFailedError
-        If the download fails or is too slow; `NotThereError` if the server has no such file.
+        If the download fails or is too slow; `RemoteFileMissingError` if the server lacks the file.
     ImageUrlRefusedError
         If the operator does not allow the URL.
 
@@ -100,7 +100,7 @@ class _Download:
                 self._check_limits()
 
     def _check_limits(self) -> None:
-        """Check the download so far; raises the error that ends it."""
+        """Check time and size of the download so far; raise the error that ends it."""
         now, timeouts = time.monotonic(), self._timeouts
         self._timeouts.check(self._received_bytes)
         if now - self._began > timeouts.whole_s:
@@ -138,7 +138,7 @@ class _Download:
                         yield response
                         return
                     if response.status_code in _GONE:
-                        raise NotThereError(url, response.status_code)
+                        raise RemoteFileMissingError(url, response.status_code)
                     if not response.has_redirect_location:
                         raise FetchFailedError(url, f"it answers {response.status_code}")
                     url = urljoin(url, response.headers["Location"])

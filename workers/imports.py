@@ -23,7 +23,7 @@ from registry import (
 from registry.images import MAX_SIGNATURE_BYTES, SIGNATURE_SUFFIXES, IncomingFile, StoredFile
 from registry.tasks import Import
 from workers.context import TaskOutcome, WorkerContext
-from workers.errors import FetchFailedError, NotThereError, StoppingError
+from workers.errors import FetchFailedError, RemoteFileMissingError, StoppingError
 from workers.http_download import DownloadTimeouts, download
 
 log: Final = structlog.get_logger(__name__)
@@ -44,10 +44,10 @@ def import_image(image_id: UUID, context: WorkerContext) -> TaskOutcome:
         claimed = context.registry.image_imports.claim(
             image_id, context.owner, context.upload_lease_s
         )
-        return TaskOutcome.NOT_OURS if claimed is None else _import_claimed(claimed, context)
+        return TaskOutcome.NOT_OURS if claimed is None else _import_claimed_image(claimed, context)
 
 
-def _import_claimed(claimed: Import, context: WorkerContext) -> TaskOutcome:
+def _import_claimed_image(claimed: Import, context: WorkerContext) -> TaskOutcome:
     imports, image = context.registry.image_imports, claimed.image
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
@@ -100,20 +100,20 @@ def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
 
 
 def _download_image(claimed: Import, incoming: IncomingFile, context: WorkerContext) -> None:
-    def take(piece: bytes) -> None:
+    def store_piece(piece: bytes) -> None:
         incoming.write(piece)
         context.checkpoint("import.piece")
 
     download(
         claimed.url,
         context.image_urls,
-        take,
+        store_piece,
         _download_timeouts(claimed, context, incoming.announce),
     )
 
 
 def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
-    """Return the image's signature, as given or found next to its URL; None if not needed."""
+    """Return the image's given signature, or download it; None if none is needed."""
     if claimed.signature is not None:
         return claimed.signature.encode()
     if not context.store.keys:
@@ -121,19 +121,19 @@ def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
     for suffix in SIGNATURE_SUFFIXES:
         gathered = bytearray()
 
-        def take(piece: bytes, gathered: bytearray = gathered) -> None:
+        def gather_piece(piece: bytes, gathered: bytearray = gathered) -> None:
             gathered.extend(piece)
-            _announce_signature(len(gathered))
+            _check_signature_size(len(gathered))
 
-        with suppress(NotThereError):
+        with suppress(RemoteFileMissingError):
             url = claimed.url + suffix
-            patience = _download_timeouts(claimed, context, _announce_signature)
-            download(url, context.image_urls, take, patience)
+            patience = _download_timeouts(claimed, context, _check_signature_size)
+            download(url, context.image_urls, gather_piece, patience)
             return bytes(gathered)
     return None
 
 
-def _announce_signature(size_bytes: int) -> None:
+def _check_signature_size(size_bytes: int) -> None:
     if size_bytes > MAX_SIGNATURE_BYTES:
         raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
 
@@ -143,7 +143,7 @@ def _download_timeouts(
 ) -> DownloadTimeouts:
     noted_at = time.monotonic()
 
-    def check(received_bytes: int) -> None:
+    def report_progress(received_bytes: int) -> None:
         nonlocal noted_at
         if context.stopping.is_set():
             raise StoppingError
@@ -158,5 +158,5 @@ def _download_timeouts(
         piece_s=context.piece_deadline_s,
         whole_s=context.upload_deadline_s,
         announce=announce,
-        check=check,
+        check=report_progress,
     )

@@ -80,7 +80,7 @@ def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         except ClaimLostError:
             outcome = TaskOutcome.CLAIM_LOST
         except (HostBusyError, StoppingError):
-            outcome = _hand_back(step, context, None)
+            outcome = _return_claim(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
     context.send_next_moves()  # first, so that an ended move does not delay others
     if outcome is TaskOutcome.DONE:
@@ -105,10 +105,10 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
         location = _find_guest(step, context, abort=error is not None)
         if location is GuestLocation.HERE and step.begun and step.stop is None:
             # The former worker's call may have been in the way.
-            return _hand_back(step, context, error)
+            return _return_claim(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
-        return _hand_back(step, context, error or str(failure))
+        return _return_claim(step, context, error or str(failure))
     try:
         return _record_result(step, location, error, downtime_ms, context)
     except ClaimLostError:
@@ -118,13 +118,13 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
 
 
 def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
-    """Move the guest, or the disk of a stopped one; return the downtime in ms, if known."""
+    """Move the guest, or the disk of a stopped VM; return the downtime in ms, if known."""
     build = step.to
-    spec = _spec_of(step, context)
-    with context.hosts.enter(build.host, pool=True) as there:
+    spec = _move_spec(step, context)
+    with context.hosts.use(build.host, pool=True) as there:
         if step.begun:  # a former worker may have left a partial disk
-            _remove_arriving(step, there, context)
-        wanted = builds.spec_of(build, context.host_networks)
+            _remove_failed_attempt(step, there, context)
+        wanted = builds.domain_spec_of(build, context.host_networks)
         builds.make_volumes(build, wanted, there, keep=lambda: _extend_claim(step, context, None))
     context.checkpoint("move.after_volumes")
     noted_at = time.monotonic()
@@ -137,10 +137,13 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
             noted_at = time.monotonic()
             _extend_claim(step, context, progress)
 
-    with context.hosts.mover(step.from_host, build.host) as mover, _name_hosts_in_errors(step):
-        mover.check(spec)
+    with (
+        context.hosts.migrator(step.from_host, build.host) as migrator,
+        _name_hosts_in_errors(step),
+    ):
+        migrator.check(spec)
         _extend_claim(step, context, None)
-        carry = mover.live if step.kind == "live" else mover.cold
+        carry = migrator.move_live if step.kind == "live" else migrator.move_cold
         done = carry(spec, deadline_s=context.moves.deadline_s, on_progress=note_progress)
     if done.attempts > 1:
         log.warning("move_repeated_at_other_ports", attempts=done.attempts)
@@ -162,8 +165,8 @@ def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
         raise MoveStoppedError(f"{error} ({hosts})") from error
 
 
-def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
-    spec, how = builds.spec_of(step.to, context.host_networks), context.moves
+def _move_spec(step: MoveStep, context: WorkerContext) -> MoveSpec:
+    spec, how = builds.domain_spec_of(step.to, context.host_networks), context.moves
     return MoveSpec(
         vm_id=str(step.vm_id),
         mark=spec.mark,
@@ -187,7 +190,7 @@ def _spec_of(step: MoveStep, context: WorkerContext) -> MoveSpec:
 def _find_guest(
     step: MoveStep, context: WorkerContext, *, abort: bool, is_reclaimed: bool = False
 ) -> GuestLocation:
-    """Return where a moving guest is, by a check of both hosts.
+    """Check both hosts, and return where a moving guest is.
 
     With ``abort``, a running migration is aborted first. A stopped guest is where its disk is
     complete: the destination's domain is defined only after the copy, and only then the source's is
@@ -212,7 +215,7 @@ def _find_guest(
             step, here, context, is_silent=is_silent, may_be_stale=may_be_stale
         )
     if location is GuestLocation.HERE and here is not None and here.state is DomainState.PAUSED:
-        with context.hosts.enter(step.from_host) as host:
+        with context.hosts.use(step.from_host) as host:
             host.resume(str(step.vm_id))
     return location
 
@@ -225,7 +228,7 @@ def _find_at_source(
         return None, False
     vm_id = str(step.vm_id)
     try:
-        with context.hosts.enter(step.from_host) as host:
+        with context.hosts.use(step.from_host) as host:
             if abort:
                 host.abort_move(vm_id)
             seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
@@ -246,7 +249,7 @@ def _find_at_destination(
 
     Removes an incomplete domain at the destination.
     """
-    with context.hosts.enter(step.to.host, pool=True) as host:
+    with context.hosts.use(step.to.host, pool=True) as host:
         there = host.find(str(step.vm_id), deadline_s=context.lookup_deadline_s)
         if there is not None and not _is_mark_of_move(there, step.to.claim.assignment_id):
             there = None
@@ -261,19 +264,19 @@ def _find_at_destination(
             return GuestLocation.THERE_PAUSED
         # Paused: the move failed, or the guest has not left. Off: the source's disk may be newer.
         if there is not None:
-            _remove_arriving(step, host, context)
+            _remove_failed_attempt(step, host, context)
     return GuestLocation.HERE
 
 
 def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
-    """Start a VM again at the source, from the disk as the guest left it.
+    """Start a VM again at the source, with its old disk.
 
     Later writes were lost with the destination. If the VM cannot start, it stays missing, and an
     operator decides.
     """
     try:
-        spec = builds.spec_of(step.back, context.host_networks)
-        with context.hosts.enter(step.from_host, pool=True) as host:
+        spec = builds.domain_spec_of(step.back, context.host_networks)
+        with context.hosts.use(step.from_host, pool=True) as host:
             host.define(spec)
             if step.kind == "live":
                 host.start_paused(spec.mark.vm_id, guard=spec.guard)
@@ -282,7 +285,7 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
         log.warning("vm_not_started_again", error=str(error))
 
 
-def _remove_arriving(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
+def _remove_failed_attempt(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
     """Remove the remains of a failed attempt at the destination.
 
     Raises `ClaimLostError` if another worker has the move: the VM may have arrived meanwhile.
@@ -308,7 +311,7 @@ def _record_result(
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
     if location is GuestLocation.UNKNOWN:
-        return _hand_back(step, context, error)
+        return _return_claim(step, context, error)
     if location is GuestLocation.LOST:
         error = f"host {step.to.host.name} was fenced when it had arrived there"
         _restart_at_source(step, context)
@@ -316,7 +319,7 @@ def _record_result(
         steps.fail(step.claim, error or "it did not arrive")
         return TaskOutcome.FAILED
     if location is GuestLocation.THERE_PAUSED:
-        with context.hosts.enter(step.to.host) as there:
+        with context.hosts.use(step.to.host) as there:
             there.resume(str(step.vm_id))
     # If a guest left running and is off at the destination, the next report says whether it shut
     # down or its host failed.
@@ -330,7 +333,7 @@ def _record_result(
 def _extend_claim(
     step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
 ) -> None:
-    """Extend the claim and report progress. Raises `MoveStoppedError` if the move must stop."""
+    """Extend the claim and report progress; raise `MoveStoppedError` if the move must stop."""
     state = None
     if progress is not None:
         state = MoveTold(
@@ -343,7 +346,7 @@ def _extend_claim(
         raise MoveStoppedError(stop)
 
 
-def _hand_back(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
+def _return_claim(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     with suppress(ClaimLostError):
         context.registry.move_steps.retry_later(step.claim, error)
     return TaskOutcome.HANDED_BACK

@@ -25,8 +25,8 @@ class HostNetworks:
     gateway_ports: tuple[int, ...] = (53, 67, 123)
 
 
-def merged_networks(networks: Iterable[str]) -> tuple[str, ...]:
-    """Collapse networks of hosts into as few as possible. Raises ValueError for invalid ones."""
+def merge_networks(networks: Iterable[str]) -> tuple[str, ...]:
+    """Merge networks of hosts into as few as possible; raise ValueError for invalid ones."""
     parsed = [_parse_network(each) for each in networks]
     ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
     ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
@@ -75,7 +75,7 @@ def network_guard(host: HostAccess, card: CardRules, known: HostNetworks) -> Gua
 
 
 def _ipv4_addresses(names: tuple[str | None, ...]) -> list[str]:
-    """Return the IPv4 addresses among these; filtered cards pass no IPv6."""
+    """Return the IPv4 addresses among these names; filtered interfaces pass no IPv6."""
     found = []
     for name in names:
         try:

@@ -36,7 +36,7 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     bound = log.bind(vm_id=str(vm_id), host=step.host.name, power=step.state)
     try:
-        with context.hosts.enter(step.host) as host:
+        with context.hosts.use(step.host) as host:
             outcome = _take_power_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
@@ -45,18 +45,18 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             power.retry_later(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
-        outcome = _hand_back(step, context, None)
+        outcome = _return_claim(step, context, None)
     except HostUnreachableError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _hand_back(step, context, str(error))
+        outcome = _return_claim(step, context, str(error))
     except OperationFailedError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _hand_back(step, context, str(error), refused=True)
+        outcome = _return_claim(step, context, str(error), refused=True)
     bound.info("power_step_ended", outcome=outcome)
     return outcome
 
 
-def _hand_back(
+def _return_claim(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
     try:

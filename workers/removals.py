@@ -55,18 +55,18 @@ def remove_assignment(assignment_id: UUID, context: WorkerContext) -> TaskOutcom
 def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
     assignments = context.registry.assignments
     try:
-        with context.hosts.enter(removal.host) as host:
+        with context.hosts.use(removal.host) as host:
             _stop_guest(removal, host, context)
         if removal.neighbours:
             context.extend_claim(removal.claim)
-            _check_neighbours(
+            _check_hosts_sharing_pool(
                 removal.neighbours,
                 _volumes_of_removal(removal),
                 context,
                 keep=lambda: context.extend_claim(removal.claim),
             )
-        with context.hosts.enter(removal.host, pool=True) as host:
-            absent = _remove_claimed(removal, host, context)
+        with context.hosts.use(removal.host, pool=True) as host:
+            absent = _remove_claimed_assignment(removal, host, context)
     except (HostBusyError, StoppingError):
         assignments.yield_claim(removal.claim, None)
         return TaskOutcome.HANDED_BACK
@@ -87,7 +87,7 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
 
 
 def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> None:
-    """Stop the guest first, without storage calls: storage may hang."""
+    """Stop the guest of a removal without storage calls, which may hang."""
     vm_id = str(removal.vm_id)
     assignment_id = str(removal.claim.assignment_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
@@ -100,7 +100,7 @@ def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> N
     context.checkpoint("delete.after_destroy")
 
 
-def _remove_claimed(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
+def _remove_claimed_assignment(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
     context.extend_claim(removal.claim)
     return remove_attempt(
         host,
@@ -130,17 +130,17 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     bound = log.bind(leftover_id=str(leftover_id), host=leftover.host.name, name=leftover.name)
     try:
-        return _remove_leftover(leftover, context, bound)
+        return _remove_claimed_leftover(leftover, context, bound)
     except (HostBusyError, StoppingError):
         return TaskOutcome.HANDED_BACK
     except ClaimLostError:
         return TaskOutcome.CLAIM_LOST
 
 
-def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
+def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
     volumes = _volumes_of_leftover(leftover)
     try:
-        _check_neighbours(
+        _check_hosts_sharing_pool(
             leftover.neighbours,
             volumes,
             context,
@@ -148,29 +148,31 @@ def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> 
         )
     except (HostUnreachableError, OperationFailedError) as error:
         if leftover.kind == "volume":
-            return _leave(leftover, str(error), context, bound)
+            return _record_refusal(leftover, str(error), context, bound)
         # Remove the domain now; the files become leftovers of their own.
         bound.warning("leftover_files_stay", files=volumes, error=str(error))
         volumes = []
     try:
-        with context.hosts.enter(leftover.host, pool=True) as host:
+        with context.hosts.use(leftover.host, pool=True) as host:
             _check_guest_off(leftover, host, context)
             absent = _delete_leftover(leftover, host, volumes)
     except (HostUnreachableError, OperationFailedError) as error:
-        return _leave(leftover, str(error), context, bound)
+        return _record_refusal(leftover, str(error), context, bound)
     if not absent:
         why = (
             f"{leftover.host.name} still shows it, or has a domain with UUID {leftover.vm_uuid}"
             " without fuga's mark: if nobody needs that, shut it down and undefine it there"
         )
-        return _leave(leftover, why, context, bound)
+        return _record_refusal(leftover, why, context, bound)
     context.registry.assignments.finish_leftover(leftover.id)
     bound.info("leftover_removed", kind=leftover.kind)
     return TaskOutcome.DONE
 
 
-def _leave(leftover: Leftover, why: str, context: WorkerContext, bound: Any) -> TaskOutcome:
-    """Store why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
+def _record_refusal(
+    leftover: Leftover, why: str, context: WorkerContext, bound: Any
+) -> TaskOutcome:
+    """Record why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
     bound.warning("leftover_stays", error=why)
     context.registry.assignments.note_why_leftover_stays(leftover, why)
     return TaskOutcome.HANDED_BACK
@@ -197,7 +199,7 @@ def _volumes_of_leftover(leftover: Leftover) -> list[str]:
     return [name for name in names if name == leftover.name or leftover.kind != "volume"]
 
 
-def _check_neighbours(
+def _check_hosts_sharing_pool(
     neighbours: Sequence[HostAccess],
     volumes: list[str],
     context: WorkerContext,
@@ -216,7 +218,7 @@ def _check_neighbours(
             keep()
             until = time.monotonic() + context.lease_s / 2
         try:
-            with context.hosts.enter(each, pool=True) as host:
+            with context.hosts.use(each, pool=True) as host:
                 users = host.domains_using(each.pool, volumes, deadline_s=context.lookup_deadline_s)
         except HostBusyError as error:
             raise OperationFailedError(
@@ -264,7 +266,7 @@ def remove_attempt(
     pool: str,
     volumes: Sequence[str] | None = None,
 ) -> bool:
-    """Remove an assignment's domain and volumes from a host; return whether absence is proven.
+    """Remove an assignment's domain and volumes; return whether they are proven absent.
 
     ``volumes`` are the volumes to delete, by default all that the assignment may have made: in a
     shared pool another attempt of the VM may use its disk.
@@ -277,10 +279,10 @@ def remove_attempt(
         assignment_id=assignment_id,
         generation=generation,
         pool=pool,
-        volumes=volumes_of(assignment_id) if volumes is None else volumes,
+        volumes=volume_names(assignment_id) if volumes is None else volumes,
     )
 
 
-def volumes_of(assignment_id: str) -> tuple[str, ...]:
+def volume_names(assignment_id: str) -> tuple[str, ...]:
     """Return the names of the volumes that an assignment may have made."""
     return volume_name(assignment_id), seed_name(assignment_id)

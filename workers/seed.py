@@ -29,7 +29,7 @@ def reads_seed(build: Build) -> bool:
     return build.host.base_volume is not None
 
 
-def seed_of(build: Build) -> bytes:
+def seed_content(build: Build) -> bytes:
     """Return the content of the seed volume for a build."""
     meta_data = {
         # cloud-init runs once per instance id: a rebuilt VM is a new instance.
@@ -48,7 +48,7 @@ def seed_of(build: Build) -> bytes:
 
 
 def guest_hostname(vm_name: str) -> str:
-    """Return a VM's name as a host name: letters, digits and '-', 63 at most."""
+    """Convert a VM's name to a host name of at most 63 letters, digits and hyphens."""
     name = re.sub(r"[^a-z0-9-]+", "-", vm_name.lower()).strip("-")
     if len(name) > _HOSTNAME_LENGTH:
         # The number at the end distinguishes it from the other VMs of its request.
@@ -60,16 +60,16 @@ def guest_hostname(vm_name: str) -> str:
 
 def _network_config(network: GuestNetwork | None) -> dict[str, Any]:
     mac = network.mac if network is not None else None
-    card: dict[str, Any] = {"match": {"name": "e*"} if mac is None else {"macaddress": mac}}
+    interface: dict[str, Any] = {"match": {"name": "e*"} if mac is None else {"macaddress": mac}}
     if network is None or network.address is None:
-        card["dhcp4"] = True
+        interface["dhcp4"] = True
     else:
-        card["addresses"] = [network.address]
+        interface["addresses"] = [network.address]
         if network.gateway is not None:
-            card["routes"] = [{"to": "0.0.0.0/0", "via": network.gateway}]
+            interface["routes"] = [{"to": "0.0.0.0/0", "via": network.gateway}]
         if network.dns:
-            card["nameservers"] = {"addresses": list(network.dns)}
-    return {"version": 2, "ethernets": {"nic0": card}}
+            interface["nameservers"] = {"addresses": list(network.dns)}
+    return {"version": 2, "ethernets": {"nic0": interface}}
 
 
 def _yaml_document(values: dict[str, Any]) -> bytes:

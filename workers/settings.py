@@ -12,7 +12,7 @@ from registry.moves import MoveLimits
 from registry.tasks import WorkQueue
 from service.settings import SharedSettings
 from workers.context import MoveOptions
-from workers.network_filters import HostNetworks, merged_networks
+from workers.network_filters import HostNetworks, merge_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 #: Each port costs two rules per card and server.
@@ -117,7 +117,7 @@ class WorkerSettings(SharedSettings):
         )
 
     def known_host_networks(self) -> HostNetworks:
-        """Return the networks that workers close to guests; IPv6 never passes a filtered card."""
+        """Return the IPv4 networks of hosts closed to guests, and gateway ports open to them."""
         ipv4 = tuple(each for each in self.host_networks if ":" not in each)
         return HostNetworks(networks=ipv4, gateway_ports=self.gateway_ports)
 
@@ -147,7 +147,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("host_networks")
     @classmethod
     def _merge_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
-        merged = merged_networks(networks)
+        merged = merge_networks(networks)
         if len(merged) > MOST_CLOSED:
             raise ValueError(
                 f"{len(merged)} networks; at most {MOST_CLOSED} are possible, and each host adds"
@@ -177,7 +177,7 @@ class WorkerSettings(SharedSettings):
 
     @property
     def threads(self) -> dict[WorkQueue, int]:
-        """Return how many threads each of its queues may occupy, the most urgent first."""
+        """Return how many threads each queue of this worker may occupy, most urgent queue first."""
         uploads = self.upload_threads or max(1, self.concurrency // 2)
         return {
             queue: uploads if queue is WorkQueue.IMAGES else self.concurrency

@@ -35,12 +35,12 @@ def upload_image(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     if context.stopping.is_set() or not context.upload_threads.acquire(blocking=False):
         return TaskOutcome.NOT_OURS
     try:
-        return _upload_claimed(copy_id, context)
+        return _upload_claimed_copy(copy_id, context)
     finally:
         context.upload_threads.release()
 
 
-def _upload_claimed(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+def _upload_claimed_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
     copies = context.registry.image_copies
     claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
     if claimed is None:
@@ -58,11 +58,11 @@ def _upload_claimed(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
-    """Upload and record the result. Raises `ClaimLostError` if the claim is lost."""
+    """Upload the image and record the result; raise `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
         head = context.store.head(image.id, image.format)
-        with context.hosts.enter(claimed.host, pool=True) as host:
+        with context.hosts.use(claimed.host, pool=True) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
             copies.begin(claimed.claim, claimed.volume)
@@ -75,7 +75,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
                 sha256=image.sha256,
                 head=head,
                 margin_bytes=context.store.margin_bytes,
-                on_progress=_Meter(claimed, context).note,
+                on_progress=_UploadMeter(claimed, context).record_progress,
                 deadline_s=context.piece_deadline_s,
             )
         context.checkpoint("upload.before_end")
@@ -98,7 +98,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
     return TaskOutcome.DONE
 
 
-class _Meter:
+class _UploadMeter:
     """Reports the progress of an upload regularly, and ends it at its deadline."""
 
     def __init__(self, claimed: Upload, context: WorkerContext) -> None:
@@ -106,8 +106,8 @@ class _Meter:
         self._context = context
         self._began = self._noted_at = time.monotonic()
 
-    def note(self, sent_bytes: int) -> None:
-        """Record progress. An error that it raises ends the upload."""
+    def record_progress(self, sent_bytes: int) -> None:
+        """Record progress; an error that it raises ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
         self._context.checkpoint("upload.piece")
@@ -133,7 +133,7 @@ def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     try:
         try:
-            with context.hosts.enter(removal.host, pool=True) as host:
+            with context.hosts.use(removal.host, pool=True) as host:
                 if removal.volume is not None:
                     host.delete_volume(removal.host.pool, removal.volume)
             copies.finish_removal(removal.claim)
@@ -153,7 +153,7 @@ def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
     """Delete the volume of an attempt that lost its claim, or leave that to the next attempt."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
-        context.hosts.enter(claimed.host, pool=True) as host,
+        context.hosts.use(claimed.host, pool=True) as host,
     ):
         host.delete_volume(claimed.host.pool, claimed.volume)
 

@@ -97,7 +97,7 @@ def _pack_fat(table: list[int]) -> bytes:
 
 
 def _file_entries(name: str, number: int, first: int, size: int) -> list[bytes]:
-    """Return the directory entries of a file: its long name in reverse order, then the file."""
+    """Return a file's directory entries: those of its long name in reverse order, then its own."""
     short = f"FILE~{number}".ljust(11).encode("ascii")
     checksum = 0
     for byte in short:

@@ -144,7 +144,7 @@ def _said(lab: LabSite) -> set[str]:
     return {uuid for log in logs for uuid in READY.findall(log.read_text(errors="replace"))}
 
 
-@unless(cluster.why_not_real, why_not, no_broker)
+@unless(cluster.real_hosts_obstacle, why_not, no_broker)
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser(
         __doc__,

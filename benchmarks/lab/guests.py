@@ -200,7 +200,7 @@ def no_broker() -> str | None:
     return None if shutil.which("redis-server") else "redis-server is not installed"
 
 
-@unless(cluster.why_not_real, why_not, no_broker)
+@unless(cluster.real_hosts_obstacle, why_not, no_broker)
 def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser(
         __doc__,
@@ -261,7 +261,7 @@ def running_lab() -> Iterator[LabSite]:
                 folder, cluster.start_real_hosts(HOSTS, folder, guest_dir(), transport="tcp")
             )
         finally:
-            cluster.stop(folder, purge=True)
+            cluster.stop_hosts(folder, purge=True)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def start_new_lab(folder: Path, wanted: str, count: int) -> LabHosts:
     """
     if wanted == TEST:
         return start_lab(folder, TEST, count)
-    reason = cluster.why_not_real()
+    reason = cluster.real_hosts_obstacle()
     if reason is None:
         try:
             return start_lab(folder, QEMU, count)
@@ -72,6 +72,6 @@ def start_lab(folder: Path, driver: str, count: int) -> LabHosts:
 def stop_lab(folder: Path) -> None:
     """End the lab's hosts with all guests, and delete their storage. The guest image stays."""
     try:
-        cluster.stop(folder, purge=True)
+        cluster.stop_hosts(folder, purge=True)
     except LabError as error:
         raise CliError(f"the lab's hosts do not stop: {error}") from error

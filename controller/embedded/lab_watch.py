@@ -41,7 +41,7 @@ class LabWatch:
     names: Sequence[str]
     say: Callable[[str], None]
     now: Callable[[], float] = time.monotonic
-    start_again: Callable[[DriverHost], None] = driver_hosts.start_again
+    start_again: Callable[[DriverHost], None] = driver_hosts.restart_host
     _read: list[int] = field(default_factory=list)
     _restarts: dict[str, _RestartState] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from controller.client.errors import ApiProblemError
 from controller.terminal.errors import BadInputError
 from controller.terminal.times import clock
-from plain_text import advice
+from plain_text import suggest_names
 
 if TYPE_CHECKING:
     from controller.client.http import Client, Json
@@ -71,7 +71,7 @@ def find_target(api: Client, typed: str) -> LookupTarget:
     found += [each for each in _find_by_part_of_id(api, typed) if each.record["id"] not in named]
     if found:
         return _choose_match(typed, found)
-    raise NameNotFoundError(typed, advice(typed, _similar_names(api)))
+    raise NameNotFoundError(typed, suggest_names(typed, _similar_names(api)))
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:

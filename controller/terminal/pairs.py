@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from controller.terminal.errors import BadInputError
-from plain_text import RepeatedNameError, each_once
+from plain_text import RepeatedNameError, dict_of_unique_names
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     """Return what an option or argument gives by name; each name may be given once."""
     try:
-        return each_once(pairs)
+        return dict_of_unique_names(pairs)
     except RepeatedNameError as error:
         raise BadInputError(f"{option}: {error}") from None
 

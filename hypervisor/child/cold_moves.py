@@ -17,10 +17,10 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor import qcow2
-from hypervisor.child import bases, disks, filters, shared_pools, snapshots
+from hypervisor.child import backing_files, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import OperationFailedError
-from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
+from hypervisor.move_model import MigrationProgress, MoveResult, MoveSpec
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
@@ -35,32 +35,34 @@ _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECUR
 _ZEROS: Final = bytes(_PIECE_BYTES)
 
 
-def move(
+def move_stopped_vm(
     hosts: MoveHosts,
     spec: MoveSpec,
     stop: threading.Event,
     on_progress: Callable[[MigrationProgress], object],
-) -> MoveDone:
-    """Copy a disk and define its domain at the destination. The source stays unchanged.
+) -> MoveResult:
+    """Copy a stopped VM's disk to the destination and define its domain there.
+
+    The source stays unchanged.
 
     Raises libvirtError or OperationFailedError. The caller may repeat the move until the domain is
     defined.
     """
     started = time.monotonic()
     domain = hosts.source.for_move.lookupByUUIDString(spec.vm_id)
-    _check_off(domain)
+    _check_domain_off(domain)
     _refuse_existing_domain(hosts, spec)
     sent = 0
     snapshots.refuse_snapshots(domain)
     if spec.copy_disk:
         disk = disks.root_volume(hosts.source.for_move, domain)
-        base = bases.backing_path_at_destination(hosts, spec, disk)
-        sent = _Copy(hosts, spec, stop, on_progress, base).run(disk)
+        base = backing_files.backing_path_at_destination(hosts, spec, disk)
+        sent = _DiskCopy(hosts, spec, stop, on_progress, base).run(disk)
     else:
         shared_pools.check_shared(hosts, spec, domain)
-    _check_off(domain)
+    _check_domain_off(domain)
     _define_at_destination(hosts, spec, domain)
-    return MoveDone(
+    return MoveResult(
         total_ms=round(1000 * (time.monotonic() - started)),
         downtime_ms=None,
         memory_bytes=0,
@@ -75,7 +77,7 @@ class _Digest:
     sha256: Any = field(default_factory=hashlib.sha256)
     size_bytes: int = 0
 
-    def add(self, piece: bytes) -> None:
+    def add_bytes(self, piece: bytes) -> None:
         self.sha256.update(piece)
         self.size_bytes += len(piece)
 
@@ -86,8 +88,8 @@ class _Digest:
             length -= len(_ZEROS)
 
 
-class _Copy:
-    """One copy of one file."""
+class _DiskCopy:
+    """Copies a disk from the source to the destination."""
 
     def __init__(
         self,
@@ -109,18 +111,18 @@ class _Copy:
     def run(self, here: libvirt.virStorageVol) -> int:
         """Copy the file and verify it by reading it back; return the bytes sent.
 
-        A guest may have run during the copy and be off again. The file's modification time shows
-        it.
+        Raises OperationFailedError if the source's file was modified meanwhile: the guest may have
+        run during the copy and be off again.
         """
         written_at = disks.last_written_at(here)
         store = self._hosts.destination.for_move.storagePoolLookupByName(self._spec.pool)
         size = here.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]
         # A new file: in an existing one, holes would keep the old content.
-        disks.delete(store, self._spec.volume)
+        disks.delete_volume(store, self._spec.volume)
         there = store.createXML(domain_xml.raw_volume_xml(self._spec.volume, size, sparse=True), 0)
-        self._report(size, 0, now=True)
-        expected = self._send(here, there, size)
-        self._compare(there, size, expected)
+        self._report_progress(size, 0, now=True)
+        expected = self._send_disk(here, there, size)
+        self._verify_copy(there, size, expected)
         if disks.last_written_at(here) != written_at:
             raise OperationFailedError(
                 _OPERATION, "the source's disk was written to while it was copied"
@@ -128,7 +130,9 @@ class _Copy:
         store.refresh(0)  # so that libvirt reads the overlay's header
         return self._sent
 
-    def _send(self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int) -> Any:
+    def _send_disk(
+        self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int
+    ) -> Any:
         digest = _Digest()
         with (
             _open_stream(self._hosts.source.for_move) as down,
@@ -145,24 +149,24 @@ class _Copy:
                     digest.add_hole(piece)
                     up.sendHole(piece)
                 else:
-                    digest.add(piece)
+                    digest.add_bytes(piece)
                     unsent = memoryview(piece)
                     while unsent:
                         unsent = unsent[up.send(bytes(unsent)) :]
                     self._sent += len(piece)
                     self._limit_bandwidth()
-                self._report(size, digest.size_bytes)
+                self._report_progress(size, digest.size_bytes)
             down.finish()
             up.finish()
         if digest.size_bytes != size:
             raise OperationFailedError(
                 _OPERATION, f"the source's disk is {size} bytes, and {digest.size_bytes} came"
             )
-        self._report(size, size, now=True)
+        self._report_progress(size, size, now=True)
         return digest.sha256.digest()
 
-    def _compare(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
-        """Read the copy back until its digest matches."""
+    def _verify_copy(self, there: libvirt.virStorageVol, size: int, expected: Any) -> None:
+        """Read the copy back and compare digests; raise if they differ several times."""
         for attempt in range(_READS):
             if attempt:
                 time.sleep(_PAUSE_S)
@@ -174,8 +178,8 @@ class _Copy:
                     if isinstance(piece, int):
                         digest.add_hole(piece)
                     else:
-                        digest.add(piece)
-                    self._report(size, size)
+                        digest.add_bytes(piece)
+                    self._report_progress(size, size)
                 back.finish()
             if digest.size_bytes == size and digest.sha256.digest() == expected:
                 return
@@ -194,7 +198,7 @@ class _Copy:
         due_s = self._sent / (self._spec.bandwidth_mib_s << 20)
         self._stop.wait(max(0.0, self._started + due_s - time.monotonic()))
 
-    def _report(self, size: int, done: int, *, now: bool = False) -> None:
+    def _report_progress(self, size: int, done: int, *, now: bool = False) -> None:
         elapsed_s = time.monotonic() - self._started
         if not now and elapsed_s < self._reported_at + _REPORT_EVERY_S:
             return
@@ -237,7 +241,7 @@ def _stream_pieces(stream: libvirt.virStream) -> Iterator[bytes | int]:
 
 
 def _replace_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[bytes | int]:
-    """Yield the pieces of an overlay with another backing path in its header."""
+    """Yield the pieces of an overlay, with the backing path in its header replaced."""
     head, hole = b"", 0
     try:
         while (missing := _missing_bytes(head)) > 0:
@@ -250,7 +254,7 @@ def _replace_backing_path(pieces: Iterator[bytes | int], base: str) -> Iterator[
             else:
                 head += piece
         end = qcow2.cluster_bytes(head)
-        head = qcow2.with_backing(head[:end], base) + head[end:]
+        head = qcow2.replace_backing_path(head[:end], base) + head[end:]
     except ValueError as error:
         raise OperationFailedError(_OPERATION, f"the source's disk: {error}") from error
     yield head
@@ -265,7 +269,7 @@ def _missing_bytes(head: bytes) -> int:
     return (qcow2.cluster_bytes(head) if known else qcow2.HEADER_BYTES) - len(head)
 
 
-def _check_off(domain: libvirt.virDomain) -> None:
+def _check_domain_off(domain: libvirt.virDomain) -> None:
     if domain.isActive():
         raise OperationFailedError(
             _OPERATION, "domain is running", libvirt.VIR_ERR_OPERATION_INVALID
@@ -273,7 +277,7 @@ def _check_off(domain: libvirt.virDomain) -> None:
 
 
 def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
-    """Raise if the destination has a domain of this VM.
+    """Raise if the destination already has a domain of this VM.
 
     A worker removes the remains of earlier attempts before it begins. So a domain of this move
     belongs to another worker that took the move over: its disk has arrived and must stay.
@@ -293,7 +297,7 @@ def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
 
 def _define_at_destination(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
     conn = hosts.destination.for_move
-    files = disks.files_at(conn, spec.pool, spec.volume, spec.seed_volume)
+    files = disks.files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
     xml = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=True)
-    filters.prepare(conn, domain_xml.parse_tree(xml), spec.guard)
+    filters.define_filter(conn, domain_xml.parse_tree(xml), spec.guard)
     conn.defineXML(xml)

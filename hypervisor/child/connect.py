@@ -2,7 +2,7 @@
 
 libvirt speaks SSH by libssh, which also reads the SSH configuration and known hosts of the machine
 and of the user. Either can make libssh accept a host key that no operator registered. So each
-connection first expects a host key that nobody owns, which libssh has to refuse.
+connection first expects a host key that no host has, which libssh has to refuse.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ def _open_connection(uri: str, credential: Credential | None) -> libvirt.virConn
     if credential is None:
         return libvirt.open(uri)
     if is_ssh(uri):
-        return _open_ssh(uri, credential)
+        return _open_by_ssh(uri, credential)
     said_before = _log_length()
     try:
         return libvirt.open(tls_uri(uri, credential))
     except libvirt.libvirtError as error:
-        reason = _tls_reason(str(error), credential, _libvirt_log_since(said_before))
+        reason = _explain_tls_error(str(error), credential, _libvirt_log_since(said_before))
         raise HostUnreachableError(uri, reason) from error
 
 
-def _open_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
+def _open_by_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
     shown = _read_fingerprint(uri)
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
@@ -144,7 +144,7 @@ def _read_fingerprint(uri: str) -> str:
     )
 
 
-def _tls_reason(text: str, credential: Credential, logged: str) -> str:
+def _explain_tls_error(text: str, credential: Credential, logged: str) -> str:
     if "verify peer" in text:
         said = _LOGGED.findall(logged)
         why = said[-1] if said else "of another authority, expired, or for another name"
@@ -163,7 +163,7 @@ def _tls_reason(text: str, credential: Credential, logged: str) -> str:
 
 
 def _log_length() -> int | None:
-    """Return the bytes that libvirt has logged to standard error; None if that is no file."""
+    """Return the size of libvirt's log on standard error in bytes; None if that is no file."""
     status = os.fstat(2)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
@@ -193,7 +193,7 @@ def _openssh_fingerprint(digest: bytes) -> str:
 
 @contextlib.contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """Yield the path of an unnamed file with this text, which only this process can open."""
+    """Yield the path of an in-memory file with this text; no other process can open it."""
     descriptor = os.memfd_create("known_hosts")
     try:
         os.write(descriptor, text.encode())

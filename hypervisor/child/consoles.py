@@ -25,7 +25,7 @@ _NOT_NOW: Final = -2  #: the answer of a stream that would block
 
 
 @dataclass(slots=True)
-class _Console:
+class _HeldConsole:
     conn: libvirt.virConnect
     stream: libvirt.virStream
 
@@ -35,7 +35,7 @@ class Consoles:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self._current: _Console | None = None
+        self._current: _HeldConsole | None = None
 
     def open(self, conn: libvirt.virConnect, *, vm_id: str, force: bool) -> None:
         """Hold the console of a running guest; with ``force``, take it from its holder."""
@@ -43,7 +43,7 @@ class Consoles:
         domain = conn.lookupByUUIDString(vm_id)
         stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE if force else 0)
-        self._current = _Console(conn, stream)
+        self._current = _HeldConsole(conn, stream)
 
     def exchange(self, conn: libvirt.virConnect, *, typed: str, wait_s: float) -> Mapping[str, Any]:
         """Type into the console; return the guest's output, waiting up to ``wait_s`` for some."""
@@ -80,7 +80,7 @@ class Consoles:
             with contextlib.suppress(libvirt.libvirtError):
                 console.stream.abort()
 
-    def _held_console(self, conn: libvirt.virConnect) -> _Console:
+    def _held_console(self, conn: libvirt.virConnect) -> _HeldConsole:
         if self._current is None:
             raise OperationFailedError("console", "none is held here")
         if self._current.conn is not conn:

@@ -17,15 +17,15 @@ from hypervisor.xml.disks import DiskFile, DiskFiles
 _DEEPEST: Final = 8  #: files in a backing chain; an operator's base may be an overlay itself
 
 
-def files_of(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
-    """Return the existing files for a domain to define."""
-    return files_at(conn, spec.pool, spec.volume, spec.seed_volume)
+def domain_files(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
+    """Return the disk files of a domain to define; they must exist."""
+    return files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
 
 
-def files_at(
+def files_in_pool(
     conn: libvirt.virConnect, pool: str, volume: str, seed_volume: str | None
 ) -> DiskFiles:
-    """Return the files of a disk and a seed in a pool, with the disk's backing chain."""
+    """Return the files of a root disk, with its backing chain, and of a seed in a pool."""
     store = conn.storagePoolLookupByName(pool)
     seed = None
     if seed_volume is not None:
@@ -36,7 +36,7 @@ def files_at(
 
 
 def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.virStorageVol:
-    """Return the volume that a domain writes to, by path or by pool and volume."""
+    """Look up the volume of a domain's root disk, by path or by pool and volume."""
     written, _ = disk_xml.disks_of(ET.fromstring(domain.XMLDesc(0)))  # noqa: S314 - libvirt's
     source = None if written is None else written.find("source")
     if source is None:
@@ -47,8 +47,8 @@ def root_volume(conn: libvirt.virConnect, domain: libvirt.virDomain) -> libvirt.
     return conn.storageVolLookupByPath(source.get("file", ""))
 
 
-def find(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
-    """Return a volume or None. Refreshes the pool for a second try: others may have made it."""
+def find_volume(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol | None:
+    """Look up a volume, again after a refresh of the pool; return None if there is none."""
     for attempt in ("known", "refreshed"):
         try:
             return pool.storageVolLookupByName(name)
@@ -66,9 +66,9 @@ def last_written_at(volume: libvirt.virStorageVol) -> str | None:
     return domain_xml.parse_tree(volume.XMLDesc(0)).findtext("target/timestamps/mtime")
 
 
-def delete(pool: libvirt.virStoragePool, name: str) -> None:
+def delete_volume(pool: libvirt.virStoragePool, name: str) -> None:
     """Delete a volume if it exists."""
-    volume = find(pool, name)
+    volume = find_volume(pool, name)
     if volume is None:
         return
     try:

@@ -15,17 +15,17 @@ import libvirt
 
 from hypervisor import wire
 from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
-from hypervisor.child.background_calls import FileQuestion
-from hypervisor.child.chains import HostFiles
+from hypervisor.child.background_calls import FileQuery
+from hypervisor.child.backing_chains import HostFiles
 from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
-from hypervisor.child.poll import Surveyor, state_of
+from hypervisor.child.poll import HostPoller, domain_state
 from hypervisor.child.uploads import Uploads
 from hypervisor.credential import Credential
 from hypervisor.errors import HostUnreachableError, OperationFailedError
 from hypervisor.model import DomainSpec, DomainState, HostDomain, HostPoll, Mark
 from hypervisor.xml import domain as domain_xml
-from hypervisor.xml import limits as limits_xml
+from hypervisor.xml import resource_limits
 
 #: Detects a dead peer after interval x (count + 1) seconds, on an idle connection. Deadlines of
 #: calls are mostly shorter.
@@ -74,33 +74,33 @@ class LibvirtHost:
         self._uri = uri
         self._open: Callable[[], libvirt.virConnect] = partial(open_host, uri, credential, machine)
         self._opened: libvirt.virConnect | None = None
-        self._surveyor = Surveyor(self._open)
-        self._question = FileQuestion()
+        self._poller = HostPoller(self._open)
+        self._file_query = FileQuery()
         self._uploads = Uploads(uri)
         self._consoles = Consoles(uri)
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "report": self._report,
-            "inspect": inspection.inspect,
+            "report": self._poll_host,
+            "inspect": inspection.inspect_host,
             "inspect_pool": inspection.inspect_pool,
             "compare_processors": inspection.compare_processors,
-            "find": self._find,
+            "find": self._find_domain,
             "create_overlay": self._create_overlay,
             "put_volume": self._put_volume,
-            "define": self._define,
-            "start_paused": self._start_paused,
-            "resume": self._resume,
-            "shut_down": self._shut_down,
-            "power_off": self._power_off,
-            "reset": self._reset,
-            "destroy": self._destroy,
-            "undefine": self._undefine,
+            "define": self._define_domain,
+            "start_paused": self._start_domain_paused,
+            "resume": self._resume_domain,
+            "shut_down": self._shut_down_guest,
+            "power_off": self._power_off_guest,
+            "reset": self._reset_guest,
+            "destroy": self._destroy_attempt,
+            "undefine": self._undefine_attempt,
             "abort_move": self._abort_move,
             "has_volume": self._has_volume,
             "layers_on": self._overlays_of,
             "users_of": self._domains_using,
             "delete_volume": self._delete_volume,
-            "remove": self._remove,
-            "console_tail": serial_logs.tail,
+            "remove": self._remove_assignment,
+            "console_tail": serial_logs.read_tail,
             "console_open": self._consoles.open,
             "console_exchange": self._consoles.exchange,
             "console_release": self._consoles.release,
@@ -143,15 +143,15 @@ class LibvirtHost:
                 self._opened.setKeepAlive(*_KEEPALIVE)
         return self._opened
 
-    def _report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
-        return self._surveyor.report(conn, pool, patience_s)
+    def _poll_host(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
+        return self._poller.poll(conn, pool, patience_s)
 
-    def _find(self, conn: libvirt.virConnect, vm_id: str) -> HostDomain | None:
-        domain = _lookup(conn, vm_id)
+    def _find_domain(self, conn: libvirt.virConnect, vm_id: str) -> HostDomain | None:
+        domain = _look_up_domain(conn, vm_id)
         if domain is None:
             return None
         try:
-            return self._surveyor.domain(conn, domain)
+            return self._poller.read_domain(conn, domain)
         except libvirt.libvirtError as error:
             if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
                 return None
@@ -168,11 +168,11 @@ class LibvirtHost:
         capacity_gib: int,
     ) -> None:
         store = conn.storagePoolLookupByName(pool)
-        if disks.find(store, name) is not None:
+        if disks.find_volume(store, name) is not None:
             return
         base_path = None
         if base_volume is not None:
-            base = disks.find(store, base_volume)
+            base = disks.find_volume(store, base_volume)
             if base is None:
                 raise OperationFailedError(
                     "create_overlay", f"pool {pool} has no base volume {base_volume}"
@@ -199,7 +199,7 @@ class LibvirtHost:
     def _put_volume(self, conn: libvirt.virConnect, pool: str, name: str, content: str) -> None:
         store = conn.storagePoolLookupByName(pool)
         # An earlier writer may have been killed halfway.
-        disks.delete(store, name)
+        disks.delete_volume(store, name)
         data = base64.b64decode(content)
         volume = store.createXML(domain_xml.raw_volume_xml(name, len(data)), 0)
         stream = conn.newStream(0)
@@ -209,28 +209,28 @@ class LibvirtHost:
             unsent = unsent[stream.send(bytes(unsent[:_PIECE_BYTES])) :]
         stream.finish()
 
-    def _define(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
-        wanted = wire.spec_from(spec)
+    def _define_domain(self, conn: libvirt.virConnect, spec: Mapping[str, Any]) -> None:
+        wanted = wire.decode_domain_spec(spec)
         if wanted.guard is not None:
             source = (wanted.network_kind, wanted.network)
-            guard = filters.with_own_addresses(conn, wanted.guard, [source])
+            guard = filters.add_host_addresses(conn, wanted.guard, [source])
             wanted = replace(wanted, guard=guard)
-        domain = _lookup(conn, wanted.mark.vm_id)
+        domain = _look_up_domain(conn, wanted.mark.vm_id)
         if domain is not None:
             _check_same_mark(wanted, _mark_of(domain))
             return
-        xml = domain_xml.build_domain_xml(wanted, disks.files_of(conn, wanted))
-        filters.prepare(conn, domain_xml.parse_tree(xml), wanted.guard)
+        xml = domain_xml.build_domain_xml(wanted, disks.domain_files(conn, wanted))
+        filters.define_filter(conn, domain_xml.parse_tree(xml), wanted.guard)
         conn.defineXML(xml)
 
-    def _start_paused(
+    def _start_domain_paused(
         self, conn: libvirt.virConnect, vm_id: str, guard: Mapping[str, Any] | None
     ) -> None:
         domain = _require_domain(conn, "start_paused", vm_id)
         if domain.isActive():
             return
         disks.use_file_paths(conn, domain)
-        filters.protect(conn, domain, wire.guard_from(guard))
+        filters.refresh_filters(conn, domain, wire.decode_guard(guard))
         try:
             _start_domain(conn, domain)
         except libvirt.libvirtError as error:
@@ -242,7 +242,7 @@ class LibvirtHost:
             domain.create()
             domain.suspend()
 
-    def _resume(self, conn: libvirt.virConnect, vm_id: str) -> None:
+    def _resume_domain(self, conn: libvirt.virConnect, vm_id: str) -> None:
         domain = _require_domain(conn, "resume", vm_id)
         moved_domains.refuse_if_moving("resume", domain)
         while True:
@@ -252,13 +252,13 @@ class LibvirtHost:
                 break
             # The starting process was killed in its call; the daemon still finishes the start.
             time.sleep(_STARTING_POLL_S)
-        seen = state_of(state)
+        seen = domain_state(state)
         if seen is DomainState.STOPPED:
             raise OperationFailedError("resume", f"domain {vm_id} is off")
         if seen is DomainState.PAUSED:
             domain.resume()
 
-    def _shut_down(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+    def _shut_down_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
         domain = _domain_in_run(conn, vm_id, run)
         if domain is None:
             return
@@ -273,33 +273,33 @@ class LibvirtHost:
             if not _is_already_off(error):
                 raise
 
-    def _power_off(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+    def _power_off_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
         domain = _domain_in_run(conn, vm_id, run)
         if domain is not None:
             _destroy_domain(domain)
 
-    def _reset(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
+    def _reset_guest(self, conn: libvirt.virConnect, vm_id: str, run: int) -> None:
         domain = _domain_in_run(conn, vm_id, run)
         if domain is None:
             raise OperationFailedError("reset", f"domain {vm_id} is off or was restarted")
         moved_domains.refuse_if_moving("reset", domain)
         domain.reset(0)
-        if state_of(domain.state()[0]) is DomainState.PAUSED:
+        if domain_state(domain.state()[0]) is DomainState.PAUSED:
             domain.resume()
 
-    def _destroy(
+    def _destroy_attempt(
         self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
     ) -> None:
-        domain = _lookup(conn, vm_id)
-        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+        domain = _look_up_domain(conn, vm_id)
+        if domain is None or not _belongs_to_attempt(domain, wire.decode_mark(mark)):
             return
         _destroy_domain(domain)
 
-    def _undefine(
+    def _undefine_attempt(
         self, conn: libvirt.virConnect, vm_id: str, mark: Mapping[str, Any] | None
     ) -> None:
-        domain = _lookup(conn, vm_id)
-        if domain is None or not _is_attempt(domain, wire.mark_from(mark)):
+        domain = _look_up_domain(conn, vm_id)
+        if domain is None or not _belongs_to_attempt(domain, wire.decode_mark(mark)):
             return
         if domain.isActive():
             # libvirt would keep it running without a definition.
@@ -307,16 +307,16 @@ class LibvirtHost:
         _undefine_domain(domain)
 
     def _abort_move(self, conn: libvirt.virConnect, vm_id: str) -> None:
-        domain = _lookup(conn, vm_id)
+        domain = _look_up_domain(conn, vm_id)
         began = time.monotonic()
-        while domain is not None and _is_leaving(domain):
-            moved_domains.abort(domain, since=began)
+        while domain is not None and _is_moving_away(domain):
+            moved_domains.abort_move(domain, since=began)
             if time.monotonic() > began + _ABORT_S:
                 raise OperationFailedError("abort_move", f"the move of {vm_id} does not end")
             time.sleep(_STARTING_POLL_S)
 
     def _has_volume(self, conn: libvirt.virConnect, pool: str, name: str) -> bool:
-        return disks.find(conn.storagePoolLookupByName(pool), name) is not None
+        return disks.find_volume(conn.storagePoolLookupByName(pool), name) is not None
 
     def _overlays_of(self, conn: libvirt.virConnect, pool: str, name: str) -> list[str]:
         return snapshots.overlays_of(HostFiles(conn, pool), name)
@@ -328,16 +328,16 @@ class LibvirtHost:
         volumes: Sequence[str],
         patience_s: float = _PATIENCE_S,
     ) -> list[str]:
-        def users(reading: Callable[[str], None]) -> list[str]:
+        def find_users(reading: Callable[[str], None]) -> list[str]:
             return snapshots.domains_using(HostFiles(conn, pool, reading), volumes)
 
-        return self._ask_files(conn, ("users_of", pool, *volumes), users, patience_s)
+        return self._query_files(conn, ("users_of", pool, *volumes), find_users, patience_s)
 
     def _delete_volume(
         self, conn: libvirt.virConnect, pool: str, name: str, patience_s: float = _PATIENCE_S
     ) -> None:
         self._deletable_files(conn, pool, [name], patience_s=patience_s)
-        disks.delete(conn.storagePoolLookupByName(pool), name)
+        disks.delete_volume(conn.storagePoolLookupByName(pool), name)
 
     def _deletable_files(
         self,
@@ -345,38 +345,38 @@ class LibvirtHost:
         pool: str,
         volumes: Sequence[str],
         vm_id: str = "",
-        definitions: snapshots.Definitions | None = None,
+        definitions: snapshots.DomainDefinitions | None = None,
         *,
         patience_s: float,
     ) -> list[str]:
-        """Return the files that go with a VM's volumes. Raises where something uses one of them."""
+        """Return the files to delete with a VM's volumes; raise if anything else uses one."""
         with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
-            # Not in the question: where the VM's own pool hangs, the host counts as silent.
+            # Not in the query: where the VM's own pool hangs, the host counts as silent.
             conn.storagePoolLookupByName(pool).refresh(0)
 
-        def uses(reading: Callable[[str], None]) -> snapshots.Uses:
+        def find_uses(reading: Callable[[str], None]) -> snapshots.VolumeUses:
             files = HostFiles(conn, pool, reading, refreshed=[pool])
-            return snapshots.uses_of(files, volumes, vm_id, definitions)
+            return snapshots.volume_uses(files, volumes, vm_id, definitions)
 
-        found = self._ask_files(conn, ("uses_of", pool, vm_id, *volumes), uses, patience_s)
+        found = self._query_files(conn, ("uses_of", pool, vm_id, *volumes), find_uses, patience_s)
         _check_not_in_use(conn, volumes, found)
         return found.files
 
-    def _ask_files(
+    def _query_files(
         self,
         conn: libvirt.virConnect,
         key: Hashable,
-        question: Callable[[Callable[[str], None]], T],
+        query: Callable[[Callable[[str], None]], T],
         patience_s: float,
     ) -> T:
-        """Ask about files in pools that may hang."""
+        """Run a query about files in pools that may hang."""
         try:
-            return self._question.ask(conn, key, question, patience_s)
+            return self._file_query.run(conn, key, query, patience_s)
         finally:
-            if self._question.keeps(conn) and self._opened is conn:
+            if self._file_query.occupies(conn) and self._opened is conn:
                 self._opened = None
 
-    def _remove(
+    def _remove_assignment(
         self,
         conn: libvirt.virConnect,
         *,
@@ -387,7 +387,7 @@ class LibvirtHost:
         volumes: Sequence[str],
         patience_s: float = _PATIENCE_S,
     ) -> bool:
-        domain = _lookup(conn, vm_id)
+        domain = _look_up_domain(conn, vm_id)
         own = definitions = None
         if domain is not None:
             mark = _mark_of(domain)
@@ -402,18 +402,18 @@ class LibvirtHost:
             conn, pool, volumes, vm_id, definitions, patience_s=patience_s
         )
         # Read before the definition that names them is removed: this process may be killed.
-        snapshots.delete(conn, files)
+        snapshots.delete_files(conn, files)
         if own is not None:
             _undefine_domain(own)
         store = conn.storagePoolLookupByName(pool)
         for volume in volumes:
-            disks.delete(store, volume)
+            disks.delete_volume(store, volume)
         absent = not _has_domain_of_attempt(conn, vm_id, assignment_id) and not _any_exists(
             store, volumes
         )
         if absent:
             try:
-                serial_logs.delete(conn, vm_id)
+                serial_logs.delete_logs(conn, vm_id)
             except (libvirt.libvirtError, OperationFailedError):
                 # A log left behind holds no capacity. A returning host deletes old logs, or a VM
                 # that comes back there would continue its old log.
@@ -429,7 +429,7 @@ def _is_alive(conn: libvirt.virConnect) -> bool:
         return False
 
 
-def _lookup(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
+def _look_up_domain(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
     try:
         return conn.lookupByUUIDString(vm_id)
     except libvirt.libvirtError as error:
@@ -439,7 +439,7 @@ def _lookup(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain | None:
 
 
 def _require_domain(conn: libvirt.virConnect, op: str, vm_id: str) -> libvirt.virDomain:
-    domain = _lookup(conn, vm_id)
+    domain = _look_up_domain(conn, vm_id)
     if domain is None:
         raise OperationFailedError(op, f"no domain {vm_id}", libvirt.VIR_ERR_NO_DOMAIN)
     return domain
@@ -449,7 +449,7 @@ def _mark_of(domain: libvirt.virDomain) -> Mark | None:
     return domain_xml.parse_domain(domain.XMLDesc(0)).mark
 
 
-def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
+def _belongs_to_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
     """Return whether a domain belongs to the attempt of a mark; True without a mark."""
     if mark is None:
         return True
@@ -461,7 +461,7 @@ def _is_attempt(domain: libvirt.virDomain, mark: Mark | None) -> bool:
 
 
 def _has_domain_of_attempt(conn: libvirt.virConnect, vm_id: str, assignment_id: str) -> bool:
-    domain = _lookup(conn, vm_id)
+    domain = _look_up_domain(conn, vm_id)
     if domain is None:
         return False
     mark = _mark_of(domain)
@@ -483,9 +483,9 @@ def _check_same_mark(wanted: DomainSpec, seen: Mark | None) -> None:
 
 
 def _check_not_in_use(
-    conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.Uses
+    conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.VolumeUses
 ) -> None:
-    """Raise where a domain that is not the VM's, or a volume, rests on one of its files."""
+    """Raise if another domain or another volume uses one of a VM's files."""
     users, on_them = uses.domains, ", ".join(uses.volumes)
     if on_them:
         raise OperationFailedError(
@@ -516,7 +516,7 @@ def _has_fuga_mark(conn: libvirt.virConnect, name: str) -> bool:
         return False
 
 
-def _is_leaving(domain: libvirt.virDomain) -> bool:
+def _is_moving_away(domain: libvirt.virDomain) -> bool:
     """Return whether a domain is moving away from this host."""
     try:
         job = domain.jobStats()
@@ -530,8 +530,8 @@ def _is_leaving(domain: libvirt.virDomain) -> bool:
 
 
 def _domain_in_run(conn: libvirt.virConnect, vm_id: str, run: int) -> libvirt.virDomain | None:
-    """Return the domain if it is still in that run: a late call must not affect the next one."""
-    domain = _lookup(conn, vm_id)
+    """Return the domain if it is still in the given run; None if it is off or was restarted."""
+    domain = _look_up_domain(conn, vm_id)
     return domain if domain is not None and domain.ID() == run else None
 
 
@@ -543,7 +543,7 @@ def _start_domain(conn: libvirt.virConnect, domain: libvirt.virDomain) -> None:
             raise
         # A host without the cpu controller of cgroups refuses CPU shares.
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-        xml = limits_xml.without_shares(domain.XMLDesc(flags))
+        xml = resource_limits.without_shares(domain.XMLDesc(flags))
         if xml is None:
             raise
         conn.defineXML(xml).createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
@@ -576,7 +576,7 @@ def _undefine_domain(domain: libvirt.virDomain) -> None:
 
 
 def _any_exists(pool: libvirt.virStoragePool, names: Sequence[str]) -> bool:
-    """Return whether any of these volumes exists, after one refresh of the pool."""
+    """Refresh a pool, and return whether it has any of these volumes."""
     with contextlib.suppress(libvirt.libvirtError):  # busy with another volume
         pool.refresh(0)
     return bool(set(names) & {volume.name() for volume in pool.listAllVolumes(0)})

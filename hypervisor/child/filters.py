@@ -31,13 +31,13 @@ def can_filter(conn: libvirt.virConnect) -> bool | None:
     return True
 
 
-def with_own_addresses(
+def add_host_addresses(
     conn: libvirt.virConnect, guard: Guard, sources: Collection[tuple[str | None, str | None]]
 ) -> Guard:
     """Return a guard that also closes the host's addresses on its libvirt networks.
 
-    Addresses on the guest's own networks become services. ``sources`` are kind and name of those
-    networks.
+    Addresses on the guest's own networks become services. ``sources`` holds kind and name of each
+    of those networks.
     """
     if not guard.filtered or conn.getType() == "TEST":
         return guard
@@ -62,8 +62,8 @@ def with_own_addresses(
     return replace(guard, closed=merged, services=tuple(dict.fromkeys(services)))
 
 
-def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -> None:
-    """Define the network filter that a domain's cards need.
+def define_filter(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -> None:
+    """Define the network filter that a domain's interfaces need.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
             " guest from using other guests' addresses",
             libvirt.VIR_ERR_NO_SUPPORT,
         )
-    for card in network_filters.interface_filters(domain):
-        _check_source(conn, card)
+    for interface in network_filters.interface_filters(domain):
+        _check_network_filterable(conn, interface)
     try:
         found = conn.nwfilterLookupByName(wanted.name)
     except libvirt.libvirtError as error:
@@ -99,30 +99,37 @@ def prepare(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | None) -
     conn.nwfilterDefineXML(wanted.xml)
 
 
-def protect(conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | None) -> None:
-    """Redefine a stopped domain with its current filters."""
+def refresh_filters(
+    conn: libvirt.virConnect, domain: libvirt.virDomain, guard: Guard | None
+) -> None:
+    """Redefine a stopped domain with the filters that its guard now needs."""
     if guard is None or conn.getType() == "TEST":
         return
     document = domain_xml.parse_tree(domain.XMLDesc(_WHOLE))
-    sources = [(card.kind, card.source) for card in network_filters.interface_filters(document)]
-    guard = with_own_addresses(conn, guard, sources)
-    prepare(conn, document, guard)
-    if network_filters.protect_cards(document, guard):
+    sources = [
+        (interface.kind, interface.source)
+        for interface in network_filters.interface_filters(document)
+    ]
+    guard = add_host_addresses(conn, guard, sources)
+    define_filter(conn, document, guard)
+    if network_filters.protect_interfaces(document, guard):
         conn.defineXML(ET.tostring(document, encoding="unicode"))
 
 
-def _check_source(conn: libvirt.virConnect, card: network_filters.InterfaceFilters) -> None:
+def _check_network_filterable(
+    conn: libvirt.virConnect, interface: network_filters.InterfaceFilters
+) -> None:
     reason = None
-    if card.kind == "network" and card.source is not None:
-        network = conn.networkLookupByName(card.source)
+    if interface.kind == "network" and interface.source is not None:
+        network = conn.networkLookupByName(interface.source)
         reason = network_filters.filter_obstacle(domain_xml.parse_tree(network.XMLDesc(0)))
-    elif card.kind != "bridge":
-        reason = f"it is of type {card.kind}"
+    elif interface.kind != "bridge":
+        reason = f"it is of type {interface.kind}"
     if reason is not None:
         raise OperationFailedError(
             _OPERATION,
-            f"libvirt filters nothing on {card.kind} {card.source}: {reason}. Use a Linux bridge,"
-            " or ask the operators for a network without filters",
+            f"libvirt filters nothing on {interface.kind} {interface.source}: {reason}."
+            " Use a Linux bridge, or ask the operators for a network without filters",
             libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
         )
 

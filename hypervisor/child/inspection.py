@@ -15,7 +15,7 @@ from hypervisor.child import disks, filters
 from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import network_filters
-from plain_text import shortened
+from plain_text import shorten_text
 
 _ARCH: Final = "x86_64"
 _NO_MODEL: Final = frozenset(
@@ -31,7 +31,7 @@ _LOCAL_POOLS: Final = frozenset({"dir", "fs"})
 
 
 def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
-    """Return whether the host's cgroups have CPU shares, as read from a running guest.
+    """Return whether the host's cgroups have CPU shares, read from a running guest.
 
     None if no guest runs or the host does not report shares.
     """
@@ -45,13 +45,13 @@ def has_cpu_shares(conn: libvirt.virConnect) -> bool | None:
     return None
 
 
-def inspect(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
-    """Return what the host offers guests, without its pool, which may hang."""
+def inspect_host(conn: libvirt.virConnect, domain_type: str, network: str) -> HostInspection:
+    """Return the host's capabilities for guests, without its pool, which may hang."""
     answer = conn.getCapabilities()
     capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
     return HostInspection(
-        hostname=shortened(conn.getHostname(), MOST_NAME),
+        hostname=shorten_text(conn.getHostname(), MOST_NAME),
         driver=conn.getType(),
         machine_uuid=domain_xml.machine_uuid(answer),
         libvirt_version=conn.getLibVersion(),
@@ -86,7 +86,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
     active = bool(store.isActive())
     document = domain_xml.parse_tree(store.XMLDesc(0))
     kind = document.get("type", "")
-    ahead_s = _clock_ahead(store) if active and kind in _LOCAL_POOLS else None
+    ahead_s = _clock_lead_s(store) if active and kind in _LOCAL_POOLS else None
     _, capacity, _, free = store.info()
     return PoolInspection(
         kind=kind,
@@ -101,7 +101,7 @@ def inspect_pool(conn: libvirt.virConnect, pool: str) -> PoolInspection:
 def compare_processors(
     conn: libvirt.virConnect, domain_type: str, own: str, others: Mapping[str, str]
 ) -> ProcessorComparison:
-    """Compare the host-model CPUs of this and other hosts, as live moves do."""
+    """Compare the host-model CPUs of this host (``own``) and of others, by host name."""
     try:
         documents = [own, *others.values()]
         common = conn.baselineHypervisorCPU(None, _ARCH, None, domain_type, documents, 0)
@@ -110,14 +110,14 @@ def compare_processors(
         if error.get_error_code() not in _NO_MODEL | {libvirt.VIR_ERR_CPU_INCOMPATIBLE}:
             raise
         model = None
-    faults = {name: _incompatibility(conn, domain_type, xml) for name, xml in others.items()}
+    faults = {name: _cpu_incompatibility(conn, domain_type, xml) for name, xml in others.items()}
     return ProcessorComparison(
         baseline=model, faults={name: why for name, why in faults.items() if why is not None}
     )
 
 
-def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
-    """Return why a guest with this CPU cannot run here; None if it can."""
+def _cpu_incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str) -> str | None:
+    """Return why a guest with this CPU cannot run on this host; None if it can."""
     try:
         conn.compareHypervisorCPU(
             None,
@@ -135,7 +135,7 @@ def _incompatibility(conn: libvirt.virConnect, domain_type: str, processor: str)
 
 
 def _host_model(conn: libvirt.virConnect, domain_type: str) -> ET.Element | None:
-    """Return the host-model CPU of guests here, in the form that libvirt compares."""
+    """Return the host-model CPU of guests of this type as XML for comparisons; None if unknown."""
     try:
         answer = conn.getDomainCapabilities(None, _ARCH, None, domain_type, 0)
     except libvirt.libvirtError as error:
@@ -171,8 +171,8 @@ def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
     return None
 
 
-def _clock_ahead(store: libvirt.virStoragePool) -> float | None:
-    """Return by how many seconds the host's clock is ahead, by the time of a new file."""
+def _clock_lead_s(store: libvirt.virStoragePool) -> float | None:
+    """Measure by how many seconds the host's clock is ahead, with a new file in a pool."""
     before = time.time()
     volume = store.createXML(domain_xml.raw_volume_xml(f"fuga-check-{uuid.uuid4()}", 0), 0)
     try:

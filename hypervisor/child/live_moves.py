@@ -20,7 +20,7 @@ import libvirt
 from hypervisor.child import disks, filters, moved_domains, shared_pools
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import HostUnreachableError, MoveHangsError, OperationFailedError
-from hypervisor.move_model import MigrationProgress, MoveDone, MoveSpec
+from hypervisor.move_model import MigrationProgress, MoveResult, MoveSpec
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 
@@ -40,12 +40,12 @@ _MIGRATABLE: Final = libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_
 _DEFINED: Final = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
-def move(
+def move_running_vm(
     hosts: MoveHosts,
     spec: MoveSpec,
     stop: threading.Event,
     on_progress: Callable[[MigrationProgress], object],
-) -> MoveDone:
+) -> MoveResult:
     """Move a running guest; abort the move when ``stop`` is set.
 
     Raises libvirtError, OperationFailedError or HostUnreachableError. After the move has begun,
@@ -62,14 +62,14 @@ def move(
         raise taken.__cause__ or taken from None
 
 
-def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveDone:
+def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveResult:
     # A host without the cpu controller of cgroups refuses CPU shares only after it started QEMU. So
     # this is checked before, if the host reports it.
     if hosts.destination.may_have_cpu_shares():
         try:
             return moving.attempt(shares=True)
         except _SharesRefusedError:
-            hosts.destination.note_shares_refused()
+            hosts.destination.record_shares_refused()
     return moving.attempt(shares=False)
 
 
@@ -81,8 +81,8 @@ class _PortTakenError(Exception):
     """One of the chosen ports is taken."""
 
 
-class _Call(threading.Thread):
-    """libvirt's migration call in a thread of its own; it returns when the move is over."""
+class _MigrationCall(threading.Thread):
+    """libvirt's migration call in a thread of its own, which ends with the move."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _LiveMove:
         self._downtime_ms: int | None = None  #: set on the domain once the move is under way
         self._attempts = 0
 
-    def attempt(self, *, shares: bool) -> MoveDone:
+    def attempt(self, *, shares: bool) -> MoveResult:
         """Move the guest, with or without CPU shares at the destination."""
         domain = self._hosts.source.for_move.lookupByUUIDString(self._spec.vm_id)
         if not self._spec.copy_disk:
@@ -134,13 +134,13 @@ class _LiveMove:
         self._attempts += 1
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off before it was begun")
-        call = _Call(
+        call = _MigrationCall(
             domain, self._hosts.destination.for_move, parameters, _migration_flags(self._spec)
         )
-        why = self._watch(call, watched)
+        why = self._watch_migration(call, watched)
         if call.error is None:
             self._resume_at_destination()
-            done = _move_done(self._hosts, self._spec, self._last, self._started)
+            done = _move_result(self._hosts, self._spec, self._last, self._started)
             return replace(done, attempts=self._attempts)
         if why is not None:
             raise self._abort_error(why, call.error)
@@ -152,13 +152,13 @@ class _LiveMove:
         raise call.error
 
     def _resume_at_destination(self) -> None:
-        """Resume the guest at the destination, now that the source has dropped it."""
+        """Resume the guest at the destination, after the source has dropped it."""
         there = self._hosts.destination.for_queries.lookupByUUIDString(self._spec.vm_id)
         if there.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             there.resume()
 
-    def _watch(self, call: _Call, watched: libvirt.virDomain) -> str | None:
-        """Report the move's progress until it is over; return the reason of an abort, or None."""
+    def _watch_migration(self, call: _MigrationCall, watched: libvirt.virDomain) -> str | None:
+        """Report progress until the move is over; return why it was aborted, or None."""
         why: str | None = None
         aborted_at = time.monotonic()
         hangs = _HangDetector(self._spec)
@@ -174,9 +174,9 @@ class _LiveMove:
                 with contextlib.suppress(libvirt.libvirtError):  # the move is over or has not begun
                     self._report_progress(watched)
                 hangs.check(self._last, watched)
-                self._wait(call)
+                self._wait_for_event(call)
             else:
-                moved_domains.abort(watched, since=aborted_at)
+                moved_domains.abort_move(watched, since=aborted_at)
                 call.join(_ABORT_EVERY_S)
         return why
 
@@ -190,7 +190,7 @@ class _LiveMove:
             watched.migrateSetMaxDowntime(self._downtime_ms, 0)
             self._downtime_ms = None
 
-    def _wait(self, call: _Call) -> None:
+    def _wait_for_event(self, call: _MigrationCall) -> None:
         """Wait until the next report is due, the move is over, or a stop is requested."""
         until = time.monotonic() + _REPORT_EVERY_S
         while call.is_alive() and not self._stop.is_set() and time.monotonic() < until:
@@ -270,10 +270,10 @@ def _migration_parameters(
     hosts: MoveHosts, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
 ) -> Mapping[str, Any]:
     destination = hosts.destination.for_move
-    files = disks.files_at(destination, spec.pool, spec.volume, spec.seed_volume)
+    files = disks.files_in_pool(destination, spec.pool, spec.volume, spec.seed_volume)
     live = migration_target.destination_xml(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
     defined = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=shares)
-    filters.prepare(destination, domain_xml.parse_tree(live), spec.guard)
+    filters.define_filter(destination, domain_xml.parse_tree(live), spec.guard)
     parameters: dict[str, Any] = {
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: live,
         libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: defined,
@@ -284,9 +284,9 @@ def _migration_parameters(
 
 
 def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
-    """Return the parameters of the destination's address, with random ports.
+    """Return the migration parameters of the destination's address and of random ports.
 
-    Random, as libvirt's own choice, the first free ports, is predictable. Without an address only
+    libvirt's own choice, the first free ports, is predictable. Without an address only
     libvirt knows the URI, so the port for memory is libvirt's.
     """
     memory, disks_ = secrets.SystemRandom().sample(range(spec.ports[0], spec.ports[1] + 1), 2)
@@ -303,9 +303,9 @@ def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
     return parameters
 
 
-def _move_done(
+def _move_result(
     hosts: MoveHosts, spec: MoveSpec, last: MigrationProgress | None, started: float
-) -> MoveDone:
+) -> MoveResult:
     """Return duration, downtime and bytes of a move, as far as the destination reports them."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
@@ -313,7 +313,7 @@ def _move_done(
         found = there.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     last_memory = 0 if last is None else last.memory_total_bytes
     last_disk = 0 if last is None else last.disk_total_bytes
-    return MoveDone(
+    return MoveResult(
         total_ms=round(1000 * (time.monotonic() - started)),
         downtime_ms=found.get("downtime"),
         memory_bytes=found.get("memory_processed", last_memory),

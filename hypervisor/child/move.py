@@ -42,10 +42,10 @@ class MoveOperations:
         self._stop = stop
         self._on_progress = on_progress
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "check": self._check,
-            "live": self._live,
-            "cold": self._cold,
-            "withdraw": self._withdraw,
+            "check": self._check_move,
+            "live": self._move_running_vm,
+            "cold": self._move_stopped_vm,
+            "withdraw": self._withdraw_move,
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
@@ -57,36 +57,36 @@ class MoveOperations:
             self._hosts.open()
             return self._operations[op](**args)
 
-    def _check(self, spec: Mapping[str, Any]) -> None:
-        move_checks.check(self._hosts, self._spec(spec))
+    def _check_move(self, spec: Mapping[str, Any]) -> None:
+        move_checks.check_move(self._hosts, self._decode_spec(spec))
 
-    def _live(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        done = live_moves.move(
+    def _move_running_vm(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        done = live_moves.move_running_vm(
             self._hosts,
-            self._spec(spec),
+            self._decode_spec(spec),
             self._stop,
             lambda progress: self._on_progress(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
 
-    def _withdraw(self, spec: Mapping[str, Any]) -> bool:
-        return moved_domains.withdraw(self._hosts, wire.move_from(spec))
+    def _withdraw_move(self, spec: Mapping[str, Any]) -> bool:
+        return moved_domains.withdraw_move(self._hosts, wire.decode_move_spec(spec))
 
-    def _cold(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        done = cold_moves.move(
+    def _move_stopped_vm(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        done = cold_moves.move_stopped_vm(
             self._hosts,
-            self._spec(spec),
+            self._decode_spec(spec),
             self._stop,
             lambda progress: self._on_progress(dataclasses.asdict(progress)),
         )
         return dataclasses.asdict(done)
 
-    def _spec(self, fields: Mapping[str, Any]) -> MoveSpec:
-        spec = wire.move_from(fields)
+    def _decode_spec(self, fields: Mapping[str, Any]) -> MoveSpec:
+        spec = wire.decode_move_spec(fields)
         if spec.guard is None:
             return spec
         destination, source = self._hosts.destination.for_move, (spec.network_kind, spec.network)
-        guard = filters.with_own_addresses(destination, spec.guard, [source])
+        guard = filters.add_host_addresses(destination, spec.guard, [source])
         return dataclasses.replace(spec, guard=guard)
 
 

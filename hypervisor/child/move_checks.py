@@ -10,7 +10,7 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child import bases, disks, filters, shared_pools, snapshots
+from hypervisor.child import backing_files, disks, filters, shared_pools, snapshots
 from hypervisor.child.move_hosts import MoveHosts
 from hypervisor.errors import MigrationRefusedError, OperationFailedError
 from hypervisor.move_model import MigrationObstacle, MoveSpec
@@ -24,8 +24,8 @@ _ADDRESS: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.-]{0,252}|[0-9A-Fa-f:.]{2,4
 _MIB: Final = 1 << 20
 
 
-def check(hosts: MoveHosts, spec: MoveSpec) -> None:
-    """Raise `MigrationRefusedError` for the first obstacle; see `Mover.check`."""
+def check_move(hosts: MoveHosts, spec: MoveSpec) -> None:
+    """Raise `MigrationRefusedError` for the first obstacle; see `HostPairMigrator.check`."""
     here, there = hosts.source.for_move, hosts.destination.for_move
     _check_address(spec)
     _check_distinct_hosts(hosts)
@@ -134,9 +134,9 @@ def _check_storage(
         shared_pools.check_shared(hosts, spec, domain)
         return
     if runs:
-        _check_copy(hosts, _volume_at_destination(pool, spec.volume), disk)
+        _check_prepared_volume(hosts, _volume_at_destination(pool, spec.volume), disk)
     else:
-        bases.backing_path_at_destination(hosts, spec, disk)
+        backing_files.backing_path_at_destination(hosts, spec, disk)
     needed, available = disk.info()[2], pool.info()[3]
     if needed > available:
         raise MigrationRefusedError(
@@ -146,10 +146,10 @@ def _check_storage(
         )
 
 
-def _check_copy(
+def _check_prepared_volume(
     hosts: MoveHosts, there: libvirt.virStorageVol, here: libvirt.virStorageVol
 ) -> None:
-    """Raise if a volume there cannot become this disk: a move sends only the overlay."""
+    """Raise if the volume at the destination does not match the disk's size and backing file."""
     if there.info()[1] != here.info()[1]:
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME,
@@ -163,7 +163,7 @@ def _check_copy(
             f" disk on {'nothing' if one is None else one[0]}",
         )
     if one is not None and other is not None:
-        bases.check_same_base(hosts, one[0], other[0])
+        backing_files.check_same_backing_file(hosts, one[0], other[0])
 
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
@@ -176,17 +176,17 @@ def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Eleme
             )
     else:
         with _raising_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_INTERFACE):
-            _find_bridge(there, spec.network)
-    for card in document.findall("devices/interface"):
-        migration_target.connect_card(card, spec)
+            _check_bridge(there, spec.network)
+    for interface in document.findall("devices/interface"):
+        migration_target.connect_interface(interface, spec)
     try:
-        filters.prepare(there, document, spec.guard)
+        filters.define_filter(there, document, spec.guard)
     except OperationFailedError as error:
         raise MigrationRefusedError(MigrationObstacle.NETWORK, error.reason) from error
 
 
-def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
-    """Raise if a bridge is missing. If libvirt cannot look bridges up, the move fails later."""
+def _check_bridge(conn: libvirt.virConnect, name: str) -> None:
+    """Raise if a bridge is missing; pass if libvirt cannot look bridges up."""
     try:
         conn.interfaceLookupByName(name)
     except libvirt.libvirtError as error:
@@ -195,7 +195,7 @@ def _find_bridge(conn: libvirt.virConnect, name: str) -> None:
 
 
 def _volume_at_destination(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
-    found = disks.find(pool, name)
+    found = disks.find_volume(pool, name)
     if found is None:
         raise MigrationRefusedError(
             MigrationObstacle.VOLUME, f"pool {pool.name()} has no volume {name}"

@@ -31,7 +31,7 @@ class MoveHost:
 
     @property
     def for_move(self) -> libvirt.virConnect:
-        """The connection that the move uses and may block."""
+        """The connection for the move, which may block it."""
         return self._connection("moving")
 
     @property
@@ -40,7 +40,7 @@ class MoveHost:
         return self._connection("queries")
 
     def is_alive(self) -> bool:
-        """Return whether no open connection is known to be broken. Makes no call."""
+        """Return whether no open connection is known to be broken; no call is made."""
         return all(_is_alive(conn) for conn in self._opened.values())
 
     def machine_uuid(self) -> str | None:
@@ -56,10 +56,10 @@ class MoveHost:
             self._without_shares is not self.for_move
             and inspection.has_cpu_shares(self.for_move) is False
         ):
-            self.note_shares_refused()
+            self.record_shares_refused()
         return self._without_shares is not self.for_move
 
-    def note_shares_refused(self) -> None:
+    def record_shares_refused(self) -> None:
         """Remember for this connection that the host refuses CPU shares."""
         self._without_shares = self.for_move
 

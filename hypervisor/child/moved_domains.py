@@ -25,13 +25,13 @@ _MOVES: Final = frozenset(
     {libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT}
 )
 
-#: Time after which an abort may have hit the race described in `abort`.
+#: Time after which an abort may have hit the race described in `abort_move`.
 _HANGS_S: Final = 1.0
 _GO_ON: Final = '{"execute": "migrate-continue", "arguments": {"state": "cancelling"}}'
 
 
-def abort(domain: libvirt.virDomain, since: float) -> None:
-    """Abort a move away from this host once more; ``since`` is the time of the first abort.
+def abort_move(domain: libvirt.virDomain, since: float) -> None:
+    """Abort a move away from this host; ``since`` is the time of its first abort.
 
     The move may have ended by itself, so errors of libvirt are ignored.
 
@@ -60,7 +60,7 @@ def is_paused_by_move(domain: libvirt.virDomain) -> bool:
     return reason in _PAUSED or arrives
 
 
-def withdraw(hosts: MoveHosts, spec: MoveSpec) -> bool:
+def withdraw_move(hosts: MoveHosts, spec: MoveSpec) -> bool:
     """Undo a move whose guest has not arrived, and resume the guest at the source.
 
     Returns whether the guest runs only at the source. If not, the caller has to check both hosts.

@@ -34,7 +34,7 @@ _GOODBYE_S: Final = 0.3
 _OUT_OF_MEMORY: Final = 3
 
 
-class _Hosts:
+class _PolledHosts:
     """Polls hosts, each at most once at a time, and reports the results."""
 
     def __init__(self, answers: int) -> None:
@@ -48,7 +48,7 @@ class _Hosts:
         key = request["host"]
         self._busy.add(key)
         try:
-            answer = self._answer(key, request)
+            answer = self._poll_host(key, request)
         except MemoryError:
             # Other polls may run out of memory too; retrying one by one finds the culprits.
             os._exit(_OUT_OF_MEMORY)
@@ -74,7 +74,7 @@ class _Hosts:
             while line:
                 line = line[os.write(self._answers, line) :]
 
-    def _answer(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _poll_host(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
         host = self._known.get(key)
         if host is None:
             given = request["credential"]
@@ -94,7 +94,7 @@ class _Hosts:
 
 
 def main() -> None:
-    """Serve one parent until it has gone."""
+    """Serve requests of the parent until it ends."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -105,17 +105,17 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     start_event_loop()
-    hosts = _Hosts(answers)
+    hosts = _PolledHosts(answers)
     threading.Thread(target=_send_heartbeats, args=(hosts,), daemon=True).start()
     try:
-        _serve(hosts)
+        _serve_requests(hosts)
     finally:  # hung threads would keep this process alive
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)  # with what libvirt started for us
         os._exit(0)
 
 
-def _serve(hosts: _Hosts) -> None:
+def _serve_requests(hosts: _PolledHosts) -> None:
     pollers = ThreadPoolExecutor(_MAX_THREADS)
     # The pool keeps its threads. If not even one can start, this raises.
     pollers.submit(threading.get_ident).result()
@@ -132,8 +132,8 @@ def _serve(hosts: _Hosts) -> None:
     closing.join(_GOODBYE_S)
 
 
-def _send_heartbeats(hosts: _Hosts) -> None:
-    """Send heartbeats of the process, and truncate its log."""
+def _send_heartbeats(hosts: _PolledHosts) -> None:
+    """Send heartbeats to the parent, and truncate this process's log."""
     while True:
         with contextlib.suppress(OSError):
             if os.fstat(2).st_size > _MAX_LOGGED_BYTES:

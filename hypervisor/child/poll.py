@@ -12,14 +12,15 @@ from typing import Any, Final
 import libvirt
 
 from hypervisor.child import filters, inspection, moved_domains, serial_logs, snapshots
-from hypervisor.child.background_calls import BackgroundCall, SpareConnections
-from hypervisor.child.pool_watch import OtherVolumes, Place, PoolSeen, PoolSilent, PoolWatch
+from hypervisor.child.background_calls import BackgroundCall
+from hypervisor.child.idle_connections import IdleConnections
+from hypervisor.child.pool_watch import OtherVolumes, Place, PoolWatch, SeenPool, SilentPool
 from hypervisor.errors import HypervisorError
 from hypervisor.model import MOST_NAME, DomainState, HostDomain, HostPoll
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.domain import ParsedDomain
 from hypervisor.xml.node_device import NetworkDevice, network_device
-from plain_text import shortened
+from plain_text import shorten_text
 
 _NOWAIT: Final = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 _GROUPS: Final = libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
@@ -40,8 +41,8 @@ class GuestStatistics:
     too; `virDomainGetInfo` does not.)
     """
 
-    def __init__(self, spares: SpareConnections) -> None:
-        self._spares = spares
+    def __init__(self, connections: IdleConnections) -> None:
+        self._connections = connections
         self._open: list[BackgroundCall[Values]] = []
 
     def read(self) -> Values:
@@ -49,17 +50,17 @@ class GuestStatistics:
         self._open = [question for question in self._open if question.is_alive()]
         if len(self._open) >= _MAX_BLOCKED:
             return {}
-        question = BackgroundCall(self._spares, _read_host)
-        if question.is_open_after(_PATIENCE_S):
+        question = BackgroundCall(self._connections, _read_guest_statistics)
+        if question.is_running_after(_PATIENCE_S):
             self._open.append(question)
             return {}
         try:
-            return question.answer()
+            return question.result()
         except (libvirt.libvirtError, HypervisorError):
             return {}  # the report itself shows a dead host
 
 
-def _read_host(conn: libvirt.virConnect) -> Values:
+def _read_guest_statistics(conn: libvirt.virConnect) -> Values:
     found = conn.getAllDomainStats(_GROUPS, _NOWAIT)
     return {domain.UUIDString(): values for domain, values in found}
 
@@ -94,47 +95,47 @@ _OFF_REASONS: Final[Mapping[int, str]] = {
 }
 
 
-def state_of(state: int) -> DomainState:
-    """Return the domain state for libvirt's state; all but paused and off count as running."""
+def domain_state(state: int) -> DomainState:
+    """Convert libvirt's domain state; all states but paused and off count as running."""
     return _STATES.get(state, DomainState.RUNNING)
 
 
-class Surveyor:
+class HostPoller:
     """Polls one host. Keeps the CPU counters between polls."""
 
     def __init__(self, opening: Callable[[], libvirt.virConnect]) -> None:
-        spares = SpareConnections(opening)
-        self._guests = GuestStatistics(spares)
-        self._pool = PoolWatch(spares)
-        self._others = OtherVolumes(spares)
+        connections = IdleConnections(opening)
+        self._guests = GuestStatistics(connections)
+        self._pool = PoolWatch(connections)
+        self._others = OtherVolumes(connections)
         self._counters: tuple[int, int] | None = None  #: busy, all; nanoseconds
         self._read_capabilities: tuple[libvirt.virConnect, str] | None = None  #: capabilities
         self._shares: tuple[libvirt.virConnect, bool] | None = None
-        self._interfaces = Interfaces(spares)
+        self._interfaces = Interfaces(connections)
 
-    def report(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
-        """Poll the host. A pool that does not answer within ``patience_s`` is left out.
+    def poll(self, conn: libvirt.virConnect, pool: str, patience_s: float) -> HostPoll:
+        """Poll the host; leave its pool out if that does not answer within ``patience_s``.
 
         Raises libvirtError; OperationFailedError if the pool is not active.
         """
         by = time.monotonic() + patience_s
         statistics = self._guests.read()
-        self._pool.ask(pool)
+        self._pool.start_query(pool)
         domains = list(_read_domains(conn, statistics))
         memory_mib, memory_used_mib = _read_memory(conn)
         capabilities = self._capabilities(conn)
-        shares_kept, can_filter = self._cpu_shares_known(conn), filters.can_filter(conn)
-        found = self._pool.answer(by=by)  # this may take longest, so it comes last
-        seen = found if isinstance(found, PoolSeen) else None
+        shares_kept, can_filter = self._has_cpu_shares(conn), filters.can_filter(conn)
+        found = self._pool.await_state(by=by)  # this may take longest, so it comes last
+        seen = found if isinstance(found, SeenPool) else None
         volumes = () if seen is None else seen.volumes
         listed = {} if seen is None else seen.sizes(pool)
         sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
         return HostPoll(
-            hostname=shortened(conn.getHostname(), MOST_NAME),
+            hostname=shorten_text(conn.getHostname(), MOST_NAME),
             vcpus=conn.getInfo()[2],
             memory_mib=memory_mib,
             disk_gib=None if seen is None else seen.capacity_bytes // _GIB,
-            cpu_busy_percent=self._busy_percent(conn),
+            cpu_busy_percent=self._cpu_busy_percent(conn),
             memory_used_mib=memory_used_mib,
             disk_used_gib=None if seen is None else -(-seen.used_bytes // _GIB),
             domains=tuple(
@@ -143,7 +144,7 @@ class Surveyor:
             volumes=volumes,
             machine_uuid=domain_xml.machine_uuid(capabilities) if capabilities else None,
             largest_console_bytes=serial_logs.largest_log_bytes(statistics),
-            pool_silent_s=found.since_s if isinstance(found, PoolSilent) else None,
+            pool_silent_s=found.since_s if isinstance(found, SilentPool) else None,
             security_model=domain_xml.security_model(capabilities) if capabilities else None,
             shares_kept=shares_kept,
             can_filter=can_filter,
@@ -151,8 +152,8 @@ class Surveyor:
             unnamed=() if seen is None else _unreferenced_volumes(conn, pool, seen, domains),
         )
 
-    def domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
-        """Return one domain, without the sizes of its disks."""
+    def read_domain(self, conn: libvirt.virConnect, domain: libvirt.virDomain) -> HostDomain:
+        """Read one domain, without the sizes of its disks."""
         return _host_domain(conn, domain, domain_xml.parse_domain(domain.XMLDesc(0)), {})
 
     def _disk_sizes(
@@ -191,7 +192,7 @@ class Surveyor:
             self._read_capabilities = (conn, conn.getCapabilities())
         return self._read_capabilities[1]
 
-    def _cpu_shares_known(self, conn: libvirt.virConnect) -> bool | None:
+    def _has_cpu_shares(self, conn: libvirt.virConnect) -> bool | None:
         """Return whether cgroups have CPU shares, read once per connection."""
         if conn.getType() != "QEMU":
             return None
@@ -202,7 +203,7 @@ class Surveyor:
             self._shares = (conn, found)
         return found
 
-    def _busy_percent(self, conn: libvirt.virConnect) -> float | None:
+    def _cpu_busy_percent(self, conn: libvirt.virConnect) -> float | None:
         try:
             times = conn.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
         except libvirt.libvirtError:
@@ -223,30 +224,32 @@ class Interfaces:
     """
 
     def __init__(
-        self, spares: SpareConnections, *, clock: Callable[[], float] = time.monotonic
+        self, connections: IdleConnections, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._spares = spares
+        self._connections = connections
         self._clock = clock
         self._found: InterfaceMacs = ()
         self._queried_at: float | None = None
         self._question: BackgroundCall[InterfaceMacs] | None = None
 
     def macs(self) -> InterfaceMacs:
-        """Return the known interfaces. Starts a new query every few minutes, one at a time."""
+        """Return names and MACs of the known interfaces; read them again every few minutes."""
         now = self._clock()
         due = self._queried_at is None or now - self._queried_at > _INTERFACES_LAST_S
         if due and self._question is None:
             self._queried_at = now
-            self._question = BackgroundCall(self._spares, read_interfaces)
-        if self._question is not None and not self._question.is_open_after(_INTERFACES_PATIENCE_S):
+            self._question = BackgroundCall(self._connections, read_interfaces)
+        if self._question is not None and not self._question.is_running_after(
+            _INTERFACES_PATIENCE_S
+        ):
             with contextlib.suppress(Exception):  # after any error a later poll reads again
-                self._found = self._question.answer()
+                self._found = self._question.result()
             self._question = None
         return self._found
 
 
 def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
-    """Return names and MAC addresses of a host's interfaces, of hardware if there is any.
+    """Return names and MAC addresses of a host's hardware interfaces, or of all if none is.
 
     Empty if libvirt has no node device driver.
     """
@@ -256,7 +259,7 @@ def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
         return ()
     found = list(_network_devices(devices))
     shown = [each for each in found if each.is_hardware] or found
-    named = sorted((shortened(each.name, MOST_NAME), each.mac) for each in shown)
+    named = sorted((shorten_text(each.name, MOST_NAME), each.mac) for each in shown)
     return tuple(named[:_MAX_INTERFACES])
 
 
@@ -271,10 +274,10 @@ def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[Netwo
 def _unreferenced_volumes(
     conn: libvirt.virConnect,
     pool: str,
-    seen: PoolSeen,
+    seen: SeenPool,
     domains: Sequence[tuple[HostDomain, ParsedDomain]],
 ) -> tuple[str, ...]:
-    """Return the volumes of a pool that no domain and no snapshot of the host names."""
+    """Return the names of a pool's volumes to which no domain or snapshot refers."""
     named = {place for _, parsed in domains for place in parsed.files}
     left = [
         volume.name
@@ -289,7 +292,7 @@ def _unreferenced_volumes(
 
 
 def _read_memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
-    """Return the host's memory and the used part, in MiB.
+    """Return the host's total and used memory in MiB; None for used if unknown.
 
     getInfo() is the fallback: it reads only the first NUMA node.
     """
@@ -306,7 +309,7 @@ def _read_domains(
 ) -> Iterator[tuple[HostDomain, ParsedDomain]]:
     """Yield the domains in order of UUID. Domains that vanish meanwhile are left out."""
     for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
-        if serial_logs.is_reader(domain):
+        if serial_logs.is_log_reader(domain):
             continue
         try:
             parsed = domain_xml.parse_domain(domain.XMLDesc(0))
@@ -323,12 +326,12 @@ def _host_domain(
     values: Mapping[str, Any],
 ) -> HostDomain:
     number, _, _, _, cpu_time_ns = domain.info()
-    state = state_of(number)
+    state = domain_state(number)
     off = state is DomainState.STOPPED
     rss_kib = values.get("balloon.rss")
     return HostDomain(
         uuid=parsed.uuid,
-        name=shortened(parsed.name, MOST_NAME),
+        name=shorten_text(parsed.name, MOST_NAME),
         state=state,
         vcpus=parsed.vcpus,
         memory_mib=parsed.memory_mib,
@@ -351,7 +354,7 @@ def _disk_place(disk: domain_xml.Disk) -> Place | None:
 
 
 def _reported_sizes(values: Mapping[str, Any]) -> Mapping[str | None, int]:
-    """Return the sizes of a domain's disks by target, from its statistics."""
+    """Return the sizes of a domain's disks in bytes by target, from its statistics."""
     return {
         values[f"block.{position}.name"]: int(values[f"block.{position}.capacity"])
         for position in range(int(values.get("block.count", 0)))

@@ -14,11 +14,12 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child.background_calls import BackgroundCall, SpareConnections
+from hypervisor.child.background_calls import BackgroundCall
+from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.errors import OperationFailedError
 from hypervisor.model import MOST_NAME, HostVolume
 from hypervisor.xml import domain as domain_xml
-from plain_text import shortened
+from plain_text import shorten_text
 
 #: A pool of earlier releases over the console logs, whose content nothing may parse.
 _LOG_POOL: Final = "fuga-serial-logs"
@@ -29,7 +30,7 @@ Place = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSeen:
+class SeenPool:
     """A pool that answered."""
 
     capacity_bytes: int
@@ -38,7 +39,7 @@ class PoolSeen:
     volumes: tuple[HostVolume, ...]
 
     def sizes(self, name: str) -> dict[Place, int]:
-        """Return the virtual sizes of the volumes, by pool name and by path."""
+        """Return the virtual sizes of the volumes in bytes, by pool name and by path."""
         return {
             place: volume.capacity_bytes
             for volume in self.volumes
@@ -47,7 +48,7 @@ class PoolSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSilent:
+class SilentPool:
     """A pool that has not answered a query for a while."""
 
     since_s: float
@@ -56,82 +57,84 @@ class PoolSilent:
 class PoolWatch:
     """Polls one host's pool, one query at a time."""
 
-    def __init__(self, spares: SpareConnections) -> None:
-        self._spares = spares
-        self._question: BackgroundCall[PoolSeen] | None = None
+    def __init__(self, connections: IdleConnections) -> None:
+        self._connections = connections
+        self._question: BackgroundCall[SeenPool] | None = None
         self._queried_at = 0.0
         self._silent_from: float | None = None
         self._was_busy = False  #: whether the earlier query was open when this poll began
 
-    def ask(self, pool: str) -> None:
+    def start_query(self, pool: str) -> None:
         """Start a query, unless an earlier one is still open."""
         self._was_busy = self._question is not None and self._question.is_alive()
         if not self._was_busy:
             # The late answer of an open query is older than the poll that would report it.
             self._queried_at = time.monotonic()
-            self._question = BackgroundCall(self._spares, lambda conn: _read_pool(conn, pool))
+            self._question = BackgroundCall(self._connections, lambda conn: _read_pool(conn, pool))
 
-    def answer(self, *, by: float) -> PoolSeen | PoolSilent:
-        """Return the pool's state, or `PoolSilent` if it is late; raises the error of the query.
+    def await_state(self, *, by: float) -> SeenPool | SilentPool:
+        """Return the pool's state, or `SilentPool` if it is late; raise the query's error.
 
         A pool that always answers late is silent since its first late query.
         """
-        assert self._question is not None  # noqa: S101 - `ask` comes first
-        if self._was_busy or self._question.is_open_after(max(0.0, by - time.monotonic())):
+        assert self._question is not None  # noqa: S101 - `start_query` comes first
+        if self._was_busy or self._question.is_running_after(max(0.0, by - time.monotonic())):
             if self._silent_from is None:
                 self._silent_from = self._queried_at
-            return PoolSilent(time.monotonic() - self._silent_from)
+            return SilentPool(time.monotonic() - self._silent_from)
         self._silent_from = None
-        return self._question.answer()
+        return self._question.result()
 
 
 class OtherVolumes:
     """Sizes of disks outside the host's pool. Their pools may hang as well."""
 
-    def __init__(self, spares: SpareConnections) -> None:
-        self._spares = spares
+    def __init__(self, connections: IdleConnections) -> None:
+        self._connections = connections
         self._question: BackgroundCall[dict[Place, int]] | None = None
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
-        """Return the known virtual sizes, from an earlier poll if the query is late."""
+        """Return the virtual sizes in bytes; if the query is late, those of an earlier poll."""
         self._known = {place: self._known[place] for place in places if place in self._known}
         if not places:
             return {}
         if self._question is None or not self._question.is_alive():
-            self._question = BackgroundCall(self._spares, lambda conn: _virtual_sizes(conn, places))
-            if not self._question.is_open_after(max(0.0, by - time.monotonic())):
+            self._question = BackgroundCall(
+                self._connections, lambda conn: _virtual_sizes(conn, places)
+            )
+            if not self._question.is_running_after(max(0.0, by - time.monotonic())):
                 with contextlib.suppress(libvirt.libvirtError):
-                    self._known = self._question.answer()
+                    self._known = self._question.result()
         return self._known
 
 
-def _read_pool(conn: libvirt.virConnect, pool: str) -> PoolSeen:
+def _read_pool(conn: libvirt.virConnect, pool: str) -> SeenPool:
     """Return the pool's state. Raises libvirtError; OperationFailedError if it is not active."""
-    _retire_log_pool(conn)
+    _remove_log_pool(conn)
     store = conn.storagePoolLookupByName(pool)
     with contextlib.suppress(libvirt.libvirtError):  # a volume is being made: keep the old listing
         store.refresh(0)
     if not store.isActive():
         raise OperationFailedError("report", f"pool {pool} is not active")
     _, capacity, used, _ = store.info()
-    return PoolSeen(
+    return SeenPool(
         capacity_bytes=capacity,
         used_bytes=used,
         folder=domain_xml.pool_path(store.XMLDesc(0)),
-        volumes=_read_volumes(store),
+        volumes=_list_volumes(store),
     )
 
 
-def _retire_log_pool(conn: libvirt.virConnect) -> None:
-    """Remove the pool over the console logs that earlier releases made. Deletes no file."""
+def _remove_log_pool(conn: libvirt.virConnect) -> None:
+    """Remove the pool of console logs that earlier releases made; delete no file."""
     with contextlib.suppress(libvirt.libvirtError):  # usually there is none
         store = conn.storagePoolLookupByName(_LOG_POOL)
         if domain_xml.pool_path(store.XMLDesc(0)) == domain_xml.SERIAL_LOG_DIR:
             store.destroy()
 
 
-def _read_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
+def _list_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
     found = []
     for volume in store.listAllVolumes(0):
         try:
@@ -142,7 +145,7 @@ def _read_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
             continue  # it vanished after it was listed
         found.append(
             HostVolume(
-                name=shortened(volume.name(), MOST_NAME),
+                name=shorten_text(volume.name(), MOST_NAME),
                 capacity_bytes=capacity,
                 allocation_bytes=allocation,
             )

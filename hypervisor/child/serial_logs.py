@@ -40,8 +40,8 @@ _NAME: Final = re.compile(r"fuga-console-([0-9a-f-]{36})")
 _NOW, _BEFORE = "vda", "vdb"
 
 
-def is_reader(domain: libvirt.virDomain) -> bool:
-    """Return whether a domain is fuga's reader of a log and not a VM."""
+def is_log_reader(domain: libvirt.virDomain) -> bool:
+    """Return whether a domain is a reader of console logs that fuga defined, and no VM."""
     named = _NAME.fullmatch(domain.name())
     return (
         named is not None and domain.ID() == -1 and domain.UUIDString() == str(_reader_id(named[1]))
@@ -49,7 +49,7 @@ def is_reader(domain: libvirt.virDomain) -> bool:
 
 
 def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the size of the largest log that has a reader.
+    """Return the size of the largest console log that has a reader, in bytes.
 
     virtlogd bounds its logs. If QEMU writes the log itself, a guest may fill the disk.
     """
@@ -64,8 +64,10 @@ def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
     )
 
 
-def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) -> Mapping[str, Any]:
-    """Return the last bytes of a VM's log after the offset ``after``, and the log's end.
+def read_tail(
+    conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int
+) -> Mapping[str, Any]:
+    """Read the last bytes of a VM's log after the offset ``after``, and the log's end.
 
     The latest rotated log counts as the part before. If ``after`` is beyond both logs, it belongs
     to a deleted log, and all bytes count.
@@ -74,7 +76,7 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
         raise OperationFailedError("console_tail", f"{conn.getType()} hosts keep no console")
     for _ in range(_TRIES):
         try:
-            found = _read_tail(conn, _reader(conn, vm_id), max_bytes, after)
+            found = _try_read_tail(conn, _find_or_define_reader(conn, vm_id), max_bytes, after)
         except libvirt.libvirtError as error:
             # The log was rotated and is shorter now, or its reader was removed.
             if error.get_error_code() not in _MOVED:
@@ -86,33 +88,33 @@ def tail(conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int) ->
     raise OperationFailedError("console_tail", "the log is rotated faster than it can be read")
 
 
-def delete(conn: libvirt.virConnect, vm_id: str) -> None:
-    """Delete the logs of a VM that has left this host, and their readers.
+def delete_logs(conn: libvirt.virConnect, vm_id: str) -> None:
+    """Delete the console logs of a VM that has left this host, and their readers.
 
     libvirt deletes the NVRAM file of a domain that is undefined. So each log becomes the NVRAM file
     of a reader for a moment.
     """
-    if conn.getType() != "QEMU" or _lookup(conn, vm_id) is not None:
+    if conn.getType() != "QEMU" or _look_up_domain(conn, vm_id) is not None:
         return
     path = _log_path(vm_id)
     try:
         for number, log in enumerate([path, *_rotated_paths(path)]):
-            there = _delete_one(conn, vm_id, log)
+            there = _delete_log(conn, vm_id, log)
             if not there and number >= _USUALLY_ROTATED:
                 return
     finally:
-        _forget_readers(conn, vm_id)
+        _remove_readers(conn, vm_id)
 
 
-def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
+def _delete_log(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
     """Delete a log; return whether it existed.
 
     A concurrent removal of another VM may drop the reader, but keeps the file.
     """
     for _ in range(_TRIES_TO_DELETE):
-        definition = conn.defineXML(_definition(vm_id, "qemu", (log,), variables=log))
+        definition = conn.defineXML(_reader_xml(vm_id, "qemu", (log,), variables=log))
         try:
-            there = _NOW in _sizes(conn, definition)
+            there = _NOW in _log_sizes(conn, definition)
             definition.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
@@ -122,24 +124,24 @@ def _delete_one(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
     raise OperationFailedError("delete_log", f"its definition is forgotten again and again: {log}")
 
 
-def _forget_readers(conn: libvirt.virConnect, vm_id: str) -> None:
+def _remove_readers(conn: libvirt.virConnect, vm_id: str) -> None:
     """Remove the reader of this VM, and some readers of other VMs that have left."""
     forgotten = 0
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE):
         named = _NAME.fullmatch(domain.name())
-        if named is None or not is_reader(domain) or forgotten == _SWEPT_AT_ONCE:
+        if named is None or not is_log_reader(domain) or forgotten == _SWEPT_AT_ONCE:
             continue
-        if named[1] == vm_id or _lookup(conn, named[1]) is None:
+        if named[1] == vm_id or _look_up_domain(conn, named[1]) is None:
             with contextlib.suppress(libvirt.libvirtError):
                 domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
             forgotten += 1
 
 
-def _read_tail(
+def _try_read_tail(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read as `tail` does; return None if the log was rotated meanwhile."""
-    sizes = _sizes(conn, reader)
+    """Read a log once; return its last bytes and its end, or None if it was rotated meanwhile."""
+    sizes = _log_sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MAX_LOG_BYTES:
         raise OperationFailedError("console_tail", f"a log of {max(size, rotated)} bytes")
@@ -148,14 +150,14 @@ def _read_tail(
     # Bytes of the rotated log: all of it, or those after the offset.
     earlier = rotated - after if after == 0 or after > size else 0
     start = max(0 if after > size else after, size - max_bytes)
-    content = _read_range(reader, _NOW, start, size)
+    content = _read_bytes(reader, _NOW, start, size)
     room = min(earlier, max_bytes - len(content)) if start == 0 else 0
-    content = _read_range(reader, _BEFORE, rotated - room, rotated) + content
-    return None if _sizes(conn, reader).get(_NOW, 0) < size else (content, size)
+    content = _read_bytes(reader, _BEFORE, rotated - room, rotated) + content
+    return None if _log_sizes(conn, reader).get(_NOW, 0) < size else (content, size)
 
 
-def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
-    """Return the sizes of the existing logs by disk.
+def _log_sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
+    """Return the sizes of a reader's existing logs in bytes, by disk.
 
     With `virDomainGetBlockInfo`, libvirtd would log an error for each missing log.
     """
@@ -171,25 +173,25 @@ def _sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int
     }
 
 
-def _read_range(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
+def _read_bytes(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
     return b"".join(
         reader.blockPeek(disk, at, min(_PEEK_BYTES, end - at), 0)
         for at in range(start, end, _PEEK_BYTES)
     )
 
 
-def _reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
-    found = _lookup(conn, str(_reader_id(vm_id)))
+def _find_or_define_reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
+    found = _look_up_domain(conn, str(_reader_id(vm_id)))
     if found is not None:
         return found
     path = _log_path(vm_id)
-    vm = _lookup(conn, vm_id)
+    vm = _look_up_domain(conn, vm_id)
     # The VM's own domain type is one that the host can define.
     kind = "qemu" if vm is None else domain_xml.domain_type(vm.XMLDesc(0))
-    return conn.defineXML(_definition(vm_id, kind, (path, next(_rotated_paths(path)))))
+    return conn.defineXML(_reader_xml(vm_id, kind, (path, next(_rotated_paths(path)))))
 
 
-def _definition(
+def _reader_xml(
     vm_id: str, kind: str, logs: tuple[str, ...], *, variables: str | None = None
 ) -> str:
     return domain_xml.unstartable_domain_xml(
@@ -214,7 +216,7 @@ def _rotated_paths(path: str) -> Iterator[str]:
     return (f"{path}.{number}" for number in range(_MAX_ROTATED))
 
 
-def _lookup(conn: libvirt.virConnect, uuid: str) -> libvirt.virDomain | None:
+def _look_up_domain(conn: libvirt.virConnect, uuid: str) -> libvirt.virDomain | None:
     try:
         return conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as error:

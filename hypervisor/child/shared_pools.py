@@ -26,7 +26,7 @@ _PROBE_BYTES: Final = 512
 
 
 def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
-    """Raise `MigrationRefusedError` unless the destination sees what the source writes.
+    """Raise `MigrationRefusedError` unless source and destination share the VM's pool.
 
     Creates a volume next to the disk at the source, and looks it up at the destination.
     """
@@ -44,7 +44,7 @@ def check_shared(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) ->
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S)
-            if disks.find(there, name) is not None:
+            if disks.find_volume(there, name) is not None:
                 return
     finally:
         with contextlib.suppress(libvirt.libvirtError):

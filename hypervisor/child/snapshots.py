@@ -14,8 +14,14 @@ from typing import Final
 
 import libvirt
 
-from hypervisor.child import chains
-from hypervisor.child.chains import HostFiles
+from hypervisor.child.backing_chains import (
+    HostFiles,
+    file_name,
+    is_vm_disk,
+    is_vm_volume,
+    other_sources_of,
+    top_file_of,
+)
 from hypervisor.errors import MigrationRefusedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle
@@ -32,7 +38,7 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
     Reads only the definition, as the pool does not list files that QEMU made.
     """
     name = domain.name()
-    known = [each.getName() for each in _snapshots(domain)]
+    known = [each.getName() for each in _list_snapshots(domain)]
     if known:
         shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
         raise MigrationRefusedError(
@@ -44,12 +50,8 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
         )
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         for disk in disk_xml.disks_of(domain_xml.parse_tree(domain.XMLDesc(flags))):
-            path = None if disk is None else chains.top_of(disk)
-            if (
-                disk is not None
-                and path is not None
-                and not chains.is_vm_volume(chains.name_of(path))
-            ):
+            path = None if disk is None else top_file_of(disk)
+            if disk is not None and path is not None and not is_vm_volume(file_name(path)):
                 target = disk.find("target")
                 at = "vda" if target is None else target.get("dev", "vda")
                 raise MigrationRefusedError(
@@ -63,36 +65,36 @@ def refuse_snapshots(domain: libvirt.virDomain) -> None:
 def overlays_of(files: HostFiles, name: str) -> list[str]:
     """Return the names of files in a VM's pool whose backing chain contains its disk.
 
-    Writing to that disk corrupts them.
+    Writing to the disk corrupts those files.
     """
     path = files.path_in(files.pool, name)
-    found = (each for each in files.volumes_in(files.pool) if not chains.is_vm_volume(each.name()))
+    found = (each for each in files.volumes_in(files.pool) if not is_vm_volume(each.name()))
     return sorted(
         each.name() for each in found if path in files.backing_files_of(files.path_of(each))
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definitions:
+class DomainDefinitions:
     """The definitions of a VM's domain: live, persistent, and of its snapshots."""
 
     domain: Sequence[ET.Element] = ()
     snapshots: Sequence[ET.Element] = ()
 
 
-def definitions_of(domain: libvirt.virDomain) -> Definitions:
-    """Return the definitions of a domain, which name its files. Reads no pool."""
-    return Definitions(
+def definitions_of(domain: libvirt.virDomain) -> DomainDefinitions:
+    """Return the definitions of a domain and of its snapshots; read no pool."""
+    return DomainDefinitions(
         domain=[
             domain_xml.parse_tree(domain.XMLDesc(flags))
             for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)
         ],
-        snapshots=[domain_xml.parse_tree(each.getXMLDesc(0)) for each in _snapshots(domain)],
+        snapshots=[domain_xml.parse_tree(each.getXMLDesc(0)) for each in _list_snapshots(domain)],
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
+class VolumeUses:
     """Users of a VM's volumes, and the VM's files to delete with them."""
 
     domains: list[str]
@@ -100,78 +102,78 @@ class Uses:
     files: list[str]  #: paths of the VM's other files, which nothing else needs
 
 
-def uses_of(
+def volume_uses(
     files: HostFiles,
     volumes: Collection[str],
     vm_id: str = "",
-    definitions: Definitions | None = None,
-) -> Uses:
+    definitions: DomainDefinitions | None = None,
+) -> VolumeUses:
     """Return the users of a VM's volumes, and the files to delete with them."""
     if not volumes:
-        return Uses(domains=[], volumes=[], files=[])
-    others = list(_other_domains(files.conn, vm_id))
+        return VolumeUses(domains=[], volumes=[], files=[])
+    others = list(_list_other_definitions(files.conn, vm_id))
     own = [] if definitions is None else definitions.domain
     files.skip_headers_of_raw_disks([*others, *own])
-    domains = _users_among(others, files, volumes)
+    domains = _select_users(others, files, volumes)
     if domains:
-        return Uses(domains=domains, volumes=[], files=[])
+        return VolumeUses(domains=domains, volumes=[], files=[])
     more = _files_of_own_snapshots(files, volumes)
     if definitions is not None:
         for path in _files_of_domain(files, definitions, volumes):
             found = files.volume_at(path)
             more.add(path if found is None else files.path_of(found))
     if rest_on := _dependent_volumes(files, volumes, more):
-        return Uses(domains=[], volumes=rest_on, files=[])
-    return Uses(domains=[], volumes=[], files=sorted(_unused_files(files, more, others)))
+        return VolumeUses(domains=[], volumes=rest_on, files=[])
+    return VolumeUses(domains=[], volumes=[], files=sorted(_unused_files(files, more, others)))
 
 
 def domains_using(files: HostFiles, volumes: Collection[str]) -> list[str]:
     """Return the names of domains whose backing chains contain these volumes."""
-    return _users_among(_other_domains(files.conn, ""), files, volumes) if volumes else []
+    return _select_users(_list_other_definitions(files.conn, ""), files, volumes) if volumes else []
 
 
-def _users_among(
+def _select_users(
     documents: Iterable[ET.Element], files: HostFiles, volumes: Collection[str]
 ) -> list[str]:
-    """Return the names of the domains whose backing chains contain these volumes.
+    """Return the names of those domains whose backing chains contain these volumes.
 
     fuga's volume names are unique, so names identify them in any pool.
     """
     any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
 
-    def names(disk: ET.Element) -> Iterator[str]:
-        top = chains.top_of(disk)
-        if top is not None and chains.is_vm_volume(chains.name_of(top)) and not any_image:
-            yield chains.name_of(top)  # only an image can be below: skip the chain for speed
+    def chain_names(disk: ET.Element) -> Iterator[str]:
+        top = top_file_of(disk)
+        if top is not None and is_vm_volume(file_name(top)) and not any_image:
+            yield file_name(top)  # only an image can be below: skip the chain for speed
         else:
-            yield from map(chains.name_of, files.used_by(disk))
-        yield from map(chains.name_of, chains.other_sources_of(disk))
+            yield from map(file_name, files.possible_chain_of(disk))
+        yield from map(file_name, other_sources_of(disk))
 
     users = (
         document
         for document in documents
         for disk in document.findall("devices/disk")
-        if any(each in volumes for each in names(disk))
+        if any(each in volumes for each in chain_names(disk))
     )
     return sorted({document.findtext("name", "") for document in users})
 
 
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
-    """Return volumes, as `POOL/NAME`, with a VM's ``own`` volumes or ``paths`` in their chain.
+    """Return other volumes that rest on a VM's ``own`` volumes or ``paths``, as `POOL/NAME`.
 
     Deleting those would break them. fuga's own volumes have only images below them. Reads the VM's
     pool, and all pools of files if the VM has files of snapshots.
     """
     of_the_vm = set(paths)
     of_the_vm |= {path for name in own if (path := files.path_in(files.pool, name)) is not None}
-    names = {chains.name_of(path) for path in paths}
+    names = {file_name(path) for path in paths}
 
-    def is_the_vms(path: str) -> bool:
-        name = chains.name_of(path)
+    def belongs_to_vm(path: str) -> bool:
+        name = file_name(path)
         if path in of_the_vm or (name in own and files.volume_at(path) is None):
             return True
         return (name in own or name in names) and any(
-            files.may_be_one(path, each) for each in of_the_vm if chains.name_of(each) == name
+            files.may_be_same_file(path, each) for each in of_the_vm if file_name(each) == name
         )
 
     found = []
@@ -179,42 +181,44 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
         # By their names first: of fuga's thousands nothing more is read.
         for volume in (each for each in files.volumes_in(pool) if not is_fuga_volume(each.name())):
             path = files.path_of(volume)
-            if not is_the_vms(path) and any(
-                map(is_the_vms, files.with_backing_files([path], are_tops=True))
+            if not belongs_to_vm(path) and any(
+                map(belongs_to_vm, files.with_backing_files([path], are_tops=True))
             ):
                 found.append(f"{pool}/{volume.name()}")
     return sorted(found)
 
 
-def _files_of_domain(files: HostFiles, definitions: Definitions, own: Collection[str]) -> set[str]:
-    """Return the paths of a VM's other files, besides its ``own`` volumes, from its domain.
+def _files_of_domain(
+    files: HostFiles, definitions: DomainDefinitions, own: Collection[str]
+) -> set[str]:
+    """Return the paths of a VM's files besides its ``own`` volumes, found in its definitions.
 
     For each disk: the overlays above its own volume. If the chain has no own volume any more, or an
     operator attached the disk, all files but the last, which may be a shared base. Nothing for a
     disk of fuga's that is not in ``own``, as it stays.
     """
     found: set[str] = set()
-    if not any(map(chains.is_disk, own)):
+    if not any(map(is_vm_disk, own)):
         return found
     for document in definitions.domain:
         root, _ = disk_xml.disks_of(document)
         for disk in document.findall("devices/disk"):
-            chain = files.owned_by(disk)
+            chain = files.declared_chain_of(disk)
             above = _overlays_in_chain(chain, own)
             if above is None and _is_writable(disk):
                 above = chain[:-1] or (chain if disk is root else [])
             found |= set(above or ())
     for document in definitions.snapshots:
         found |= _files_of_snapshot(document)
-    return {path for path in found if chains.name_of(path) not in own}
+    return {path for path in found if file_name(path) not in own}
 
 
 def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
-    """Return the paths of snapshot files, found by the names that libvirt gives them.
+    """Return the paths of a VM's snapshot files, found by libvirt's pattern of their names.
 
     Files of interrupted or forgotten snapshots are in no list of libvirt's.
     """
-    stems = tuple(f"{name.rpartition('.')[0]}." for name in own if chains.is_vm_volume(name))
+    stems = tuple(f"{name.rpartition('.')[0]}." for name in own if is_vm_volume(name))
     return {
         files.path_of(volume)
         for volume in (files.volumes_in(files.pool) if stems else ())
@@ -225,7 +229,7 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
 def _unused_files(
     files: HostFiles, paths: Collection[str], others: Iterable[ET.Element]
 ) -> set[str]:
-    """Return a VM's files that are in pools of its host and in use by nothing else.
+    """Return a VM's files in pools of its host that nothing else uses.
 
     Files stay if another domain or a remaining file has them in its chain. Copies of images stay.
     """
@@ -237,20 +241,18 @@ def _unused_files(
     unknown: set[str] = set()  # such a path may be a link to any file of its name
     for document in others:
         below = _chain_paths_in_any_pool(files, document)
-        unknown |= {chains.name_of(path) for path in below if files.volume_at(path) is None}
+        unknown |= {file_name(path) for path in below if files.volume_at(path) is None}
         stay |= below | set(_named_paths(document))
-    stay |= {path for path in found if chains.name_of(path) in unknown}
+    stay |= {path for path in found if file_name(path) in unknown}
     for pool in {files.pool, *(each.storagePoolLookupByVolume().name() for each in found.values())}:
         for volume in files.volumes_in(pool):
             if (path := files.path_of(volume)) not in found:
                 stay |= set(files.backing_files_of(path, is_top=True))
     used = files.with_backing_files(stay)
-    return {
-        path for path in found.keys() - used if not chains.name_of(path).startswith(IMAGE_PREFIX)
-    }
+    return {path for path in found.keys() - used if not file_name(path).startswith(IMAGE_PREFIX)}
 
 
-def delete(conn: libvirt.virConnect, paths: Collection[str]) -> None:
+def delete_files(conn: libvirt.virConnect, paths: Collection[str]) -> None:
     """Delete files in pools of a host, if they exist."""
     for path in paths:
         try:
@@ -275,8 +277,8 @@ def _chain_paths_in_any_pool(files: HostFiles, document: ET.Element) -> set[str]
     return {
         path
         for disk in document.findall("devices/disk")
-        if (top := chains.top_of(disk)) is not None and not chains.is_vm_volume(chains.name_of(top))
-        for path in files.used_by(disk)
+        if (top := top_file_of(disk)) is not None and not is_vm_volume(file_name(top))
+        for path in files.possible_chain_of(disk)
     }
 
 
@@ -284,7 +286,7 @@ def files_of_all_snapshots(conn: libvirt.virConnect) -> set[str]:
     """Return the paths of the files that snapshots of any domain of a host name."""
     found: set[str] = set()
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
-        for snapshot in _snapshots(domain):
+        for snapshot in _list_snapshots(domain):
             document = domain_xml.parse_tree(snapshot.getXMLDesc(0))
             found |= {each.get("file", "") for each in document.iterfind(".//disk//source")}
             found |= _files_of_snapshot(document)
@@ -298,7 +300,7 @@ def _files_of_snapshot(document: ET.Element) -> set[str]:
     return found - {""}
 
 
-def _other_domains(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
+def _list_other_definitions(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
     for domain in conn.listAllDomains(0):
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             try:
@@ -309,7 +311,7 @@ def _other_domains(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]
                     raise
 
 
-def _snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:
+def _list_snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:
     try:
         return list(domain.listAllSnapshots(0))
     except libvirt.libvirtError as error:
@@ -324,15 +326,15 @@ def _is_writable(disk: ET.Element) -> bool:
 
 
 def _overlays_in_chain(chain: list[str], own: Collection[str]) -> list[str] | None:
-    """Return the chain's files above an ``own`` volume; None without a volume of fuga's."""
+    """Return the chain's files above an ``own`` volume; None if it has no volume of fuga's."""
     for position, path in enumerate(chain):
-        if chains.name_of(path) in own:
+        if file_name(path) in own:
             return chain[:position]
-        if chains.is_vm_volume(chains.name_of(path)):
+        if is_vm_volume(file_name(path)):
             return []
     return None
 
 
 def is_fuga_volume(name: str) -> bool:
-    """Return whether a name is of a volume that fuga made."""
-    return chains.is_vm_volume(name) or name.startswith(IMAGE_PREFIX)
+    """Return whether fuga made a volume of that name."""
+    return is_vm_volume(name) or name.startswith(IMAGE_PREFIX)

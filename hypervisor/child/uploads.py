@@ -78,7 +78,7 @@ class Uploads:
         self.close()
         store = conn.storagePoolLookupByName(pool)
         if conn.getType() != "TEST":  # the test driver's pool sizes are made up
-            _expect_room(store, path, size_bytes, margin_bytes)
+            _check_free_space(store, path, size_bytes, margin_bytes)
         try:
             file = Path(path).open("rb")  # noqa: SIM115 - until the upload ends
         except OSError as error:
@@ -103,16 +103,16 @@ class Uploads:
         upload = self._current_upload(conn)
         left = min(max_bytes, upload.size_bytes - upload.sent)
         while left > 0:
-            piece = self._read(upload, min(_SEND_BYTES, left))
+            piece = self._read_piece(upload, min(_SEND_BYTES, left))
             upload.digest.update(piece)
-            self._send(upload, piece)
+            self._send_piece(upload, piece)
             upload.sent += len(piece)
             left -= len(piece)
         self._send_hole(upload)
         return upload.sent
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
-        """Finish the stream, so that the host writes all bytes. Raises if the digest differs."""
+        """Finish the stream, so that the host writes all bytes; raise if the digest differs."""
         upload = self._current_upload(conn)
         found = upload.digest.hexdigest()
         if found != sha256:
@@ -143,10 +143,10 @@ class Uploads:
             left -= len(piece)
         if left == 0 and upload.came_back < upload.size_bytes:
             return upload.came_back
-        return self._compare(conn, upload)
+        return self._compare_digests(conn, upload)
 
-    def _compare(self, conn: libvirt.virConnect, upload: _Upload) -> int:
-        """Compare the digests. Returns the bytes read back; 0 means to read the volume again."""
+    def _compare_digests(self, conn: libvirt.virConnect, upload: _Upload) -> int:
+        """Compare the digests; return the bytes read back, or 0 to read the volume again."""
         assert upload.back is not None  # noqa: S101 - it was just read from
         upload.back.finish()
         upload.back = None
@@ -195,7 +195,7 @@ class Uploads:
         return self._current
 
     @staticmethod
-    def _read(upload: _Upload, length: int) -> bytes:
+    def _read_piece(upload: _Upload, length: int) -> bytes:
         if upload.head:
             piece, upload.head = upload.head[:length], upload.head[length:]
             return piece
@@ -213,7 +213,7 @@ class Uploads:
             )
         return piece
 
-    def _send(self, upload: _Upload, piece: bytes) -> None:
+    def _send_piece(self, upload: _Upload, piece: bytes) -> None:
         if upload.stream is None:
             return
         view = memoryview(piece)
@@ -233,7 +233,7 @@ class Uploads:
         upload.hole = 0
 
 
-def _expect_room(
+def _check_free_space(
     store: libvirt.virStoragePool, path: str, size_bytes: int, margin_bytes: int
 ) -> None:
     """Raise if a file's content would leave a pool less room than the margin."""

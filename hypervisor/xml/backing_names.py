@@ -22,21 +22,21 @@ _MAX_NAMES: Final = 16
 _DEEPEST: Final = 64
 
 
-def files_in(name: str, above: str) -> tuple[str, ...]:
+def possible_files(name: str, above: str) -> tuple[str, ...]:
     """Return the paths and names of all files that a backing name may mean.
 
-    ``above`` is the path of the file that has the name: others are relative to its folder. A form
-    that is not known gives each part that may be a name, so that no user of a file is overlooked;
-    of very many, whole paths first.
+    ``above`` is the path of the file with the backing name; relative paths start at its folder. If
+    the form is unknown, each part that may be a name is returned, so that no user of a file is
+    overlooked. At most 16 are returned, absolute paths first.
     """
     names = sorted(
-        filter(None, _possible_names(name, 0)), key=lambda each: not each.startswith("/")
+        filter(None, _candidate_names(name, 0)), key=lambda each: not each.startswith("/")
     )
     return tuple(dict.fromkeys(_resolved_path(each, above) for each in names))[:_MAX_NAMES]
 
 
 def plain_path(name: str, above: str) -> str | None:
-    """Return the one path that a backing name is; None: it is of another form."""
+    """Return the normalized path if a backing name is a plain path; None for other forms."""
     return None if not name or _PROTOCOL.match(name) else _resolved_path(name, above)
 
 
@@ -52,7 +52,7 @@ def _resolved_path(name: str, above: str) -> str:
     return normalized_path(posixpath.join(above.rpartition("/")[0], name))
 
 
-def _possible_names(name: str, depth: int) -> Iterator[str]:
+def _candidate_names(name: str, depth: int) -> Iterator[str]:
     if name.startswith("json:"):
         try:
             yield from _json_strings(json.loads(name.removeprefix("json:")), depth)
@@ -73,7 +73,7 @@ def _json_strings(value: Any, depth: int, key: str = "") -> Iterator[str]:
         raise RecursionError("the name nests too deep")
     if isinstance(value, str):
         if key.rpartition(".")[2] != "driver":
-            yield from _possible_names(value, depth + 1)
+            yield from _candidate_names(value, depth + 1)
     elif isinstance(value, dict):
         for each, inner in value.items():
             yield from _json_strings(inner, depth + 1, each)

@@ -31,13 +31,13 @@ class DiskFiles:
 
 def add_disks(devices: ET.Element, files: DiskFiles) -> None:
     """Add the disks of a new domain."""
-    _add(devices, files.root, "vda")
+    _add_disk(devices, files.root, "vda")
     if files.seed is not None:
-        ET.SubElement(_add(devices, files.seed, "vdb"), "readonly")
+        ET.SubElement(_add_disk(devices, files.seed, "vdb"), "readonly")
 
 
 def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) -> str | None:
-    """Return a domain's XML with volumes replaced by their files; None if it names no volume.
+    """Return a domain's XML with volumes replaced by file paths; None if it names no volume.
 
     ``file_of`` receives pool, volume and format.
     """
@@ -48,7 +48,7 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
         if source is None:
             continue
         kind = "raw" if driver is None else driver.get("type", "raw")
-        set_file(disk, file_of(source.get("pool", ""), source.get("volume", ""), kind))
+        set_disk_file(disk, file_of(source.get("pool", ""), source.get("volume", ""), kind))
     return ET.tostring(domain, encoding="unicode") if volumes else None
 
 
@@ -63,8 +63,8 @@ def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
     return written, seed
 
 
-def set_file(disk: ET.Element, file: DiskFile) -> None:
-    """Set the file of a disk."""
+def set_disk_file(disk: ET.Element, file: DiskFile) -> None:
+    """Set a disk's file and its backing chain."""
     source = disk.find("source")
     if source is None:
         source = ET.SubElement(disk, "source")
@@ -86,15 +86,15 @@ def backing_of(volume_xml: str) -> tuple[str, str | None] | None:
     return path, None if kind is None else kind.get("type")
 
 
-def times_of(volume_xml: str) -> tuple[str, str] | None:
-    """Return when a volume's file was last written and changed; None: the host does not say."""
+def timestamps_of(volume_xml: str) -> tuple[str, str] | None:
+    """Return mtime and ctime of a volume's file; None if the host does not report them."""
     stamps = ET.fromstring(volume_xml).find("target/timestamps")  # noqa: S314 - as above
     written = None if stamps is None else stamps.findtext("mtime")
     changed = None if stamps is None else stamps.findtext("ctime")
     return None if written is None or changed is None else (written, changed)
 
 
-def _add(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
+def _add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=file.format)
     ET.SubElement(disk, "source", file=file.path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypervisor.model import DomainSpec, Mark
 from hypervisor.xml import network_filters
 from hypervisor.xml.disks import DiskFiles, add_disks
-from hypervisor.xml.limits import add_shares, limit_card, limit_disks
+from hypervisor.xml.resource_limits import add_shares, limit_disks, limit_interface
 
 NAMESPACE = "https://fuga.invalid/domain/1"
 PREFIX = "fuga"
@@ -42,7 +42,7 @@ class ParsedDomain:
     memory_mib: int
     disks: tuple[Disk, ...]
     mark: Mark | None
-    filtered: bool  #: whether each of its cards has a filter of this release
+    filtered: bool  #: whether each of its interfaces has a filter of this release
     #: Files of its disks and their backing chains: (None, path), or pool and volume.
     files: frozenset[tuple[str | None, str]] = frozenset()
 
@@ -61,7 +61,7 @@ def build_domain_xml(spec: DomainSpec, files: DiskFiles) -> str:
     domain = ET.Element("domain", type=spec.domain_type)
     _add_text_element(domain, "name", spec.name)
     _add_text_element(domain, "uuid", spec.mark.vm_id)
-    domain.append(_metadata(spec.mark))
+    domain.append(_mark_element(spec.mark))
     _add_text_element(domain, "memory", str(spec.memory_mib), unit="MiB")
     _add_text_element(domain, "vcpu", str(spec.vcpus))
     add_shares(domain, spec.vcpus)
@@ -130,10 +130,10 @@ def unstartable_domain_xml(
     ET.SubElement(ET.SubElement(domain, "features"), "acpi")
     devices = ET.SubElement(domain, "devices")
     for target, path in raw_disks.items():
-        disk = _disk_of(devices, "raw", target, type="file")
+        disk = _add_disk(devices, "raw", target, type="file")
         ET.SubElement(disk, "source", file=path)
         ET.SubElement(disk, "readonly")
-    barrier = _disk_of(devices, "raw", "vdz", type="volume")
+    barrier = _add_disk(devices, "raw", "vdz", type="volume")
     ET.SubElement(barrier, "source", pool="fuga-never-starts-this", volume="none")
     ET.SubElement(devices, "controller", type="usb", model="none")
     ET.SubElement(devices, "memballoon", model="none")
@@ -167,7 +167,7 @@ def set_mark(domain: ET.Element, mark: Mark) -> None:
         metadata = ET.SubElement(domain, "metadata")
     for known in metadata.findall(f"{{{NAMESPACE}}}vm"):
         metadata.remove(known)
-    metadata.extend(_metadata(mark))
+    metadata.extend(_mark_element(mark))
 
 
 def volume_format(xml: str) -> str | None:
@@ -202,7 +202,7 @@ def security_model(capabilities: str) -> str:
 
 
 def parse_tree(xml: str) -> ET.Element:
-    """Parse XML from libvirt."""
+    """Parse XML that libvirt wrote."""
     return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
 
 
@@ -236,7 +236,7 @@ def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None
     ET.SubElement(balloon, "stats", period="1")
 
 
-def _disk_of(devices: ET.Element, kind: str, target: str, **attributes: str) -> ET.Element:
+def _add_disk(devices: ET.Element, kind: str, target: str, **attributes: str) -> ET.Element:
     disk = ET.SubElement(devices, "disk", attributes, device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=kind)
     ET.SubElement(disk, "target", dev=target, bus="virtio")
@@ -244,17 +244,17 @@ def _disk_of(devices: ET.Element, kind: str, target: str, **attributes: str) -> 
 
 
 def _add_interface(devices: ET.Element, spec: DomainSpec) -> None:
-    card = ET.SubElement(devices, "interface", type=spec.network_kind)
+    interface = ET.SubElement(devices, "interface", type=spec.network_kind)
     if spec.mac is not None:
-        ET.SubElement(card, "mac", address=spec.mac)
-    ET.SubElement(card, "source", {spec.network_kind: spec.network})
-    ET.SubElement(card, "model", type="virtio")
-    limit_card(card, spec.limits)
+        ET.SubElement(interface, "mac", address=spec.mac)
+    ET.SubElement(interface, "source", {spec.network_kind: spec.network})
+    ET.SubElement(interface, "model", type="virtio")
+    limit_interface(interface, spec.limits)
     if spec.guard is not None:
-        network_filters.protect_card(card, spec.guard)
+        network_filters.protect_interface(interface, spec.guard)
 
 
-def _metadata(mark: Mark) -> ET.Element:
+def _mark_element(mark: Mark) -> ET.Element:
     metadata = ET.Element("metadata")
     vm = ET.SubElement(metadata, f"{{{NAMESPACE}}}vm")
     for name, value in (

@@ -10,8 +10,8 @@ from typing import Final
 
 from hypervisor.move_model import MoveSpec
 from hypervisor.xml import domain as domain_xml
-from hypervisor.xml import limits, network_filters
-from hypervisor.xml.disks import DiskFiles, disks_of, set_file
+from hypervisor.xml import network_filters, resource_limits
+from hypervisor.xml.disks import DiskFiles, disks_of, set_disk_file
 
 #: Prefixes of libvirt's names for host interfaces; each host has its own names.
 _MADE_UP: Final = ("vnet", "macvtap")
@@ -33,12 +33,12 @@ def destination_xml(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool)
     domain_xml.set_mark(domain, spec.mark)
     root, seed = disks_of(domain)
     if root is not None:
-        set_file(root, files.root)
+        set_disk_file(root, files.root)
     if seed is not None and files.seed is not None:
-        set_file(seed, files.seed)
-    for card in domain.findall("devices/interface"):
-        connect_card(card, spec)
-    limits.set_shares(domain, int(domain.findtext("vcpu", "1")) if shares else None)
+        set_disk_file(seed, files.seed)
+    for interface in domain.findall("devices/interface"):
+        connect_interface(interface, spec)
+    resource_limits.set_shares(domain, int(domain.findtext("vcpu", "1")) if shares else None)
     return ET.tostring(domain, encoding="unicode")
 
 
@@ -48,14 +48,14 @@ def has_seed(domain: ET.Element) -> bool:
 
 
 def host_device_of(domain: ET.Element) -> str | None:
-    """Return a device that binds a domain to its host, if any."""
+    """Describe a device that binds a domain to its host; None if there is none."""
     for tag in ("hostdev", "redirdev", "shmem", "filesystem", "tpm", "nvdimm", "vsock"):
         found = domain.find(f"devices/{tag}")
         if found is not None:
             return tag if found.get("type") is None else f"{tag} of type {found.get('type')}"
-    for card in domain.findall("devices/interface"):
-        if card.get("type") not in {"network", "bridge"}:
-            return f"interface of type {card.get('type')}"
+    for interface in domain.findall("devices/interface"):
+        if interface.get("type") not in {"network", "bridge"}:
+            return f"interface of type {interface.get('type')}"
     known = [disk for disk in disks_of(domain) if disk is not None]
     for disk in domain.findall("devices/disk"):
         target, source = disk.find("target"), disk.find("source")
@@ -65,18 +65,18 @@ def host_device_of(domain: ET.Element) -> str | None:
     return None
 
 
-def connect_card(card: ET.Element, spec: MoveSpec) -> None:
-    """Connect a card to the destination's network, with its filters there."""
-    source = card.find("source")
+def connect_interface(interface: ET.Element, spec: MoveSpec) -> None:
+    """Connect an interface to the destination's network, with the filters of the move's guard."""
+    source = interface.find("source")
     if source is None:
-        source = ET.SubElement(card, "source")
-    card.set("type", spec.network_kind)
+        source = ET.SubElement(interface, "source")
+    interface.set("type", spec.network_kind)
     source.attrib.clear()
     source.set(spec.network_kind, spec.network)
     for child in list(source):
         source.remove(child)
-    target = card.find("target")
+    target = interface.find("target")
     if target is not None and target.get("dev", "").startswith(_MADE_UP):
-        card.remove(target)
+        interface.remove(target)
     if spec.guard is not None:
-        network_filters.protect_card(card, spec.guard)
+        network_filters.protect_interface(interface, spec.guard)

@@ -1,10 +1,10 @@
-"""libvirt network filters (nwfilter) of guests' network cards.
+"""libvirt network filters (nwfilter) of guests' network interfaces.
 
-A filter becomes tables of the bridge that a card is connected to. fuga's filters let a guest send
-only from its own MAC and IPv4 address, reach only service ports of hosts, and receive only frames
-for it or broadcasts. libvirt's own `clean-traffic` is not enough: it learns the address from the
-guest's first packet, passes other protocols such as IPv6, and is missing on some hosts. Names of
-filters contain a digest of their rules, so filters of two releases can coexist.
+A filter becomes tables of the bridge that an interface is connected to. fuga's filters let a guest
+send only from its own MAC and IPv4 address, reach only service ports of hosts, and receive only
+frames for it or broadcasts. libvirt's own `clean-traffic` is not enough: it learns the address from
+the guest's first packet, passes other protocols such as IPv6, and is missing on some hosts. Names
+of filters contain a digest of their rules, so filters of two releases can coexist.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceFilters:
-    """Network and filter of a domain's card."""
+    """Network and filter of a domain's interface."""
 
     kind: str | None  #: bridge, network, or another that libvirt cannot filter
     source: str | None
@@ -165,7 +165,7 @@ _APART: Final[Sequence[_Rule]] = (
 )
 
 
-def _filter_xml(kind: str, rules: Sequence[_Rule]) -> Filter:
+def _build_filter(kind: str, rules: Sequence[_Rule]) -> Filter:
     document = ET.Element("filter", chain="root")
     for rule in rules:
         attributes = {
@@ -188,18 +188,18 @@ def _filter_xml(kind: str, rules: Sequence[_Rule]) -> Filter:
 
 #: Filters for a guest with a known address, and with an address by DHCP, which the host snoops;
 #: both also for isolated guests. APART also blocks parts of the guest's subnet.
-FIXED: Final = _filter_xml("fixed", (*_RULES, *_HOSTS))
-BY_DHCP: Final = _filter_xml("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
-ISOLATED: Final = _filter_xml("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
-ISOLATED_BY_DHCP: Final = _filter_xml(
+FIXED: Final = _build_filter("fixed", (*_RULES, *_HOSTS))
+BY_DHCP: Final = _build_filter("dhcp", (*_RULES, *_HOSTS, *_DHCP_REQUEST_RULES))
+ISOLATED: Final = _build_filter("isolated", (*_RULES, *_HOSTS, *_ISOLATED))
+ISOLATED_BY_DHCP: Final = _build_filter(
     "isolated-dhcp", (*_RULES, *_HOSTS, *_ISOLATED, *_DHCP_REQUEST_RULES)
 )
-APART: Final = _filter_xml("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
+APART: Final = _build_filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
 _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 
 
 def filter_of(guard: Guard) -> Filter | None:
-    """Return the filter for a guard, if any."""
+    """Return the filter for a guard; None if it is unfiltered."""
     if not guard.filtered:
         return None
     if guard.address is None:
@@ -210,53 +210,55 @@ def filter_of(guard: Guard) -> Filter | None:
     return APART if guard.subnet is not None and guard.reaches else ISOLATED
 
 
-def protect_card(card: ET.Element, guard: Guard) -> None:
-    """Replace the filter and the isolation in a card's XML."""
+def protect_interface(interface: ET.Element, guard: Guard) -> None:
+    """Replace the filter and the isolation in an interface's XML."""
     for tag in ("filterref", "port"):
-        for old in card.findall(tag):
-            card.remove(old)
+        for old in interface.findall(tag):
+            interface.remove(old)
     wanted = filter_of(guard)
     if wanted is not None:
-        reference = ET.SubElement(card, "filterref", filter=wanted.name)
-        for name, value in _parameters(guard):
+        reference = ET.SubElement(interface, "filterref", filter=wanted.name)
+        for name, value in _filter_parameters(guard):
             ET.SubElement(reference, "parameter", name=name, value=value)
     if guard.isolated:
-        ET.SubElement(card, "port", isolated="yes")
+        ET.SubElement(interface, "port", isolated="yes")
 
 
-def protect_cards(domain: ET.Element, guard: Guard) -> bool:
-    """Apply a guard to every card of a domain; return whether anything changed."""
+def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
+    """Apply a guard to every interface of a domain; return whether anything changed."""
     changed = False
     wanted = filter_of(guard)
     target = (
         None if wanted is None else wanted.name,
-        () if wanted is None else _parameters(guard),
+        () if wanted is None else _filter_parameters(guard),
         guard.isolated,
     )
-    for card, found in zip(_card_elements(domain), interface_filters(domain), strict=True):
+    for interface, found in zip(
+        _interface_elements(domain), interface_filters(domain), strict=True
+    ):
         if (found.filter, found.parameters, found.isolated) != target:
-            protect_card(card, guard)
+            protect_interface(interface, guard)
             changed = True
     return changed
 
 
 def interface_filters(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
-    """Return network and filter of each card of a domain."""
-    return tuple(_interface_filter(card) for card in _card_elements(domain))
+    """Return network and filter of each interface of a domain."""
+    return tuple(_parse_interface(interface) for interface in _interface_elements(domain))
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether each card of a domain has a filter of this release."""
-    return all(card.filter in _NAMES for card in interface_filters(domain))
+    """Return whether each interface of a domain has a filter of this release."""
+    return all(interface.filter in _NAMES for interface in interface_filters(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Return whether two filters have the same rules: an operator may have edited one."""
+    """Return whether two filters have the same rules; an operator may have edited one."""
     return list(_parse_rules(one)) == list(_parse_rules(other))
 
 
 def filter_obstacle(network: ET.Element) -> str | None:
-    """Return why libvirt cannot filter on one of its networks; None if it can.
+    """Return why libvirt cannot filter traffic of a network; None if it can.
 
     libvirt filters only on Linux bridges. On other networks its rules have no effect, without an
     error.
@@ -288,7 +290,7 @@ def collapse_networks(networks: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def _parameters(guard: Guard) -> Parameters:
+def _filter_parameters(guard: Guard) -> Parameters:
     """Return the filter parameters of a guard, sorted by name as libvirt shows them."""
     # List parameters must not be empty; loopback addresses are always closed.
     blocks = {"CLOSED": (_LOOPBACK, *guard.closed)}
@@ -307,13 +309,17 @@ def _parameters(guard: Guard) -> Parameters:
     return tuple(sorted(found, key=lambda each: each[0]))
 
 
-def _card_elements(domain: ET.Element) -> Sequence[ET.Element]:
+def _interface_elements(domain: ET.Element) -> Sequence[ET.Element]:
     return domain.findall("devices/interface")
 
 
-def _interface_filter(card: ET.Element) -> InterfaceFilters:
-    kind = card.get("type")
-    source, reference, port = card.find("source"), card.find("filterref"), card.find("port")
+def _parse_interface(interface: ET.Element) -> InterfaceFilters:
+    kind = interface.get("type")
+    source, reference, port = (
+        interface.find("source"),
+        interface.find("filterref"),
+        interface.find("port"),
+    )
     return InterfaceFilters(
         kind=kind,
         source=None if source is None or kind is None else source.get(kind),

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, select
 
-from plain_text import nearest
+from plain_text import similar_names
 from registry.errors import InvalidError, UnknownNameError
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def ids_by_name(connection: Connection, kind: str, table: Table, name: str) -> S
     found = connection.scalars(select(table.c.id).where(table.c.name == name)).all()
     if not found:
         names = connection.scalars(select(table.c.name)).all()
-        raise UnknownNameError(kind, kind, name, known=nearest(name, names))
+        raise UnknownNameError(kind, kind, name, known=similar_names(name, names))
     return found
 
 

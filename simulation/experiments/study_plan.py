@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from placement import PlacementError, entry_by_name, policy_by_name
-from plain_text import RepeatedNameError, each_once
+from plain_text import RepeatedNameError, dict_of_unique_names
 from simulation.errors import InputError
 from simulation.experiments.specs import RunSpec
 
@@ -152,7 +152,7 @@ def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
 def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
     try:
         text = Path(path).read_text(encoding="utf-8")
-        document = json.loads(text, object_pairs_hook=each_once)
+        document = json.loads(text, object_pairs_hook=dict_of_unique_names)
         return [
             (zone, ZoneChoice(str(its["policy"]), dict(its.get("parameters", {}))))
             for zone, its in document.items()
@@ -187,7 +187,7 @@ def _parameter_names(policy: str) -> frozenset[str]:
 
 def _parse_assignments(words: Iterable[str], where: str) -> dict[str, str]:
     try:
-        return each_once(_parse_assignment(word, where) for word in words)
+        return dict_of_unique_names(_parse_assignment(word, where) for word in words)
     except RepeatedNameError as error:
         raise InputError(where, str(error)) from None
 

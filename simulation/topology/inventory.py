@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from plain_text import each_once
+from plain_text import dict_of_unique_names
 from registry import InvalidError
 from registry.db import check_labels, check_single_values
 from simulation.errors import InputError
@@ -260,7 +260,9 @@ def _read_csv(path: Path) -> HostInventory:
 def _read_json(path: Path) -> HostInventory:
     """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=each_once)
+        document = json.loads(
+            path.read_text(encoding="utf-8"), object_pairs_hook=dict_of_unique_names
+        )
     except OSError as error:
         raise InputError(str(path), error.strerror or str(error)) from error
     except ValueError as error:

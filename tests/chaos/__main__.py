@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not kinds:
         known = ", ".join(sorted(each.__name__ for each in KINDS))
         parser.error(f"no fault's name or kind contains {options.only!r}; faults: {known}")
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         parser.error(f"no real hosts here: {reason}")
     # Ended like by Ctrl-C: whatever runs is taken down first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -206,7 +206,7 @@ class Site:
 
     def keep_off(self, host: SiteHost) -> None:
         """Switch a host off where it runs; it may be ending, or starting, at this moment."""
-        statuses = cluster.status(self.lab_dir)
+        statuses = cluster.host_statuses(self.lab_dir)
         if statuses[host.number - 1].running:
             with contextlib.suppress(LabError):
                 self.fault(host, "power-off")
@@ -233,7 +233,7 @@ class Site:
 
     def switch_on_what_is_off(self) -> None:
         """Do what operators do: a host that was fenced is switched on again by hand."""
-        if not all(host.running for host in cluster.status(self.lab_dir)):
+        if not all(host.running for host in cluster.host_statuses(self.lab_dir)):
             self.start_hosts()
 
     def is_fenced(self, host: SiteHost) -> bool:
@@ -461,7 +461,7 @@ def running_site(
         broker = Redis(folder / "redis.log")
         undo.callback(broker.close)
         site = Site(folder, postgres, broker, hosts)
-        undo.callback(cluster.stop, site.lab_dir)
+        undo.callback(cluster.stop_hosts, site.lab_dir)
         undo.callback(site.close)
         undo.callback(site.strikers.shutdown)
         undo.callback(site.ending.set)

@@ -52,7 +52,7 @@ SEED = 1
 def test_nothing_is_lost_whatever_is_struck(tmp_path: Path) -> None:
     if programs() is None:
         pytest.skip("PostgreSQL is not installed: make install installs it")
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
 
     with running_site(keep=tmp_path / "logs") as site:

@@ -18,7 +18,7 @@ from hypervisor import (
     HostDomain,
     HostEndpoint,
     HostPairMigrator,
-    MoveDone,
+    MoveResult,
     MoveSpec,
     seed_name,
     volume_name,
@@ -109,15 +109,15 @@ class Grounds:
 
     def live(
         self, wanted: MoveSpec, *, on_progress: Any = lambda _: None, deadline_s: float = DEADLINE_S
-    ) -> MoveDone:
+    ) -> MoveResult:
         with self.mover() as mover:
-            return mover.live(wanted, deadline_s=deadline_s, on_progress=on_progress)
+            return mover.move_live(wanted, deadline_s=deadline_s, on_progress=on_progress)
 
     def cold(
         self, wanted: MoveSpec, *, on_progress: Any = lambda _: None, deadline_s: float = DEADLINE_S
-    ) -> MoveDone:
+    ) -> MoveResult:
         with self.mover() as mover:
-            return mover.cold(wanted, deadline_s=deadline_s, on_progress=on_progress)
+            return mover.move_cold(wanted, deadline_s=deadline_s, on_progress=on_progress)
 
     def check(self, wanted: MoveSpec) -> None:
         with self.mover() as mover:

@@ -119,7 +119,7 @@ def test_the_daemon_and_the_keeper_of_a_driver_host(tmp_path: Path) -> None:
         assert tells(environ(recorded(host.keeper_pid))) == []
         assert tells(environ(recorded(host.daemon_pid))) == []
     finally:
-        cluster.stop(tmp_path, purge=True)
+        cluster.stop_hosts(tmp_path, purge=True)
 
 
 @pytest.mark.qemu
@@ -128,4 +128,4 @@ def test_what_lives_on_of_a_real_lab_host(tmp_path: Path) -> None:
     try:
         assert tells(environ(recorded(lab.directory / "hosts" / "1" / "pid"))) == []
     finally:
-        cluster.stop(tmp_path, purge=True)
+        cluster.stop_hosts(tmp_path, purge=True)

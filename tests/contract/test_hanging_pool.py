@@ -24,7 +24,7 @@ SHORT_S = 3.0
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[LabCluster]:
     yield start_real(1, tmp_path / "lab")
-    cluster.stop(tmp_path / "lab", purge=True)
+    cluster.stop_hosts(tmp_path / "lab", purge=True)
 
 
 def hang_pool(lab: LabCluster) -> Path:

@@ -70,7 +70,7 @@ def qcow2_header(*, size: int, backing: str | None = None) -> bytes:
 def lab(tmp_path: Path) -> Iterator[LabCluster]:
     """A lab of its own: what an attack leaves of a host is nobody else's."""
     yield start_real(1, tmp_path / "lab")
-    cluster.stop(tmp_path / "lab", purge=True)
+    cluster.stop_hosts(tmp_path / "lab", purge=True)
 
 
 @pytest.fixture

@@ -32,15 +32,15 @@ def test_lab(tmp_path: Path) -> Iterator[Path]:
     # A folder far too deep for a Unix socket.
     directory = tmp_path / ("deep" * 20) / "lab"
     yield directory
-    cluster.stop(directory, purge=True)
+    cluster.stop_hosts(directory, purge=True)
 
 
 @pytest.fixture
 def real_lab(tmp_path: Path) -> Iterator[Path]:
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     yield tmp_path / "lab"
-    cluster.stop(tmp_path / "lab", purge=True)
+    cluster.stop_hosts(tmp_path / "lab", purge=True)
 
 
 @pytest.mark.test_driver
@@ -50,17 +50,17 @@ def test_test_hosts_start_where_they_run_already(test_lab: Path) -> None:
 
     assert cluster.start_test_hosts(2, test_lab) == first
     assert [path.read_text() for path in sorted(test_lab.rglob("*.pid"))] == pids
-    assert [status.running for status in cluster.status(test_lab)] == [True, True]
+    assert [status.running for status in cluster.host_statuses(test_lab)] == [True, True]
     assert all(len(host.uri) < 150 for host in first)
 
 
 @pytest.mark.test_driver
 def test_a_test_host_that_died_starts_again_at_its_uri(test_lab: Path) -> None:
     hosts = cluster.start_test_hosts(2, test_lab)
-    daemon = processes.alive(test_lab / "test-hosts" / "1" / "daemon.pid")
+    daemon = processes.running_pid(test_lab / "test-hosts" / "1" / "daemon.pid")
     assert daemon
     os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: [s.running for s in cluster.status(test_lab)] == [False, True])
+    wait_until(lambda: [s.running for s in cluster.host_statuses(test_lab)] == [False, True])
 
     assert cluster.start_test_hosts(2, test_lab) == hosts
 
@@ -75,14 +75,14 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
     lab = LabHosts(driver=TEST, hosts=tuple(hosts))
     watch = LabWatch(test_lab, lab, ["host-1", "host-2"], said.append)
     watch.check()
-    pid = processes.alive(test_lab / "test-hosts" / "2" / "daemon.pid")
+    pid = processes.running_pid(test_lab / "test-hosts" / "2" / "daemon.pid")
     assert pid
     os.kill(pid, signal.SIGILL)
     wait_until(lambda: processes.start_time(pid) is None)
 
     def back() -> bool:
         watch.check()
-        return [each.running for each in cluster.status(test_lab)] == [True, True]
+        return [each.running for each in cluster.host_statuses(test_lab)] == [True, True]
 
     wait_until(back)
 
@@ -96,14 +96,14 @@ def test_fuga_up_starts_a_test_host_again_whose_libvirtd_ended(test_lab: Path) -
 @pytest.mark.test_driver
 def test_stopped_test_hosts_leave_no_process_and_no_file(test_lab: Path) -> None:
     host = cluster.start_test_hosts(1, test_lab)[0]
-    pids = [processes.alive(path) for path in test_lab.rglob("*.pid")]
+    pids = [processes.running_pid(path) for path in test_lab.rglob("*.pid")]
 
-    cluster.stop(test_lab, purge=True)
+    cluster.stop_hosts(test_lab, purge=True)
 
     assert all(pid and processes.start_time(pid) is None for pid in pids)
     assert not host.log_dir.exists()
-    assert cluster.status(test_lab) == []
-    cluster.stop(test_lab, purge=True)
+    assert cluster.host_statuses(test_lab) == []
+    cluster.stop_hosts(test_lab, purge=True)
 
 
 @pytest.mark.qemu
@@ -118,12 +118,12 @@ def test_two_labs_run_side_by_side(real_lab: Path, tmp_path: Path) -> None:
                 volumes = connection.report("default").volumes
                 assert [volume.name for volume in volumes] == ["base.qcow2"]
     finally:
-        cluster.stop(tmp_path / "other", purge=True)
+        cluster.stop_hosts(tmp_path / "other", purge=True)
 
 
 def daemon(lab: Path, program: str = "libvirtd") -> int | None:
     """Pid, as seen from here, of the first host's libvirtd or virtlogd, if it runs."""
-    first = processes.alive(lab / "hosts" / "1" / "pid")
+    first = processes.running_pid(lab / "hosts" / "1" / "pid")
     assert first
     inside = Path(f"/proc/{first}/ns/pid").readlink()
     for each in Path("/proc").glob("[0-9]*"):
@@ -191,7 +191,7 @@ def test_daemons_that_crash_start_again_and_guests_run_on(real_lab: Path) -> Non
         "libvirtd ended (SIGILL); it starts again in 2 s",
         "virtlogd ended (SIGKILL); it starts again in 1 s",
     ]
-    assert [status.running for status in cluster.status(real_lab)] == [True]
+    assert [status.running for status in cluster.host_statuses(real_lab)] == [True]
 
 
 @pytest.mark.qemu
@@ -204,7 +204,7 @@ def test_a_killed_libvirtd_stays_so_until_hosts_are_started_and_guests_run_on(
     guest = (real_lab / "hosts/1/run/qemu/one.pid").read_text()
     lab.fault(1, "kill-daemon")
     time.sleep(1.5)  # longer than one that crashed would stay away
-    assert [status.running for status in cluster.status(real_lab)] == [False]
+    assert [status.running for status in cluster.host_statuses(real_lab)] == [False]
 
     assert start_real(1, real_lab, transport="unix").uris == lab.uris
 
@@ -215,11 +215,11 @@ def test_a_killed_libvirtd_stays_so_until_hosts_are_started_and_guests_run_on(
 @pytest.mark.qemu
 def test_a_lab_comes_back_at_its_addresses(real_lab: Path) -> None:
     uris = start_real(2, real_lab).uris
-    cluster.stop(real_lab)
-    assert [status.running for status in cluster.status(real_lab)] == []
+    cluster.stop_hosts(real_lab)
+    assert [status.running for status in cluster.host_statuses(real_lab)] == []
 
     assert start_real(2, real_lab).uris == uris
-    assert [status.running for status in cluster.status(real_lab)] == [True, True]
+    assert [status.running for status in cluster.host_statuses(real_lab)] == [True, True]
 
 
 @pytest.mark.qemu
@@ -247,7 +247,7 @@ def test_hosts_answer_at_sockets_of_roots_alone_and_on_no_network(real_lab: Path
     assert links((real_lab / "tag").read_text()) == []
     with pytest.raises(LabError, match="have no network"):
         lab.fault(1, "cut-network")
-    cluster.stop(real_lab)
+    cluster.stop_hosts(real_lab)
     assert not folder.exists()
 
 
@@ -317,7 +317,7 @@ def test_a_start_that_fails_midway_leaves_nothing(real_lab: Path) -> None:
 
     assert links(tag) == []
     assert not (real_lab / "hosts" / "1").exists()
-    assert cluster.status(real_lab) == []
+    assert cluster.host_statuses(real_lab) == []
 
 
 @pytest.mark.qemu
@@ -343,13 +343,13 @@ def test_an_interrupted_start_leaves_nothing(real_lab: Path) -> None:
 def test_a_process_is_not_mistaken_for_another_with_its_pid(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
-        processes.record(sleeper.pid, tmp_path / "pid")
-        assert processes.alive(tmp_path / "pid") == sleeper.pid
+        processes.record_process(sleeper.pid, tmp_path / "pid")
+        assert processes.running_pid(tmp_path / "pid") == sleeper.pid
 
         (tmp_path / "pid").write_text(f"{sleeper.pid} 1\n")
 
-        assert processes.alive(tmp_path / "pid") is None
-        processes.end(tmp_path / "pid")
+        assert processes.running_pid(tmp_path / "pid") is None
+        processes.end_process(tmp_path / "pid")
         assert sleeper.poll() is None
     finally:
         sleeper.kill()
@@ -358,10 +358,10 @@ def test_a_process_is_not_mistaken_for_another_with_its_pid(tmp_path: Path) -> N
 
 def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "600"])
-    processes.record(sleeper.pid, tmp_path / "pid")
+    processes.record_process(sleeper.pid, tmp_path / "pid")
     sleeper.send_signal(signal.SIGSTOP)
 
-    processes.end(tmp_path / "pid")
+    processes.end_process(tmp_path / "pid")
 
     sleeper.wait(10)
     assert not (tmp_path / "pid").exists()
@@ -370,7 +370,7 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
 def test_a_machine_without_root_says_that_root_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    assert "root" in (cluster.why_not_real() or "")
+    assert "root" in (cluster.real_hosts_obstacle() or "")
 
 
 def test_a_machine_without_qemu_says_which_packages_are_missing(
@@ -379,7 +379,7 @@ def test_a_machine_without_qemu_says_which_packages_are_missing(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(cluster, "_search_path", lambda: "/nonexistent")
 
-    assert "qemu-system-x86" in (cluster.why_not_real() or "")
+    assert "qemu-system-x86" in (cluster.real_hosts_obstacle() or "")
 
 
 def wait_until(look: object, within_s: float = 60.0) -> None:

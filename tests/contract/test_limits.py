@@ -12,7 +12,7 @@ import pytest
 
 from hypervisor import DomainSpec, DomainState, HostConnection, VmLimits
 from hypervisor.child.driver import _start_domain
-from hypervisor.xml.limits import SHARES_PER_VCPU
+from hypervisor.xml.resource_limits import SHARES_PER_VCPU
 from lab.cluster import LabHost
 from tests.contract.conftest import DEADLINE_S, Ground
 from tests.kill_nine import virsh

@@ -19,7 +19,7 @@ from hypervisor import (
     OperationFailedError,
     seed_name,
 )
-from lab.move_faults import move_children
+from lab.move_faults import move_process_ids
 from tests.contract.moving_grounds import SLOW_MIB_S, Grounds, fake_grounds, grounds, real
 from tests.fakes.movers import Breaks
 from tests.servers.lab_hosts import lab_cluster
@@ -237,8 +237,10 @@ def test_one_mover_moves_there_again_after_it_failed(grounds: Grounds) -> None:
 
     with grounds.mover() as mover:
         with pytest.raises(CalledOffError):
-            mover.live(wanted, deadline_s=60, on_progress=call_off)
-        mover.live(replace(wanted, bandwidth_mib_s=None), deadline_s=60, on_progress=lambda _: None)
+            mover.move_live(wanted, deadline_s=60, on_progress=call_off)
+        mover.move_live(
+            replace(wanted, bandwidth_mib_s=None), deadline_s=60, on_progress=lambda _: None
+        )
 
     assert grounds.states(spec) == (None, RUNNING)
 
@@ -281,10 +283,10 @@ def test_the_guest_lives_on_in_the_same_boot_with_what_it_wrote(real: Grounds, b
 def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
     spec = real.running()
     wanted = real.arriving(spec, bandwidth_mib_s=SLOW_MIB_S)
-    before = move_children()
+    before = move_process_ids()
 
     def kill(_: MigrationProgress) -> None:
-        for pid in move_children() - before:
+        for pid in move_process_ids() - before:
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(HostSilentError):
@@ -292,7 +294,7 @@ def test_a_move_whose_process_is_killed_is_cancelled(real: Grounds) -> None:
 
     eventually(lambda: real.states(spec) == (RUNNING, None), within_s=10)
     assert real.remove_arriving(wanted)
-    assert move_children() == before
+    assert move_process_ids() == before
 
 
 @pytest.mark.qemu
@@ -305,7 +307,7 @@ def test_a_move_is_cancelled_with_the_process_that_asked_for_it(real: Grounds) -
 
     def move() -> None:
         try:
-            mover.live(wanted, deadline_s=120, on_progress=lambda _: begun.set())
+            mover.move_live(wanted, deadline_s=120, on_progress=lambda _: begun.set())
         except HypervisorError as error:
             failed.append(error)
 
@@ -344,7 +346,7 @@ def test_a_host_that_is_not_there_is_told_by_its_uri(real: Grounds) -> None:
 
     for ends in ((real.ends[0], nowhere), (nowhere, real.ends[1])):
         with real.movers(*ends) as mover, pytest.raises(HypervisorError, match=r"127\.0\.0\.1:1/"):
-            mover.live(wanted, deadline_s=20, on_progress=lambda _: None)
+            mover.move_live(wanted, deadline_s=20, on_progress=lambda _: None)
 
     assert real.states(spec) == (RUNNING, None)
 

@@ -19,17 +19,17 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]:
     """Two hosts of their own: faults of theirs meet nobody else."""
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     directory = tmp_path_factory.mktemp("faults")
     guest_dir().mkdir(parents=True, exist_ok=True)
-    made = Experiment(move_faults.start(directory, guest_dir()), directory)
+    made = Experiment(move_faults.start_two_hosts(directory, guest_dir()), directory)
     try:
-        made.measure()
+        made.measure_usual_duration()
         yield made
     finally:
         made.close()
-        cluster.stop(directory, purge=True)
+        cluster.stop_hosts(directory, purge=True)
 
 
 @pytest.mark.sampled(3)
@@ -40,7 +40,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Experiment]
 def test_what_dies_leaves_the_guest_running_once(
     experiment: Experiment, name: str, moment: float
 ) -> None:
-    trial = experiment.run(BY_NAME[name], moment)
+    trial = experiment.run_trial(BY_NAME[name], moment)
 
     assert trial.settled in HARMLESS, trial
     assert trial.same_boot, trial
@@ -62,7 +62,7 @@ def test_what_does_not_answer_any_more_costs_a_bounded_time(
 ) -> None:
     fault: MoveFault = BY_NAME[name]
 
-    trial = experiment.run(fault, 0.6)
+    trial = experiment.run_trial(fault, 0.6)
 
     assert trial.settled in HARMLESS, trial
     assert trial.same_boot, trial
@@ -74,7 +74,7 @@ def test_what_does_not_answer_any_more_costs_a_bounded_time(
 def test_a_host_that_lost_its_power_has_the_guest_off_and_the_destination_nothing(
     experiment: Experiment,
 ) -> None:
-    trial = experiment.run(BY_NAME["source off"], 0.6)
+    trial = experiment.run_trial(BY_NAME["source off"], 0.6)
 
     assert trial.left == ("stopped", "absent"), trial
     assert trial.settled == "source, off", trial

@@ -98,7 +98,7 @@ WHOLE = bool(os.environ.get("WHOLE_GUIDE"))
 
 def why_not() -> str | None:
     """Return why it cannot be followed here; None: it can."""
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         return reason
     for program in ("pg_createcluster", "redis-server", "curl", "openssl"):
         if shutil.which(program) is None:

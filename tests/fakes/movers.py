@@ -16,7 +16,7 @@ from hypervisor import (
     MigrationObstacle,
     MigrationProgress,
     MigrationRefusedError,
-    MoveDone,
+    MoveResult,
     MoveSpec,
     OperationFailedError,
 )
@@ -116,9 +116,9 @@ class FakeMover:
         if found is not None:
             raise MigrationRefusedError(*found)
 
-    def live(
+    def move_live(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         self._begin("live", spec)
         fault = self._movers.next_fault()
         if fault is not None and fault.breaks is Breaks.BEFORE:
@@ -139,16 +139,16 @@ class FakeMover:
                 self._destination.forget_left(spec.vm_id)
             raise
         self._switch(spec, fault)
-        return MoveDone(
+        return MoveResult(
             total_ms=1000,
             downtime_ms=150,
             memory_bytes=MEMORY_BYTES,
             disk_bytes=1 << 20 if spec.copy_disk else 0,
         )
 
-    def cold(
+    def move_cold(
         self, spec: MoveSpec, *, deadline_s: float, on_progress: Callable[[MigrationProgress], None]
-    ) -> MoveDone:
+    ) -> MoveResult:
         self._begin("cold", spec)
         fault = self._movers.next_fault()
         if fault is not None and fault.breaks is Breaks.BEFORE:
@@ -169,7 +169,7 @@ class FakeMover:
         self._destination.define_arriving(spec, seen, defined)
         if fault is not None:
             raise fault.error
-        return MoveDone(total_ms=100, downtime_ms=None, memory_bytes=0, disk_bytes=sent)
+        return MoveResult(total_ms=100, downtime_ms=None, memory_bytes=0, disk_bytes=sent)
 
     def close(self) -> None:
         self.closed = True

@@ -70,7 +70,7 @@ def guest_dir() -> Path:
 
 def start_real(count: int, directory: Path, *, transport: str = "tcp") -> LabCluster:
     """Start real hosts, or skip the test and say why this machine cannot."""
-    if reason := cluster.why_not_real():
+    if reason := cluster.real_hosts_obstacle():
         pytest.skip(f"no real hosts here: {reason}")
     guest = guest_dir()
     guest.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
         return LabCluster(directory=directory, hosts=everything.hosts[:count])
 
     yield at_least
-    cluster.stop(directory, purge=True)
+    cluster.stop_hosts(directory, purge=True)
 
 
 @pytest.fixture(scope="session")
@@ -101,4 +101,4 @@ def driver_hosts(
     """Return a function: n hosts of libvirt's test driver, shared by the session."""
     directory = tmp_path_factory.mktemp("driver-hosts")
     yield lambda count: cluster.start_test_hosts(count, directory)
-    cluster.stop(directory, purge=True)
+    cluster.stop_hosts(directory, purge=True)

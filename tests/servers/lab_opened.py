@@ -111,5 +111,5 @@ def opened_lab(directory: Path, count: int) -> Iterator[OpenedLab]:
     try:
         yield OpenedLab(start_real(count, directory, transport="tls"))
     finally:
-        cluster.stop(directory, purge=True)
+        cluster.stop_hosts(directory, purge=True)
         shutil.rmtree(directory, ignore_errors=True)

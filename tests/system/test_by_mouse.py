@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from lab.cluster import why_not_real
+from lab.cluster import real_hosts_obstacle
 from tests.e2e.web.conftest import Tab, a_tab
 from tests.servers.browser import PATIENCE_MS, a_browser
 from tests.servers.running import RunningFuga, eventually
@@ -23,7 +23,7 @@ from tests.servers.terminal import at_a_terminal
 pytestmark = [
     pytest.mark.qemu,
     pytest.mark.slow,
-    pytest.mark.skipif(why_not_real() is not None, reason=str(why_not_real())),
+    pytest.mark.skipif(real_hosts_obstacle() is not None, reason=str(real_hosts_obstacle())),
 ]
 LINK = re.compile(rb"\S+/web/#login=\S+")
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import why_not_real
+from lab.cluster import real_hosts_obstacle
 from tests.servers.running import RunningFuga, eventually, running_fuga
 
 pytestmark = [
     pytest.mark.qemu,
     pytest.mark.slow,
-    pytest.mark.skipif(why_not_real() is not None, reason=str(why_not_real())),
+    pytest.mark.skipif(real_hosts_obstacle() is not None, reason=str(real_hosts_obstacle())),
 ]
 
 #: As `nobody`: what of this can be opened, connected to, or told what to do?

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import SCRIPTS
-from lab.cluster import why_not_real
+from lab.cluster import real_hosts_obstacle
 from tests.e2e.web.conftest import a_tab
 from tests.servers.browser import a_browser
 from tests.servers.running import FUGA, eventually, running_fuga
@@ -36,7 +36,7 @@ exit 1
 pytestmark = [
     pytest.mark.qemu,
     pytest.mark.slow,
-    pytest.mark.skipif(why_not_real() is not None, reason=str(why_not_real())),
+    pytest.mark.skipif(real_hosts_obstacle() is not None, reason=str(real_hosts_obstacle())),
 ]
 
 

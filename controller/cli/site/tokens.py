@@ -17,7 +17,7 @@ from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import short_id
 from controller.terminal.times import parse_end, time_since, time_until
-from plain_text import advice
+from plain_text import suggest_names
 
 ENDS_SOON: Final = timedelta(days=14)
 _RENEWED: Final = re.compile(r"-\d{8}-\d{6}$")
@@ -141,7 +141,7 @@ def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
     living = [each for each in good if each["name"] == token or is_part_of_id(token, each["id"])]
     if len(living) != 1:
         what = "several tokens are" if living else "no valid token is"
-        suggestion = None if living else advice(token, [each["name"] for each in good])
+        suggestion = None if living else suggest_names(token, [each["name"] for each in good])
         raise BadInputError(
             f"{what} called {token!r}; {suggestion or '`fuga token list` shows them'}"
         )

@@ -14,7 +14,7 @@ from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, short_id
 from controller.terminal.times import time_since
-from plain_text import advice, plain
+from plain_text import plain, suggest_names
 
 app = typer.Typer(name="key", no_args_is_help=True, help="SSH keys that open a tenant's new VMs.")
 
@@ -110,7 +110,7 @@ def remove_key(
     found = [each for each in listed if each["name"] == key or is_part_of_id(key, each["id"])]
     if len(found) != 1:
         what = "several keys are" if found else "no key is"
-        suggestion = None if found else advice(key, [each["name"] for each in listed])
+        suggestion = None if found else suggest_names(key, [each["name"] for each in listed])
         raise BadInputError(f"{what} called {key!r}; {suggestion or '`fuga key list` shows them'}")
     gone = session.api.delete(f"ssh-keys/{found[0]['id']}")
     session.answer(gone, f"key {gone['name']} of tenant {gone['tenant']} is removed")

@@ -16,7 +16,7 @@ from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.schema_text import ExpectedValues, Operation
-from plain_text import advice, listed
+from plain_text import join_names, suggest_names
 from registry import (
     ImageUrlRefusedError,
     InvalidError,
@@ -67,7 +67,7 @@ class RefusedCall:
         names = self.names(kind)
         if names is None:
             return message
-        choices = advice(key, names) if names else "none exist yet"
+        choices = suggest_names(key, names) if names else "none exist yet"
         return f"{message}; {choices}" if choices else message
 
 
@@ -218,9 +218,9 @@ def _allowed_text(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
 
 
 def _known_fields(typed: str, known: Sequence[str]) -> str:
-    advised = advice(typed, known)
+    advised = suggest_names(typed, known)
     if advised is None and len(known) <= _FIELDS_SHOWN:
-        advised = f"known: {listed(known, 'and')}" if known else "none are allowed"
+        advised = f"known: {join_names(known, 'and')}" if known else "none are allowed"
     return f"unknown name; {advised or 'see /docs'}"
 
 
@@ -228,7 +228,7 @@ def _suggestion_for(value: Any, wanted: ExpectedValues) -> str | None:
     """Suggest a value for text: one of a few words, or a known name."""
     if not isinstance(value, str):
         return None
-    advised = advice(value, wanted.choices) or ""
+    advised = suggest_names(value, wanted.choices) or ""
     if advised.startswith("did you mean "):
         return advised.removeprefix("did you mean ").removesuffix("?")
     if wanted.pattern == patterns.NAME:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.rest.problems.patterns import PATTERNS_SAID
-from plain_text import listed
+from plain_text import join_names
 
 Schema = Mapping[str, Any]
 
@@ -143,13 +143,13 @@ def _key_schema(schema: Schema, document: Schema) -> Schema | None:
 
 def _description(schema: Schema, document: Schema) -> str:
     said = [_branch_description(each, document) for each in _branches(schema, document)]
-    return listed(list(dict.fromkeys(said)), "or") if said else "null"
+    return join_names(list(dict.fromkeys(said)), "or") if said else "null"
 
 
 def _branch_description(schema: Schema, document: Schema) -> str:
     words = [schema["const"]] if "const" in schema else schema.get("enum", ())
     if words:
-        return f"one of {listed(words, 'and')}" if len(words) > 1 else str(words[0])
+        return f"one of {join_names(words, 'and')}" if len(words) > 1 else str(words[0])
     match schema.get("type"):
         case "integer" | "number" as kind:
             return _TYPES[kind] + _number_bounds(schema)
@@ -160,7 +160,7 @@ def _branch_description(schema: Schema, document: Schema) -> str:
             return f"a list{_maximum_text(schema, 'maxItems')}, each {each}"
         case "object":
             fields = list(schema.get("properties", ()))
-            with_fields = f" with {listed(fields, 'and')}" if fields else " of names and values"
+            with_fields = f" with {join_names(fields, 'and')}" if fields else " of names and values"
             return f"an object{with_fields}{_maximum_text(schema, 'maxProperties')}"
         case kind:
             return _TYPES.get(str(kind), "another value (see /docs)")

@@ -21,7 +21,7 @@ from placement.parameters import (
 from placement.rebalancing.balance import BALANCE_OBJECTIVE
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.model import RebalanceLimits
-from plain_text import RepeatedNameError, each_once
+from plain_text import RepeatedNameError, dict_of_unique_names
 from simulation.errors import InputError
 
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -220,6 +220,6 @@ def _read_option(its: type[_Read], option: str, words: str) -> _Read:
         except ValueError:
             pairs.append((name, value))
     try:
-        return its(**read_parameters(_READERS[its], each_once(pairs)))
+        return its(**read_parameters(_READERS[its], dict_of_unique_names(pairs)))
     except (PlacementError, RepeatedNameError) as error:
         raise InputError(f"{option} {words}", str(error)) from error

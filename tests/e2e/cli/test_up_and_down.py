@@ -35,7 +35,7 @@ def children(fuga: RunningFuga) -> dict[str, ProcessId]:
 
 
 def hosts_run(state_dir: Path) -> list[bool]:
-    return [host.running for host in cluster.status(state_dir / "lab")]
+    return [host.running for host in cluster.host_statuses(state_dir / "lab")]
 
 
 def test_the_papers_cluster_types_and_tenants_are_there(fuga: RunningFuga) -> None:

@@ -64,7 +64,7 @@ def test_a_host_that_is_cut_off_is_fenced_and_its_vm_runs_once_elsewhere(
     site.registry.fencing.request_for_failed_hosts(lease)
     eventually(lambda: site.sweep() or site.vms()[0].host is None)
 
-    assert [host.running for host in cluster.status(lab.directory)][:2] == [False, True]
+    assert [host.running for host in cluster.host_statuses(lab.directory)][:2] == [False, True]
     site.place_again(vm.request_id, second)
     eventually(site.all_run)
     assert domain_states(second.uri) == {str(vm.id): "running"}

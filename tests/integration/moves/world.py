@@ -42,9 +42,9 @@ class HostsInMemory:
         yield self._hosts[host.uri]
 
     @contextmanager
-    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[FakeMover]:
-        with self._movers(HostEndpoint(source.uri), HostEndpoint(destination.uri)) as mover:
-            yield mover
+    def migrator(self, source: HostAccess, destination: HostAccess) -> Iterator[FakeMover]:
+        with self._movers(HostEndpoint(source.uri), HostEndpoint(destination.uri)) as migrator:
+            yield migrator
 
 
 class MovingWorld:

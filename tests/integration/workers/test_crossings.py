@@ -592,17 +592,17 @@ class TwoHosts:
 
 
 class BusyHost:
-    """Enters hosts, but for one that gets no further thread."""
+    """Lends hosts, but for one that gets no further thread."""
 
     def __init__(self, hosts: HostLimits, uri: str) -> None:
         self.hosts = hosts
         self._uri = uri
 
     @contextmanager
-    def enter(self, host: HostAccess, *, pool: bool = False) -> Iterator[Any]:
+    def use(self, host: HostAccess, *, pool: bool = False) -> Iterator[Any]:
         if host.uri == self._uri:
             raise HostBusyError(host.uri, "8 threads are on it")
-        with self.hosts.enter(host, pool=pool) as found:
+        with self.hosts.use(host, pool=pool) as found:
             yield found
 
 

@@ -13,7 +13,7 @@ from hypervisor import DomainSpec, Guard, Mark, MoveSpec, VmLimits
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import migration_target
 from hypervisor.xml.disks import DiskFile, DiskFiles
-from hypervisor.xml.limits import SHARES_PER_VCPU
+from hypervisor.xml.resource_limits import SHARES_PER_VCPU
 
 VM = str(uuid.uuid4())
 HERE = DiskFiles(

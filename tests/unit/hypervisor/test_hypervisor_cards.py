@@ -55,8 +55,8 @@ def test_a_card_carries_its_filter_and_is_written_once(guard, name, parameters):
     domain = a_domain()
 
     first, again = (
-        network_filters.protect_cards(domain, guard),
-        network_filters.protect_cards(domain, guard),
+        network_filters.protect_interfaces(domain, guard),
+        network_filters.protect_interfaces(domain, guard),
     )
 
     [card] = network_filters.interface_filters(domain)
@@ -73,7 +73,7 @@ def test_a_card_of_another_address_or_filter_is_written_anew(other: str):
     )
     assert not network_filters.is_filtered(domain)
 
-    assert network_filters.protect_cards(domain, FIXED)
+    assert network_filters.protect_interfaces(domain, FIXED)
 
     assert len(domain.findall("devices/interface/filterref")) == 1
     assert len(domain.findall("devices/interface/port")) == 1

@@ -148,7 +148,7 @@ def copy(
 ) -> tuple[int, list[MigrationProgress], MoveHosts]:
     told: list[MigrationProgress] = []
     ends: Any = MoveHosts(there)
-    copying = cold_moves._Copy(ends, spec, stop or threading.Event(), told.append)
+    copying = cold_moves._DiskCopy(ends, spec, stop or threading.Event(), told.append)
     here: Any = Volume(DISK)
     return copying.run(here), told, ends
 
@@ -187,7 +187,7 @@ def test_a_copy_that_is_called_off_sends_no_more_and_aborts_its_streams() -> Non
     here: Any = Volume(DISK)
 
     with pytest.raises(OperationFailedError, match="called off"):
-        cold_moves._Copy(ends, SPEC, stop, lambda _: None).run(here)
+        cold_moves._DiskCopy(ends, SPEC, stop, lambda _: None).run(here)
 
     assert there.content == []
     assert all(each.aborted for end in (ends.source, ends.destination) for each in end.streams)
@@ -202,7 +202,7 @@ def test_a_source_that_ends_early_is_refused() -> None:
     here: Any = Short(DISK)
 
     with pytest.raises(OperationFailedError, match="came"):
-        cold_moves._Copy(ends, SPEC, threading.Event(), lambda _: None).run(here)
+        cold_moves._DiskCopy(ends, SPEC, threading.Event(), lambda _: None).run(here)
 
 
 def test_a_source_that_a_guest_wrote_to_meanwhile_is_refused() -> None:
@@ -214,7 +214,7 @@ def test_a_source_that_a_guest_wrote_to_meanwhile_is_refused() -> None:
         here.written_at = 2.5
 
     with pytest.raises(OperationFailedError, match="written to while it was copied"):
-        cold_moves._Copy(ends, SPEC, threading.Event(), write).run(here)
+        cold_moves._DiskCopy(ends, SPEC, threading.Event(), write).run(here)
 
 
 def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
@@ -241,11 +241,11 @@ def test_the_disk_of_a_vm_that_has_arrived_is_not_copied_over(
     ends.source, ends.destination = Host(Store(Volume(DISK))), Host(Store(arrived))
     monkeypatch.setattr(cold_moves.snapshots, "refuse_snapshots", lambda _: None)  # type: ignore[attr-defined]
     monkeypatch.setattr(cold_moves.disks, "root_volume", lambda *_: Volume(DISK))  # type: ignore[attr-defined]
-    monkeypatch.setattr(cold_moves.bases, "backing_path_at_destination", lambda *_: None)  # type: ignore[attr-defined]
-    monkeypatch.setattr(cold_moves.disks, "delete", lambda _, name: deleted.append(name))  # type: ignore[attr-defined]
+    monkeypatch.setattr(cold_moves.backing_files, "backing_path_at_destination", lambda *_: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(cold_moves.disks, "delete_volume", lambda _, name: deleted.append(name))  # type: ignore[attr-defined]
 
     with pytest.raises(OperationFailedError, match="already"):
-        cold_moves.move(ends, SPEC, threading.Event(), lambda _: None)
+        cold_moves.move_stopped_vm(ends, SPEC, threading.Event(), lambda _: None)
 
     assert (arrived.content, deleted) == ([b"arrived"], [])
 

@@ -255,7 +255,7 @@ def test_a_report_crosses_the_wire_unchanged() -> None:
     line = wire.encode({"ok": report})
 
     assert line.count(b"\n") == 1
-    assert wire.report_from(wire.decode(line)["ok"]) == report
+    assert wire.decode_poll(wire.decode(line)["ok"]) == report
 
 
 @pytest.mark.test_driver

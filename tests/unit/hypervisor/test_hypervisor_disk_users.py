@@ -14,7 +14,7 @@ import pytest
 
 from hypervisor import OperationFailedError
 from hypervisor.child import serial_logs, snapshots
-from hypervisor.child.chains import HostFiles
+from hypervisor.child.backing_chains import HostFiles
 from hypervisor.child.driver import LibvirtHost
 from hypervisor.xml.domain import NAMESPACE
 
@@ -124,7 +124,7 @@ def remove(
     conn: libvirt.virConnect, host: LibvirtHost | None = None, patience_s: float = 60
 ) -> bool:
     """Remove the VM with MARK, whose own volume is DISK in the pool `a`."""
-    return (host or LibvirtHost("test:///default"))._remove(
+    return (host or LibvirtHost("test:///default"))._remove_assignment(
         conn,
         vm_id="22222222-2222-4222-8222-222222222222",
         assignment_id="33333333-3333-4333-8333-333333333333",
@@ -138,7 +138,7 @@ def remove(
 @pytest.fixture
 def vm_with_snapshot(conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     """Define a VM that writes to `/a/snap1`, over `/a/DISK`."""
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     make_pool(conn, "a", {DISK: "", "snap1": f"/a/{DISK}"})
     vm_id = "22222222-2222-4222-8222-222222222222"
     define(conn, "web", MARK, disk="/a/snap1", vm_id=vm_id)
@@ -197,7 +197,7 @@ def test_nothing_of_a_vm_goes_while_a_foreign_domain_rests_on_its_snapshot(
 def test_nothing_of_a_vm_goes_while_a_volume_rests_on_its_snapshot_in_another_pool(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, pool: str, file: str, below: str
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     files = {"a": {DISK: ""}, "c": {"s1": f"/a/{DISK}"}, "d": {}}
     files[pool] = files[pool] | {file: below}
     for name, content in files.items():
@@ -222,7 +222,7 @@ def test_nothing_of_a_vm_goes_while_a_volume_rests_on_its_snapshot_in_another_po
 def test_a_volume_in_the_pool_of_a_vm_without_snapshots_keeps_the_disk_it_rests_on(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     make_pool(conn, "a", {DISK: "", "clone": f"/a/{DISK}", "other": "/a/base", "base": ""})
     define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id="22222222-2222-4222-8222-222222222222")
 
@@ -246,7 +246,7 @@ def test_a_file_of_a_vm_that_does_not_rest_on_its_disk_stays_for_its_user_alone(
     define(conn, "theirs", disk="/c/f.qcow2")
     own = [f"/a/{name}" for name in ("memory", "snap1")]
 
-    others = list(snapshots._other_domains(conn, VM_ID))
+    others = list(snapshots._list_other_definitions(conn, VM_ID))
     found = snapshots._unused_files(HostFiles(conn, "a"), own, others)
 
     assert found == {"/a/snap1"}
@@ -272,7 +272,7 @@ def test_a_clone_over_anything_that_rests_on_a_disk_keeps_all_of_it(
     volume: str,
     disk: str | None,
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     for name, content in pools.items():
         make_pool(conn, name, content)
     if disk is not None:
@@ -304,7 +304,7 @@ def test_a_clone_over_anything_that_rests_on_a_disk_keeps_all_of_it(
 def test_names_that_a_guest_writes_into_its_disk_delete_nothing(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, header: str, kind: str
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     make_pool(conn, "a", {DISK: ""})
     make_pool(conn, "b", {"golden.qcow2": "", "backup.qcow2": "", "data.img": header})
     make_pool(conn, "c", {"snap": "/b/data.img"})
@@ -333,7 +333,7 @@ def test_a_raw_disk_in_the_pool_of_vms_keeps_none_by_the_name_that_its_guest_wro
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, kind: str, owner: str
 ) -> None:
     """A disk that one domain declares as qcow2 does rest on the name in its header."""
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     make_pool(conn, "a", {DISK: "", "data.img": f"/a/{DISK}"})
     attached = (
         "<disk type='file' device='disk'><driver name='qemu' type='raw'/>"
@@ -376,7 +376,7 @@ def test_a_disk_stays_on_which_an_overlay_rests_by_a_base_that_another_domain_de
 def test_a_guests_header_costs_a_deletion_few_looks(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     names = [f"{one}{other}" for one in "abcdefghijklmnop" for other in "abcdefghijklmnop"]
     make_pool(conn, "a", {DISK: ""})
     make_pool(conn, "b", {"data.img": f"nbd://h/x?{'&'.join(names)}"})
@@ -491,7 +491,7 @@ def test_pools_without_files_are_not_read(
 def test_neither_a_vms_own_snapshot_nor_a_copy_of_its_disk_keeps_it(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, pools: dict[str, dict[str, str]]
 ) -> None:
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     for name, content in pools.items():
         make_pool(conn, name, content)
     below = f"<backingStore type='file'><format type='qcow2'/><source file='/a/{DISK}'/>"
@@ -522,6 +522,6 @@ def test_one_file_by_two_paths_is_known_by_its_times(
     )
     files = HostFiles(conn, "a")
 
-    assert files.may_be_one("/a/x", "/b/x")
-    assert not files.may_be_one("/a/x", "/b/y")
-    assert files.may_be_one("/a/x", "/nowhere/x")
+    assert files.may_be_same_file("/a/x", "/b/x")
+    assert not files.may_be_same_file("/a/x", "/b/y")
+    assert files.may_be_same_file("/a/x", "/nowhere/x")

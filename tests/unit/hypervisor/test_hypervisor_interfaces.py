@@ -8,7 +8,7 @@ from typing import Any, cast
 import libvirt
 import pytest
 
-from hypervisor.child.background_calls import SpareConnections
+from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.child.poll import Interfaces, read_interfaces
 from hypervisor.xml.node_device import network_device
 
@@ -95,7 +95,7 @@ class Slow:
 
 def test_a_driver_of_devices_that_hangs_holds_up_no_poll() -> None:
     host, now = Slow(), [0.0]
-    known = Interfaces(SpareConnections(lambda: cast(Any, host)), clock=lambda: now[0])
+    known = Interfaces(IdleConnections(lambda: cast(Any, host)), clock=lambda: now[0])
 
     for now[0] in (0.0, 10.0, 10_000.0):
         assert known.macs() == ()

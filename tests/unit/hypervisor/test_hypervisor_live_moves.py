@@ -58,7 +58,7 @@ class Host:
     def may_have_cpu_shares(self) -> bool:
         return self._keeps_shares
 
-    def note_shares_refused(self) -> None:
+    def record_shares_refused(self) -> None:
         self._keeps_shares = False
 
     def is_alive(self) -> bool:
@@ -98,7 +98,7 @@ class MoveHosts:
 
 def move(host: Host, spec: MoveSpec = SPEC) -> None:
     ends: Any = MoveHosts(host)
-    live_moves.move(ends, spec, threading.Event(), lambda _: None)
+    live_moves.move_running_vm(ends, spec, threading.Event(), lambda _: None)
 
 
 def test_a_host_that_keeps_no_shares_gets_the_guest_without() -> None:

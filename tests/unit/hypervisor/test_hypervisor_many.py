@@ -27,8 +27,11 @@ def test_a_process_that_gets_no_thread_takes_no_look(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
     with pytest.raises(RuntimeError, match="start new thread"):
-        multi_host_child._serve(
-            cast("multi_host_child._Hosts", SimpleNamespace(forget=taken.append, close=taken.clear))
+        multi_host_child._serve_requests(
+            cast(
+                "multi_host_child._PolledHosts",
+                SimpleNamespace(forget=taken.append, close=taken.clear),
+            )
         )
 
     assert not taken  # whoever asks learns that the process has gone, and looks by another

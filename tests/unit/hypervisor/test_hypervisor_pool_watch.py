@@ -10,8 +10,9 @@ from typing import Any, cast
 import libvirt
 import pytest
 
-from hypervisor.child.background_calls import BackgroundCall, SpareConnections
-from hypervisor.child.pool_watch import PoolSeen, PoolSilent, PoolWatch
+from hypervisor.child.background_calls import BackgroundCall
+from hypervisor.child.idle_connections import IdleConnections
+from hypervisor.child.pool_watch import PoolWatch, SeenPool, SilentPool
 
 LATER_S = 60.0
 
@@ -48,8 +49,8 @@ class SlowPool:
         return []
 
 
-def spares(host: object) -> SpareConnections:
-    return SpareConnections(lambda: cast("libvirt.virConnect", host))
+def spares(host: object) -> IdleConnections:
+    return IdleConnections(lambda: cast("libvirt.virConnect", host))
 
 
 def test_a_pool_that_always_answers_too_late_is_silent_for_longer_and_longer() -> None:
@@ -58,22 +59,22 @@ def test_a_pool_that_always_answers_too_late_is_silent_for_longer_and_longer() -
     waited, times = [], []
     for _ in range(3):
         times.append(time.monotonic())
-        watch.ask("default")
-        waited.append(watch.answer(by=time.monotonic()))
+        watch.start_query("default")
+        waited.append(watch.await_state(by=time.monotonic()))
         times.append(time.monotonic())
         host.go.put(None)
         for thread in threading.enumerate():
-            if thread.name == "aside":
+            if thread.name == "background-call":
                 thread.join(LATER_S)
     host.go.put(None)
-    watch.ask("default")
-    last = watch.answer(by=time.monotonic() + LATER_S)
+    watch.start_query("default")
+    last = watch.await_state(by=time.monotonic() + LATER_S)
 
-    since = [each.since_s for each in waited if isinstance(each, PoolSilent)]
+    since = [each.since_s for each in waited if isinstance(each, SilentPool)]
     assert host.asked == 4
     assert len(since) == 3
     assert since[2] >= times[4] - times[1]  # since the first question, not the last
-    assert isinstance(last, PoolSeen)
+    assert isinstance(last, SeenPool)
 
 
 def test_whatever_goes_wrong_with_a_question_is_told_to_who_asked() -> None:
@@ -81,6 +82,6 @@ def test_whatever_goes_wrong_with_a_question_is_told_to_who_asked() -> None:
         b"\xff".decode()
 
     question = BackgroundCall(spares(SlowPool()), fail)
-    assert not question.is_open_after(LATER_S)
+    assert not question.is_running_after(LATER_S)
     with pytest.raises(UnicodeDecodeError):
-        question.answer()
+        question.result()

@@ -20,11 +20,11 @@ def a_cluster(name: bytes = b"/here/base", *, at: int = 200, bits: int = 9) -> b
 def test_the_path_is_another_and_the_rest_is_as_it_was(path: str) -> None:
     before = a_cluster()
 
-    after = qcow2.with_backing(before, path)
+    after = qcow2.replace_backing_path(before, path)
 
     name = path.encode()
     assert after == a_cluster(name)
-    assert qcow2.with_backing(after, "/here/base") == before
+    assert qcow2.replace_backing_path(after, "/here/base") == before
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_path_is_another_and_the_rest_is_as_it_was(path: str) -> None:
 )
 def test_what_names_no_base_is_refused(cluster: bytes) -> None:
     with pytest.raises(ValueError, match=r"qcow2|names no backing file"):
-        qcow2.with_backing(cluster, "/there/base")
+        qcow2.replace_backing_path(cluster, "/there/base")
 
 
 def test_a_path_for_which_there_is_no_room_is_refused() -> None:
@@ -51,7 +51,7 @@ def test_a_path_for_which_there_is_no_room_is_refused() -> None:
         (a_cluster()[:210] + b"something else".ljust(302, b"\0"), "/there/longer"),
     ):
         with pytest.raises(ValueError, match="no room"):
-            qcow2.with_backing(cluster, path)
+            qcow2.replace_backing_path(cluster, path)
 
 
 @pytest.mark.parametrize("options", ["compat=1.1", "compat=0.10", "cluster_size=512"])
@@ -65,7 +65,7 @@ def test_qemu_reads_what_was_written(tmp_path: Path, options: str) -> None:
 
     content = overlay.read_bytes()
     end = qcow2.cluster_bytes(content)
-    overlay.write_bytes(qcow2.with_backing(content[:end], str(there)) + content[end:])
+    overlay.write_bytes(qcow2.replace_backing_path(content[:end], str(there)) + content[end:])
 
     said = _run("qemu-img", "info", "--backing-chain", str(overlay))
     assert f"backing file: {there}\n" in said

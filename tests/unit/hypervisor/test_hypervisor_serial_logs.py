@@ -23,7 +23,7 @@ def host_with_a_log_of(size: int) -> Any:
 
 def test_a_log_longer_than_any_file_is_refused_and_nothing_of_it_kept() -> None:
     with pytest.raises(OperationFailedError, match="a log of 18446744073709551615 bytes"):
-        serial_logs.tail(host_with_a_log_of(2**64 - 1), vm_id="v", max_bytes=100, after=0)
+        serial_logs.read_tail(host_with_a_log_of(2**64 - 1), vm_id="v", max_bytes=100, after=0)
 
 
 class ForgottenError(libvirt.libvirtError):
@@ -47,7 +47,7 @@ def test_a_reader_that_a_removal_of_another_vm_forgot_is_made_again() -> None:
     host.lookupByUUIDString = lambda _: reader
     host.domainListGetStats = lambda *_: told.pop(0)
 
-    found = serial_logs.tail(host, vm_id="v", max_bytes=100, after=0)
+    found = serial_logs.read_tail(host, vm_id="v", max_bytes=100, after=0)
 
     assert found["end"] == 3
 
@@ -68,7 +68,7 @@ def test_a_log_whose_definition_a_removal_of_another_vm_forgot_is_deleted_all_th
     host.defineXML = define
     host.domainListGetStats = lambda domains, *_: [(domains[0], {"block.count": 0})]
 
-    serial_logs.delete(host, "v")
+    serial_logs.delete_logs(host, "v")
 
     assert [xml.count("fuga-v.serial<") for xml in deleted[:2]] == [1, 0]
     assert defined[0] == defined[1] == deleted[0]

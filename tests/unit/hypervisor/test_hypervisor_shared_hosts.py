@@ -344,14 +344,14 @@ def test_what_nobody_thought_of_is_told_of_its_host_alone() -> None:
             def perform(self, op, args):
                 return {"bad": [][0]} if self.uri == "bad:" else self.uri
             def close(self): pass
-        send = many._Hosts.send
+        send = many._PolledHosts.send
         def send_and_count(hosts, answer):
             send(hosts, answer)
             if answer["id"]:
                 answered.release()
         many.LibvirtHost, many.start_event_loop = Host, lambda: None
-        many._Hosts.send = send_and_count
-        many._Hosts.close = lambda self: [answered.acquire(timeout=60) for _ in range(2)]
+        many._PolledHosts.send = send_and_count
+        many._PolledHosts.close = lambda self: [answered.acquire(timeout=60) for _ in range(2)]
         many._GOODBYE_S = 60
         """
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plain_text import plain, plain_json, plain_lines, shortened, split_host_name
+from plain_text import plain, plain_json, plain_lines, shorten_text, split_host_name
 from tests.hostile_text import is_forbidden
 
 TEXT = st.text(st.characters())  # surrogates as well
@@ -62,9 +62,9 @@ def test_json_says_the_same(value: object) -> None:
 
 
 def test_a_long_text_is_shortened_and_says_so() -> None:
-    assert shortened("short", 100) == "short"
-    assert shortened("x" * 5_000, 100).endswith("x… (5000 characters)")
-    assert len(shortened("x" * 5_000, 100)) == 100
+    assert shorten_text("short", 100) == "short"
+    assert shorten_text("x" * 5_000, 100).endswith("x… (5000 characters)")
+    assert len(shorten_text("x" * 5_000, 100)) == 100
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,14 @@ def gate(clock: Clock) -> HostLimits:
 def test_a_host_gets_as_many_threads_as_it_may_have_and_others_are_not_affected(
     gate: HostLimits,
 ) -> None:
-    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
-        with pytest.raises(HostBusyError, match="2 threads"), gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True), gate.use(ONE, pool=True):
+        with pytest.raises(HostBusyError, match="2 threads"), gate.use(ONE, pool=True):
             pass
 
-        with gate.enter(OTHER, pool=True):
+        with gate.use(OTHER, pool=True):
             pass
 
-    with gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True):
         pass
 
 
@@ -79,13 +79,13 @@ def test_a_host_that_did_not_answer_gets_no_thread_for_a_while(
     go_silent(gate, ONE)
 
     clock.now = 14.9
-    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE, pool=True):
+    with pytest.raises(HostBusyError, match="did not answer"), gate.use(ONE, pool=True):
         pass
-    with gate.enter(OTHER, pool=True):
+    with gate.use(OTHER, pool=True):
         pass
 
     clock.now = 15.1
-    with gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True):
         pass
 
 
@@ -96,47 +96,47 @@ def test_after_silence_one_thread_goes_first_and_its_success_lets_the_others_in(
     clock.now = 16
 
     with (
-        gate.enter(ONE, pool=True),
+        gate.use(ONE, pool=True),
         pytest.raises(HostBusyError, match="1 threads"),
-        gate.enter(ONE, pool=True),
+        gate.use(ONE, pool=True),
     ):
         pass
 
-    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True), gate.use(ONE, pool=True):
         pass
 
 
 def test_what_needs_no_storage_has_a_thread_that_storage_never_takes(gate: HostLimits) -> None:
-    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
-        with gate.enter(ONE), pytest.raises(HostBusyError, match="3 threads"), gate.enter(ONE):
+    with gate.use(ONE, pool=True), gate.use(ONE, pool=True):
+        with gate.use(ONE), pytest.raises(HostBusyError, match="3 threads"), gate.use(ONE):
             pass
-        with gate.enter(ONE):
+        with gate.use(ONE):
             pass
 
 
 def test_storage_that_did_not_answer_keeps_nothing_else_waiting(gate: HostLimits) -> None:
     go_silent(gate, ONE)
 
-    with pytest.raises(HostBusyError, match="did not answer"), gate.enter(ONE, pool=True):
+    with pytest.raises(HostBusyError, match="did not answer"), gate.use(ONE, pool=True):
         pass
-    with gate.enter(ONE), gate.enter(ONE), gate.enter(ONE):
+    with gate.use(ONE), gate.use(ONE), gate.use(ONE):
         pass
 
 
 def test_storage_that_is_known_to_be_silent_is_not_asked(gate: HostLimits) -> None:
     hung = replace(ONE, pool_silent=True)
 
-    with pytest.raises(HostBusyError, match="pool 'default' does not"), gate.enter(hung, pool=True):
+    with pytest.raises(HostBusyError, match="pool 'default' does not"), gate.use(hung, pool=True):
         pass
-    with gate.enter(hung):
+    with gate.use(hung):
         pass
 
 
 def test_a_host_that_refuses_an_operation_has_answered(gate: HostLimits) -> None:
-    with pytest.raises(OperationFailedError), gate.enter(ONE, pool=True):
+    with pytest.raises(OperationFailedError), gate.use(ONE, pool=True):
         raise OperationFailedError("define", "no")
 
-    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True), gate.use(ONE, pool=True):
         pass
 
 
@@ -145,12 +145,12 @@ def test_a_thread_waits_a_moment_for_its_turn(clock: Clock) -> None:
     inside, leave, entered = threading.Event(), threading.Event(), threading.Event()
 
     def first() -> None:
-        with gate.enter(ONE, pool=True):
+        with gate.use(ONE, pool=True):
             inside.set()
             assert leave.wait(30)
 
     def second() -> None:
-        with gate.enter(ONE, pool=True):
+        with gate.use(ONE, pool=True):
             entered.set()
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
@@ -171,14 +171,14 @@ def test_who_waits_for_a_turn_learns_at_once_that_the_host_fell_silent(clock: Cl
     refused = []
 
     def first() -> None:
-        with suppress(HostUnreachableError), gate.enter(ONE, pool=True):
+        with suppress(HostUnreachableError), gate.use(ONE, pool=True):
             inside.set()
             assert fall_silent.wait(30)
             raise HostUnreachableError(ONE.uri, "no answer within 10 s")
 
     def second() -> None:
         try:
-            with gate.enter(ONE, pool=True):
+            with gate.use(ONE, pool=True):
                 pass
         except HostBusyError as error:
             refused.append(error.reason)
@@ -196,10 +196,10 @@ def test_who_waits_for_a_turn_learns_at_once_that_the_host_fell_silent(clock: Cl
 
 def test_a_thread_may_enter_again_whatever_happened_in_it(gate: HostLimits) -> None:
     for _ in range(5):
-        with pytest.raises(ZeroDivisionError), gate.enter(ONE, pool=True):
+        with pytest.raises(ZeroDivisionError), gate.use(ONE, pool=True):
             raise ZeroDivisionError
 
-    with gate.enter(ONE, pool=True), gate.enter(ONE, pool=True):
+    with gate.use(ONE, pool=True), gate.use(ONE, pool=True):
         pass
 
 
@@ -212,7 +212,7 @@ def test_the_maximum_holds_when_many_threads_come_at_once(gate: HostLimits) -> N
         barrier.wait()
         for _ in range(200):
             try:
-                with gate.enter(ONE, pool=True):
+                with gate.use(ONE, pool=True):
                     with lock:
                         inside += 1
                         most = max(most, inside)
@@ -231,5 +231,5 @@ def test_the_maximum_holds_when_many_threads_come_at_once(gate: HostLimits) -> N
 
 
 def go_silent(gate: HostLimits, host: HostAccess) -> None:
-    with pytest.raises(HostUnreachableError), gate.enter(host, pool=True):
+    with pytest.raises(HostUnreachableError), gate.use(host, pool=True):
         raise HostUnreachableError(host.uri, "no answer within 10 s")

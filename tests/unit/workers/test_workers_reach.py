@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from hypervisor import HostConnections
 from registry.hosts import HostAccess, HostCredentials
-from workers.opened_hosts import OpenedHosts
+from workers.libvirt_drivers import LibvirtHostDrivers
 
 MACHINE = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
 HOST = HostAccess(
@@ -38,8 +38,8 @@ class _Connections:
 
 def test_calls_and_moves_name_the_machine(tmp_path: Path) -> None:
     connections = _Connections()
-    opened = OpenedHosts(cast("HostConnections", connections), HostCredentials(tmp_path))
+    opened = LibvirtHostDrivers(cast("HostConnections", connections), HostCredentials(tmp_path))
 
-    with opened.use(HOST), opened.mover(HOST, HOST) as mover:
+    with opened.use(HOST), opened.migrator(HOST, HOST) as mover:
         assert connections.used == [(HOST.uri, None, MACHINE)]
         assert [each.machine for each in (mover.source, mover.destination)] == [MACHINE, MACHINE]  # type: ignore[attr-defined]

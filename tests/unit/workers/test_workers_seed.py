@@ -18,7 +18,7 @@ from registry.records.images import BuildImage, SeedKind
 from registry.requests import GuestAccess
 from registry.tasks import Build, Claim
 from workers import vfat
-from workers.seed import guest_hostname, reads_seed, seed_of
+from workers.seed import guest_hostname, reads_seed, seed_content
 
 VM = UUID("0192f0c1-0000-7000-8000-000000000001")
 HOST = HostAccess(
@@ -67,7 +67,7 @@ def read(volume: bytes, name: str, tmp_path: Path) -> bytes:
 
 @needs_mtools
 def test_a_seed_is_a_volume_named_cidata_with_three_files(tmp_path):
-    seed = seed_of(BUILD)
+    seed = seed_content(BUILD)
 
     assert json.loads(read(seed, "meta-data", tmp_path)) == {
         "instance-id": f"{VM}-3",
@@ -84,7 +84,7 @@ def test_a_seed_is_a_volume_named_cidata_with_three_files(tmp_path):
 
 @needs_mtools
 def test_a_guest_without_an_address_asks_by_dhcp(tmp_path):
-    config = json.loads(read(seed_of(BUILD), "network-config", tmp_path))
+    config = json.loads(read(seed_content(BUILD), "network-config", tmp_path))
 
     assert config["ethernets"]["nic0"] == {
         "match": {"macaddress": "02:00:00:00:00:01"},
@@ -96,7 +96,9 @@ def test_a_guest_without_an_address_asks_by_dhcp(tmp_path):
 def test_a_guest_is_told_its_address_its_route_and_its_name_servers(tmp_path):
     network = replace(BUILD.network, address="10.0.0.4/24", gateway="10.0.0.1", dns=("192.0.2.53",))
 
-    config = json.loads(read(seed_of(replace(BUILD, network=network)), "network-config", tmp_path))
+    config = json.loads(
+        read(seed_content(replace(BUILD, network=network)), "network-config", tmp_path)
+    )
 
     assert config["ethernets"]["nic0"] == {
         "match": {"macaddress": "02:00:00:00:00:01"},
@@ -108,7 +110,7 @@ def test_a_guest_is_told_its_address_its_route_and_its_name_servers(tmp_path):
 
 @needs_mtools
 def test_without_user_data_there_is_a_file_that_asks_for_nothing(tmp_path):
-    seed = seed_of(replace(BUILD, access=GuestAccess(ssh_keys=(), user_data=None)))
+    seed = seed_content(replace(BUILD, access=GuestAccess(ssh_keys=(), user_data=None)))
 
     assert read(seed, "user-data", tmp_path) == b"#cloud-config\n{}\n"
 
@@ -131,7 +133,7 @@ def test_files_of_any_size_come_back_whole_whatever_the_length_of_their_names(si
 
 
 def test_the_same_files_give_the_same_bytes():
-    assert seed_of(BUILD) == seed_of(BUILD)
+    assert seed_content(BUILD) == seed_content(BUILD)
 
 
 def test_what_does_not_fit_is_refused():
@@ -143,7 +145,7 @@ def test_what_does_not_fit_is_refused():
 
 @needs_mtools
 def test_a_host_name_that_was_asked_for_is_handed_over_as_it_is(tmp_path):
-    seed = seed_of(replace(BUILD, hostname="db-2.example.org"))
+    seed = seed_content(replace(BUILD, hostname="db-2.example.org"))
 
     assert json.loads(read(seed, "meta-data", tmp_path))["local-hostname"] == "db-2.example.org"
 

@@ -1,7 +1,7 @@
 """Resource limits of a guest in domain XML.
 
-QEMU throttles disks, the host's traffic control throttles cards, and cgroups divide CPUs: shares
-set the proportions when CPUs are overloaded.
+QEMU throttles disks, the host's traffic control throttles interfaces, and cgroups divide CPUs:
+shares set the proportions when CPUs are overloaded.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
         ET.SubElement(tune, "group_name").text = _GROUP
 
 
-def limit_card(interface: ET.Element, limits: VmLimits) -> None:
-    """Limit the traffic of a card, separately for each direction."""
+def limit_interface(interface: ET.Element, limits: VmLimits) -> None:
+    """Limit the traffic of an interface, separately for each direction."""
     if limits.net_mbps is None:
         return
     average = limits.net_mbps * _KB_PER_MBIT

@@ -1,11 +1,11 @@
-"""Names that stand twice where each may stand once: the last one does not silently win."""
+"""Refusal of repeated names in mappings, of which a parser would silently keep the last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TypeVar
 
-from plain_text.shown import plain
+from plain_text.escaping import plain
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ class RepeatedNameError(ValueError):
         self.name = name
 
 
-def each_once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Return the pairs as a dict; `RepeatedNameError` for a repeated name.
+def dict_of_unique_names(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Return the pairs as a dict; raise `RepeatedNameError` for a repeated name.
 
     It also serves `json.loads` as ``object_pairs_hook``.
     """

@@ -11,7 +11,7 @@ from registry.hosts import HostAccess, HostCredentials
 from workers.driver import HostDriver, Migrator
 
 
-class OpenedHosts:
+class LibvirtHostDrivers:
     """Lends drivers and migrators of hosts.
 
     A credential whose files changed opens a new connection.
@@ -26,28 +26,28 @@ class OpenedHosts:
     ) -> None:
         self._connections = connections
         self._credentials = credentials
-        self._movers = MigratorPool(deadline_s=call_deadline_s)
+        self._migrators = MigratorPool(deadline_s=call_deadline_s)
 
     @contextmanager
     def use(self, host: HostAccess) -> Iterator[HostDriver]:
-        """Lend a driver to one thread."""
-        self._movers.end_idle()
+        """Lend a driver of a host, for use by one thread."""
+        self._migrators.end_idle()
         with self._connections.use(host.uri, self._credential(host), host.machine) as driver:
             yield driver
 
     @contextmanager
-    def mover(self, source: HostAccess, destination: HostAccess) -> Iterator[Migrator]:
-        """Lend a migrator from one host to another to one thread."""
+    def migrator(self, source: HostAccess, destination: HostAccess) -> Iterator[Migrator]:
+        """Lend a migrator from ``source`` to ``destination``, for use by one thread."""
         ends = [
             HostEndpoint(each.uri, self._credential(each), each.machine)
             for each in (source, destination)
         ]
-        with self._movers.use(*ends) as mover:
-            yield mover
+        with self._migrators.use(*ends) as migrator:
+            yield migrator
 
     def close(self) -> None:
-        """Close the move processes kept for reuse. The owner of the connections closes them."""
-        self._movers.close()
+        """End the idle migrators; the owner of the connections closes those."""
+        self._migrators.close()
 
     def _credential(self, host: HostAccess) -> Credential | None:
         try:

@@ -38,21 +38,21 @@ def backing_path_at_destination(
     if here is None:
         return None
     pool = hosts.destination.for_move.storagePoolLookupByName(spec.pool)
-    made = disks.find(pool, spec.volume)
+    made = disks.find_volume(pool, spec.volume)
     there = None if made is None else backing_of(made.XMLDesc(0))
     path = here[0] if there is None else there[0]
-    check_same_base(hosts, here[0], path)
+    check_same_backing_file(hosts, here[0], path)
     return path
 
 
-def check_same_base(hosts: MoveHosts, here: str, there: str) -> None:
-    """Raise `MigrationRefusedError` if two backing files differ: a move sends only the overlay.
+def check_same_backing_file(hosts: MoveHosts, here: str, there: str) -> None:
+    """Raise `MigrationRefusedError` if two backing files differ; a move sends only the overlay.
 
     A move does not read the whole image. Copies of images were verified by digest when they were
     made. Other files are compared by name and sizes.
     """
-    mine = _volume_at(hosts.source.for_move, here, "the source")
-    theirs = _volume_at(hosts.destination.for_move, there, "the destination")
+    mine = _look_up_volume(hosts.source.for_move, here, "the source")
+    theirs = _look_up_volume(hosts.destination.for_move, there, "the destination")
     names = [PurePosixPath(path).name for path in (here, there)]
     are_copies = all(name.startswith(IMAGE_PREFIX) for name in names)
     if names[0] != names[1] and not are_copies:
@@ -61,7 +61,7 @@ def check_same_base(hosts: MoveHosts, here: str, there: str) -> None:
             f"the disk rests on {here}, and would rest on {there} at the destination: give both"
             " hosts one base volume under one name",
         )
-    sizes = [_sizes(volume) for volume in (mine, theirs)]
+    sizes = [_virtual_and_file_size(volume) for volume in (mine, theirs)]
     if sizes[0] != sizes[1]:
         raise MigrationRefusedError(
             MigrationObstacle.BASE_VOLUME,
@@ -70,7 +70,7 @@ def check_same_base(hosts: MoveHosts, here: str, there: str) -> None:
         )
 
 
-def _volume_at(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
+def _look_up_volume(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
     try:
         return conn.storageVolLookupByPath(path)
     except libvirt.libvirtError as error:
@@ -82,6 +82,6 @@ def _volume_at(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virSt
         ) from error
 
 
-def _sizes(volume: libvirt.virStorageVol) -> tuple[int, int]:
-    """Return the virtual size and the file size."""
+def _virtual_and_file_size(volume: libvirt.virStorageVol) -> tuple[int, int]:
+    """Return a volume's virtual size and file size in bytes."""
     return volume.info()[1], volume.infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2]

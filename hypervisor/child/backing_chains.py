@@ -23,23 +23,23 @@ _POOLS_OF_FILES: Final = frozenset({"dir", "fs", "netfs"})
 Backing = tuple[str, str | None]  #: backing name and declared format in a header
 
 
-def name_of(path: str) -> str:
-    """Return the last part of a path."""
+def file_name(path: str) -> str:
+    """Return the file name at the end of a path."""
     return path.rpartition("/")[2]
 
 
-def top_of(disk: ET.Element) -> str | None:
+def top_file_of(disk: ET.Element) -> str | None:
     """Return a disk's topmost file or volume; None if the disk is neither."""
     source = disk.find("source")
     return None if source is None else source.get("file") or source.get("volume")
 
 
 def other_sources_of(disk: ET.Element) -> Iterator[str]:
-    """Yield other names in a disk's definition: network exports, and targets of block copies."""
+    """Yield the network exports and block copy targets that a disk's definition names."""
     for source in disk.iter("source"):
         for name in (source.get("name"), source.get("dev")):
             if name:
-                yield from backing_names.files_in(name, "")
+                yield from backing_names.possible_files(name, "")
     for source in disk.iterfind("mirror//source"):
         yield source.get("file", "")
 
@@ -69,11 +69,11 @@ class HostFiles:
         self._raw: set[str] = set()  #: files whose headers guests write: raw in their domains
 
     def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
-        """Read no header of a file that domains write as a raw disk, and none otherwise."""
+        """Skip the headers of files that are raw disks in all their domains: guests write them."""
         kinds: dict[str, set[str]] = {}
         for disk in (each for document in documents for each in document.findall("devices/disk")):
-            driver, top = disk.find("driver"), top_of(disk)
-            if top is not None and not is_vm_volume(name_of(top)):
+            driver, top = disk.find("driver"), top_file_of(disk)
+            if top is not None and not is_vm_volume(file_name(top)):
                 kind = (
                     ""
                     if driver is None or not _is_written_by_guest(disk)
@@ -83,7 +83,7 @@ class HostFiles:
         self._raw = {path for path, found in kinds.items() if found == {"raw"}}
 
     def pools(self) -> list[str]:
-        """Return the active pools of files, the VM's first."""
+        """Return the names of the active pools of files, the VM's pool first."""
         self._reading("the list of its pools")
         found = []
         for each in self.conn.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
@@ -97,7 +97,7 @@ class HostFiles:
 
         Raises `OperationFailedError` with the pool's name if it cannot be read.
         """
-        store = self._refresh(pool)
+        store = self._refresh_pool(pool)
         if store is None:
             return []
         try:
@@ -123,7 +123,7 @@ class HostFiles:
     def path_in(self, pool: str, name: str) -> str | None:
         """Return the path of a volume by its name; None if it does not exist."""
         with _ignore_missing(self.conn):
-            store = self._refresh(pool)
+            store = self._refresh_pool(pool)
             return None if store is None else self.path_of(store.storageVolLookupByName(name))
         return None
 
@@ -140,8 +140,8 @@ class HostFiles:
         The header of a raw disk is not read where the file is the top of a chain. Where another
         file rests on it, the file has a chain of its own, whatever a domain declares.
         """
-        found = None if is_top and path in self._raw else self._read_backing(path)
-        return () if found is None else backing_names.files_in(found[0], path)
+        found = None if is_top and path in self._raw else self._cached_backing(path)
+        return () if found is None else backing_names.possible_files(found[0], path)
 
     def with_backing_files(self, paths: Iterable[str], *, are_tops: bool = False) -> set[str]:
         """Return paths together with all files that may be in their backing chains."""
@@ -154,8 +154,8 @@ class HostFiles:
                 left += [(each, False) for each in self.backing_files_of(path, is_top=is_top)]
         return found
 
-    def used_by(self, disk: ET.Element) -> list[str]:
-        """Return all files that may be in a disk's backing chain, from the one that is written to.
+    def possible_chain_of(self, disk: ET.Element) -> list[str]:
+        """Return all files that may be in a disk's backing chain, the topmost first.
 
         A file in no pool counts as the file of the same name in the VM's pool.
         """
@@ -165,20 +165,20 @@ class HostFiles:
         while left:
             path = left.pop(0)
             below = self.backing_files_of(path)
-            if self.volume_at(path) is None and (twin := self.path_in(self.pool, name_of(path))):
+            if self.volume_at(path) is None and (twin := self.path_in(self.pool, file_name(path))):
                 below = self.backing_files_of(twin)
             left += [each for each in dict.fromkeys(below) if each not in found]
             found |= dict.fromkeys(below)
         return list(found)
 
-    def owned_by(self, disk: ET.Element) -> list[str]:
+    def declared_chain_of(self, disk: ET.Element) -> list[str]:
         """Return the backing chain of a disk by declared formats and plain paths only.
 
         The content of a raw disk, which the guest writes, is never read as a header.
         """
         chain, kind = self._files_in_definition(disk)
         while chain and kind not in {None, "raw"}:
-            found = self._read_backing(chain[-1])
+            found = self._cached_backing(chain[-1])
             path = None if found is None else backing_names.plain_path(found[0], chain[-1])
             if found is None or path is None or path in chain:
                 break
@@ -186,15 +186,15 @@ class HostFiles:
             kind = found[1]
         return chain
 
-    def may_be_one(self, path: str, other: str) -> bool:
-        """Return whether two paths may be one file, by modification times.
+    def may_be_same_file(self, path: str, other: str) -> bool:
+        """Return whether two paths may be one file: their modification times are compared.
 
         A path in no pool may be a link to any file.
         """
         if path == other or None in {self.volume_at(path), self.volume_at(other)}:
             return True
-        times = self._times_of(path)
-        return times is not None and times == self._times_of(other)
+        times = self._timestamps_of(path)
+        return times is not None and times == self._timestamps_of(other)
 
     def _files_in_definition(self, disk: ET.Element) -> tuple[list[str], str | None]:
         """Return the files that a definition names, and the declared format of the last.
@@ -205,7 +205,7 @@ class HostFiles:
         in_pool = None
         if source is not None and source.get("pool") and source.get("volume"):
             in_pool = self.path_in(source.get("pool", ""), source.get("volume", ""))
-        path = in_pool or top_of(disk)
+        path = in_pool or top_file_of(disk)
         found = [] if path is None else [path]
         kind = None if driver is None else driver.get("type")
         below = disk.find("backingStore")
@@ -220,12 +220,12 @@ class HostFiles:
             below = below.find("backingStore")
         return list(dict.fromkeys(map(backing_names.normalized_path, found))), kind
 
-    def _read_backing(self, path: str) -> Backing | None:
+    def _cached_backing(self, path: str) -> Backing | None:
         if path not in self._backings:
-            self._backings[path] = self._read_volume(path)
+            self._backings[path] = self._read_backing(path)
         return self._backings[path]
 
-    def _read_volume(self, path: str) -> Backing | None:
+    def _read_backing(self, path: str) -> Backing | None:
         volume = self.volume_at(path)
         if volume is None:
             return None
@@ -243,14 +243,14 @@ class HostFiles:
                 " move it out of its pool's folder and `virsh pool-refresh` the pool",
             ) from error
 
-    def _times_of(self, path: str) -> tuple[str, str] | None:
+    def _timestamps_of(self, path: str) -> tuple[str, str] | None:
         volume = self.volume_at(path)
         with contextlib.suppress(libvirt.libvirtError):
             if volume is not None:
-                return disk_xml.times_of(volume.XMLDesc(0))
+                return disk_xml.timestamps_of(volume.XMLDesc(0))
         return None
 
-    def _refresh(self, pool: str) -> libvirt.virStoragePool | None:
+    def _refresh_pool(self, pool: str) -> libvirt.virStoragePool | None:
         """Return a pool after refreshing it once; None if it does not exist."""
         self._reading(f"pool {pool}")
         try:
@@ -272,7 +272,7 @@ class HostFiles:
         if folder not in self._folders:
             self._folders.add(folder)
             with _ignore_missing(self.conn):
-                self._refresh(self.conn.storagePoolLookupByTargetPath(folder).name())
+                self._refresh_pool(self.conn.storagePoolLookupByTargetPath(folder).name())
         with _ignore_missing(self.conn):
             return self.conn.storageVolLookupByPath(path)
         return None
@@ -285,10 +285,10 @@ def _is_written_by_guest(disk: ET.Element) -> bool:
 
 def is_vm_volume(name: str) -> bool:
     """Return whether fuga made a volume of that name for a VM."""
-    return is_disk(name) or _SEED.fullmatch(name) is not None
+    return is_vm_disk(name) or _SEED.fullmatch(name) is not None
 
 
-def is_disk(name: str) -> bool:
+def is_vm_disk(name: str) -> bool:
     """Return whether fuga made a volume of that name as the disk of a VM."""
     return _DISK.fullmatch(name) is not None
 
