@@ -32,7 +32,7 @@ class OidcRule(BaseModel):
     read_only: bool = False
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_one_identity(self) -> Self:
         if self.operator == (self.tenant is not None):
             raise ValueError("either tenant = NAME or operator = true")
         return self
@@ -41,7 +41,7 @@ class OidcRule(BaseModel):
         """Return whether the claim has this value, or is a list that contains it."""
         if self.claim == "email" and claims.get("email_verified") is not True:
             return False  # an unverified address proves nothing
-        found = _claim(claims, self.claim)
+        found = _claim_value(claims, self.claim)
         return self.value in found if isinstance(found, list) else found == self.value
 
 
@@ -73,12 +73,12 @@ def admission_of(
 
 def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
     """Return a user's name in the characters that the name of a token may have."""
-    said = _claim(claims, name_claim)
+    said = _claim_value(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""
     return readable.strip("._-")[:40] or "user"
 
 
-def _claim(claims: Mapping[str, Any], name: str) -> Any:
+def _claim_value(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by its name, or by the path to it: ``realm_access.roles``."""
     if name in claims:
         return claims[name]

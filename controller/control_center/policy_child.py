@@ -67,11 +67,11 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
         bound=allocation_bound(snapshot, resource),
         target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
         node_targets=tuple(nodes),
-        prices=prices_document(snapshot, _prices(snapshot, targets, resource), resource),
+        prices=prices_document(snapshot, _prices_or_error(snapshot, targets, resource), resource),
     )
 
 
-def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
+def _prices_or_error(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
     """Return the prices, or the error as text: a round keeps its bound without them."""
     try:
         return prices(snapshot, targets, resource)

@@ -63,7 +63,7 @@ class ReservationDecider:
             lease = self._lease()
             if lease is None or (stop is not None and stop.is_set()):
                 break
-            decision = self._decide_one(each)
+            decision = self._decide_reservation(each)
             if decision is not None:
                 found = self._registry.reservations.decide(each.id, decision, lease, actor=ACTOR)
                 self._failed.pop(each.id, None)
@@ -71,7 +71,7 @@ class ReservationDecider:
                 log.info("reservation_decided", reservation=str(each.id), state=found.state)
         return decided
 
-    def _decide_one(self, each: Reservation) -> ReservationDecision | None:
+    def _decide_reservation(self, each: Reservation) -> ReservationDecision | None:
         """Return the decision; None if the process failed and another attempt follows."""
         view = self._registry.views.forecast_inputs()
         standing = self._registry.reservations.list_accepted()

@@ -214,12 +214,12 @@ def planning_of(settings: ControllerSettings) -> Planning:
         deadline_s=settings.plan_deadline_s,
         room_hold_s=settings.room_hold_s,
         balance=settings.balance,
-        room=_room_planner_of(settings),
+        room=_build_room_rule(settings),
         spare=settings.spare,
     )
 
 
-def _room_planner_of(settings: ControllerSettings) -> RoomRule | None:
+def _build_room_rule(settings: ControllerSettings) -> RoomRule | None:
     patience = room_patience(settings.policy_parameters)
     if settings.make_room == "off" or patience == 0:  # then no request is said to starve
         return None

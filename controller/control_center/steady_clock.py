@@ -49,7 +49,7 @@ class SteadyClock:
         with self._lock:
             now, elapsed_s = self._registry.now(), self._elapsed()
             if self._at is None:
-                self._restore(now, elapsed_s)
+                self._restore_held_step(now, elapsed_s)
             assert self._at is not None  # noqa: S101 - it has begun
             expected = self._at + timedelta(seconds=elapsed_s - self._elapsed_s)
             if expected - now > TOLERANCE:
@@ -62,7 +62,7 @@ class SteadyClock:
             self._at, self._elapsed_s, self._held_since = now, elapsed_s, None
             return now
 
-    def _restore(self, now: datetime, elapsed_s: float) -> None:
+    def _restore_held_step(self, now: datetime, elapsed_s: float) -> None:
         """Restore the state of a step that an earlier process held back."""
         step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s

@@ -68,14 +68,14 @@ class ForkedChild:
                 self._read_reports(0.0)
             finally:
                 self._reading.release()
-        self._kill()
+        self._kill_group()
 
     def close(self) -> int:
         """Kill the child, wait for its end and return its exit status. May be called twice."""
         with self._reading:
             if not self._closed:
                 self._read_reports(0.0)
-                self._kill()
+                self._kill_group()
                 self.stdin.close()
                 self.stdout.close()
                 if self._status is None:
@@ -91,7 +91,7 @@ class ForkedChild:
                 self._line.close()
             return -1 if self._status is None else self._status
 
-    def _kill(self) -> None:
+    def _kill_group(self) -> None:
         with self._lock:
             if (
                 not self._closed and not self._orphaned
@@ -191,7 +191,7 @@ class ForkServer:
                     server.forked = True
                     server.silent_since = None
                     return child
-                self._retire(server)
+                self._retire_server(server)
         raise ForkServerError("its fork server forks no child")
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class ForkServer:
         with self._lock:
             self._closed = True
             if self._server is not None:
-                self._retire(self._server)
+                self._retire_server(self._server)
             for process in self._old:
                 process.terminate()
                 try:
@@ -215,12 +215,12 @@ class ForkServer:
             raise ForkServerError("its fork server was closed")
         self._old = [process for process in self._old if process.poll() is None]
         if self._server is not None and self._server.process.poll() is not None:
-            self._retire(self._server)
+            self._retire_server(self._server)
         if self._server is None:
             self._server = _start_server(self._modules)
         return self._server
 
-    def _retire(self, server: _ForkServerProcess) -> None:
+    def _retire_server(self, server: _ForkServerProcess) -> None:
         """Send no more calls to a server. It exits after its last child."""
         if server is self._server:
             server.control.close()

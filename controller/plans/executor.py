@@ -109,12 +109,12 @@ class PlanExecutor:
             if self._cancel_if_hosts_activated(plan):
                 continue
             if plan.state is PlanState.PENDING:
-                self._decide(plan)
+                self._decide_plan(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
                 if self._cancel_if_hosts_activated(plan):
                     continue
             if plan.state is PlanState.APPROVED:
-                self._carry_out(plan)
+                self._carry_out_plan(plan)
                 goes_on = True
         return goes_on
 
@@ -145,10 +145,10 @@ class PlanExecutor:
             return "there is no standing rule any more"
         return rule.objection(_total_gain(decided) or 0.0, len(decided.moves))
 
-    def _decide(self, plan: Plan) -> None:
+    def _decide_plan(self, plan: Plan) -> None:
         bound = log.bind(plan=str(plan.id), kind=plan.kind)
         try:
-            inputs = self._inputs(plan)
+            inputs = self._read_inputs(plan)
             data = inputs.encode()
             result = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
             decided = DecidedPlan.of_document(result)
@@ -164,7 +164,7 @@ class PlanExecutor:
             _planned_moves(inputs, decided),
             before={**_plan_measures(decided, 0), **_resting_vms(inputs, decided)},
             after=_plan_measures(decided, -1),
-            stays=[_staying_vm(inputs, each) for each in decided.stays],
+            stays=[_staying_vm_document(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
             document=result,
@@ -180,7 +180,7 @@ class PlanExecutor:
         if plan.requested_by == STANDING_RULE:
             self._on_standing(outcome)
 
-    def _inputs(self, plan: Plan) -> PlanInputs:
+    def _read_inputs(self, plan: Plan) -> PlanInputs:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
         later = self._registry.rolls.hosts_emptied_later(plan.id)
@@ -196,7 +196,7 @@ class PlanExecutor:
             domain=None if spare is None else domains_of(spare, view.cluster.hosts).of_host,
         )
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _carry_out_plan(self, plan: Plan) -> None:
         turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
@@ -326,7 +326,7 @@ def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
     return {"resting": int((running.movable & running.rests).sum())}
 
 
-def _staying_vm(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+def _staying_vm_document(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
     names = inputs.names.snapshot.hosts
     missing = None
     if stays.missing is not None:

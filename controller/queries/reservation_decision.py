@@ -79,7 +79,7 @@ def query_of(
     names = [*(each.vm_type for each, _ in overlap), wanted.vm_type]
     # Of the past only the lifetimes are needed.
     over = {each.id for each in standing if each.ends_at <= wanted.starts_at}
-    bare = dataclasses.replace(view, cluster=_without_kept_room(view.cluster, over), inputs=None)
+    bare = dataclasses.replace(view, cluster=_release_kept_room(view.cluster, over), inputs=None)
     return ReservationQuery(
         view=bare,
         reservation=wanted,
@@ -88,7 +88,7 @@ def query_of(
     )
 
 
-def _without_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
+def _release_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
     """Return the cluster with the room kept for some reservations free."""
     kept = () if cluster.reserved is None else cluster.reserved.reservations
     less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))

@@ -141,7 +141,7 @@ class WaitingTimes:
                 view = self._registry.views.forecast_inputs()
                 at, why = view.cluster.now, why_no_estimate(view)
                 if why is None:
-                    estimates = self._estimate(view)
+                    estimates = self._compute_estimates(view)
                     why = None if estimates.of else "too_large"
             else:  # on a large site, reading that view takes a second
                 at, why = self._registry.now(), "not_decided"
@@ -158,7 +158,7 @@ class WaitingTimes:
             self._making = None
         done.set()
 
-    def _estimate(self, view: ForecastInputs) -> Estimates:
+    def _compute_estimates(self, view: ForecastInputs) -> Estimates:
         process = self._process()
         try:
             found: Estimates = process.estimates(

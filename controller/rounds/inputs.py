@@ -136,7 +136,7 @@ class PieceCache:
 
     def _cached_piece(self, where: tuple[str, str], value: Any) -> InputPiece:
         piece = self._latest.get(where)
-        if piece is None or not _is_same(piece.value, value):
+        if piece is None or not _is_equal_value(piece.value, value):
             piece = self._latest[where] = InputPiece(value, canonical(value).encode())
         return piece
 
@@ -158,7 +158,7 @@ def canonical(value: Any) -> str:
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_equal_value(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):

@@ -40,15 +40,15 @@ _wide: ContextVar[bool] = ContextVar("wide", default=False)
 
 def echo(message: object = "", *, err: bool = False) -> None:
     """Print one line with control characters of untrusted parts removed."""
-    _print(plain(str(message)), err=err)
+    _print_text(plain(str(message)), err=err)
 
 
 def echo_lines(message: object, *, err: bool = False, nl: bool = True) -> None:
     """Print lines. Pass untrusted text through `plain` before."""
-    _print(plain_lines(str(message)), err=err, nl=nl)
+    _print_text(plain_lines(str(message)), err=err, nl=nl)
 
 
-def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
+def _print_text(message: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(message, err=err, nl=nl)  # noqa: TID251 - here alone
 
 
@@ -114,7 +114,7 @@ def print_table(
         width,
         bold=sys.stdout.isatty(),
     ):
-        _print(line)
+        _print_text(line)
     if len(kept) < len(columns):
         gone = ", ".join(each for place, each in enumerate(headings) if place not in kept)
         echo(f"(-o wide shows {gone}, too)")

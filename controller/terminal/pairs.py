@@ -22,10 +22,10 @@ def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
 
 def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
     """Return a policy's parameters by name: values in JSON, others as plain text."""
-    return unique_pairs(option, (_parameter(option, word) for word in words))
+    return unique_pairs(option, (_parse_parameter(option, word) for word in words))
 
 
-def _parameter(option: str, word: str) -> tuple[str, Any]:
+def _parse_parameter(option: str, word: str) -> tuple[str, Any]:
     name, _, text = word.partition("=")
     if not (name and text):
         raise BadInputError(f"{option} {word}: expected NAME=VALUE")

@@ -91,7 +91,7 @@ def doctor(
     from registry.hosts import FailurePolicy  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()
-    rows = list(_print_settings(settings, os.environ))
+    rows = list(_setting_rows(settings, os.environ))
     findings = [
         *_misspelt_setting_findings(os.environ),
         *_policy_findings(settings),
@@ -126,7 +126,7 @@ def doctor(
         raise CliError(f"{wrong} of {len(findings)} findings are wrong")
 
 
-def _print_settings(
+def _setting_rows(
     settings: ControllerSettings, environ: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield each setting of each process with its value, secrets masked, and its source."""

@@ -43,7 +43,7 @@ def move_findings(
             f"FUGA_MOVES_AT_ONCE ({settings.moves_at_once}) is below FUGA_MOVES_PER_HOST"
             f" ({settings.moves_per_host}), which has no effect then",
         )
-    yield from _slow_vm_types(settings, vm_types)
+    yield from _slow_vm_type_findings(settings, vm_types)
     able = [
         host
         for host in hosts
@@ -70,7 +70,7 @@ def move_findings(
         )
 
 
-def _slow_vm_types(
+def _slow_vm_type_findings(
     settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     """Find VM types whose memory takes longer to send than the time limit of a move."""

@@ -31,7 +31,11 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
                 " `fuga doctor --hosts --repair`"
             )
         return
-    done = [each for each in undecided if _confirm_repair(each, yes=yes) and _repair(session, each)]
+    done = [
+        each
+        for each in undecided
+        if _confirm_repair(each, yes=yes) and _repair_difference(session, each)
+    ]
     if session.json:
         print_json(done)
     else:
@@ -57,7 +61,7 @@ def _confirm_repair(difference: Mapping[str, Any], *, yes: bool) -> bool:
     return typer.confirm(plain(f"  {difference['on_confirmation']}?"), err=True)
 
 
-def _repair(session: Session, difference: Mapping[str, Any]) -> bool:
+def _repair_difference(session: Session, difference: Mapping[str, Any]) -> bool:
     body = {key: difference[key] for key in ("difference", "subject")}
     try:
         session.api.post(f"hosts/{difference['host']}/repair", body)
@@ -140,8 +144,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")
     length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""
-    echo(f"{'last slot':12}{_time_text(found['last_slot_at'])}{length}")
-    number = f"{found['last_round']}, of the slot {_time_text(found['last_round_at'])}"
+    echo(f"{'last slot':12}{_round_time_text(found['last_slot_at'])}{length}")
+    number = f"{found['last_round']}, of the slot {_round_time_text(found['last_round_at'])}"
     echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
     if hosts := found["hosts"]:
         echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
@@ -167,5 +171,5 @@ def _print_status(found: Mapping[str, Any]) -> None:
         echo()
 
 
-def _time_text(value: object) -> str:
+def _round_time_text(value: object) -> str:
     return f"{clock(value)} ({time_since(value)} ago)" if value else "none yet"

@@ -71,7 +71,7 @@ def solve_command(
         raise BadInputError(f"-o: found {form.value!r}, wanted table or json")
     as_json = form is OutputFormat.JSON
     if list_policies:
-        rows, broken = _catalogue()
+        rows, broken = _catalogue_entries()
         _print_json({"policies": rows}) if as_json else solve_table.print_catalogue(rows)
         for message in broken:
             echo_lines(f"fuga: {message}", err=True)
@@ -88,7 +88,7 @@ def solve_command(
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 
 
-def _catalogue() -> tuple[list[dict[str, Any]], list[str]]:
+def _catalogue_entries() -> tuple[list[dict[str, Any]], list[str]]:
     """Return the entries for `--list`, and the errors of unusable plugins."""
     from placement.catalog.names import listings  # noqa: PLC0415
 

@@ -122,7 +122,7 @@ class Provider:
             If the provider does not answer correctly.
         """
         async with self._login_slot():
-            id_token = await self._exchange(code, verifier, redirect_uri)
+            id_token = await self._exchange_code(code, verifier, redirect_uri)
             claims = await self._verified_claims(id_token, nonce_of(verifier))
         found = admission_of(
             claims, self.settings.rules, name_claim=self.settings.name_claim, tenant=tenant
@@ -145,7 +145,7 @@ class Provider:
         finally:
             self._under_way -= 1
 
-    async def _exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
+    async def _exchange_code(self, code: str, verifier: str, redirect_uri: str) -> str:
         described = await self.metadata()
         form = {
             "grant_type": "authorization_code",

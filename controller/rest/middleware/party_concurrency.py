@@ -43,7 +43,7 @@ class PartyConcurrency:
                 await begins
             except asyncio.CancelledError:
                 if begins.done() and not begins.cancelled():
-                    self._end(party)
+                    self._end_call(party)
                 raise
         else:
             self._counted[party] += 1
@@ -57,12 +57,12 @@ class PartyConcurrency:
             if counts:
                 counts = False
                 timer.cancel()
-                self._end(party)
+                self._end_call(party)
 
         timer = asyncio.get_running_loop().call_later(COUNTS_S, end)
         return end
 
-    def _end(self, party: str) -> None:
+    def _end_call(self, party: str) -> None:
         """End a call; let the next waiting call of its party begin."""
         self._counted[party] -= 1
         waiting = self._waiting[party]

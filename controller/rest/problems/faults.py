@@ -89,7 +89,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
     match error:
         case RequestValidationError():
             return list(
-                _unique_places(_fault_of(found, call.operation) for found in error.errors())
+                _unique_places(_describe_fault(found, call.operation) for found in error.errors())
             )
         case InvalidError():
             place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
@@ -159,7 +159,7 @@ def _place_of_field(name: str, method: str) -> dict[str, str]:
     return {"in": "query", "parameter": name}
 
 
-def _fault_of(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+def _describe_fault(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
     source, *path = error["loc"]
     surplus = error["type"] == "extra_forbidden"
     wanted = operation.expected_values(source, path[:-1] if surplus else path)

@@ -33,7 +33,7 @@ class ExpectedValues:
     @property
     def description(self) -> str | None:
         """Return a description, if the document knows the place."""
-        return None if self.schema is None else _description(self.schema, self.document)
+        return None if self.schema is None else _schema_description(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
@@ -81,13 +81,13 @@ class Operation:
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
             schema = next((each.get("schema") for each in content.values()), None)
-            return self._walk(schema, (), path)
+            return self._follow_path(schema, (), path)
         for found in self.described.get("parameters", ()):
             if path and (found["in"], found["name"]) == (source, path[0]):
-                return self._walk(found["schema"], (path[0],), path[1:])
+                return self._follow_path(found["schema"], (path[0],), path[1:])
         return ExpectedValues(tuple(path), None, self.document)
 
-    def _walk(
+    def _follow_path(
         self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
     ) -> ExpectedValues:
         """Follow a path through the schema, ignoring branches of unions that Pydantic adds."""
@@ -141,7 +141,7 @@ def _key_schema(schema: Schema, document: Schema) -> Schema | None:
     return None
 
 
-def _description(schema: Schema, document: Schema) -> str:
+def _schema_description(schema: Schema, document: Schema) -> str:
     said = [_branch_description(each, document) for each in _branches(schema, document)]
     return listed(list(dict.fromkeys(said)), "or") if said else "null"
 
@@ -156,7 +156,7 @@ def _branch_description(schema: Schema, document: Schema) -> str:
         case "string":
             return _text_description(schema)
         case "array":
-            each = _description(schema.get("items", {}), document)
+            each = _schema_description(schema.get("items", {}), document)
             return f"a list{_maximum_text(schema, 'maxItems')}, each {each}"
         case "object":
             fields = list(schema.get("properties", ()))
