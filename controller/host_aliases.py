@@ -180,7 +180,7 @@ class HostNames:
 
     @classmethod
     def of(cls, registry: Registry, naming: HostNaming = "own") -> HostNames:
-        """Return the names of an installation, without reading anything yet."""
+        """Create the host names of an installation; nothing is read yet."""
         return cls(lambda: registry.host_identities, naming=naming)
 
     @functools.cached_property
@@ -294,7 +294,7 @@ class Viewer:
         return shown or name.startswith(ALIAS_PREFIX)
 
     def text_or_none(self, text: str | None) -> str | None:
-        """Return a text as `text` does, or None for None."""
+        """Redact a text for the reader; return None for None."""
         return None if text is None else self.text(text)
 
     def own_request(self, named: str | None) -> str | None:

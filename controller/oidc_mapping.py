@@ -52,9 +52,9 @@ def admission_of(
     name_claim: str,
     tenant: str | None = None,
 ) -> Admission | None:
-    """Return the identity of the first rule that matches a user; None if none does.
+    """Return the identity that the first matching rule gives a user; None if no rule matches.
 
-    With ``tenant``, the first of those for that tenant.
+    With ``tenant``, only rules for that tenant count.
     """
     for rule in rules:
         if (tenant is None or rule.tenant == tenant) and rule.fits(claims):
@@ -72,7 +72,7 @@ def admission_of(
 
 
 def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
-    """Return a user's name in the characters that the name of a token may have."""
+    """Return a user's name, reduced to the characters that are allowed in names of tokens."""
     said = _claim_value(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""
     return readable.strip("._-")[:40] or "user"

@@ -33,7 +33,7 @@ class ApiProblemError(ApiError):
         self.problem = problem
 
     def said(self, called: Callable[[str], str]) -> str:
-        """Return the message with other names for the fields, such as options."""
+        """Return the message with the names of fields replaced, for example by options."""
         return _problem_message(self.http_status, self.problem, called)
 
     @property

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import structlog
 
 from controller.control_center.steady_clock import SteadyClock
-from controller.queue import TaskQueue
+from controller.worker_queue import TaskQueue
 from registry import Registry, RegistryError
 from registry.tasks import WorkQueue
 from service import Check

@@ -16,8 +16,8 @@ from controller import debug
 from controller.plans import dry_run
 from controller.plans.plan_inputs import decide_plan
 from controller.queries import capacity_after_queue, failure_survival
-from controller.queries.ahead import estimate_waits
 from controller.queries.reservation_decision import judge_reservation as reserve
+from controller.queries.wait_forecast import estimate_waits
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import (
@@ -72,7 +72,7 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
 
 
 def _prices_or_error(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
-    """Return the prices, or the error as text: a round keeps its bound without them."""
+    """Compute the prices; return the error as text, because a round can do without prices."""
     try:
         return prices(snapshot, targets, resource)
     except PlacementError as error:
@@ -100,7 +100,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "plan": decide_plan,
         "shadow": decide_in_shadow,
         "estimates": estimate_waits,
-        "survival": failure_survival.survival_of,
+        "survival": failure_survival.compute_survival,
         "capacity_in_turn": capacity_after_queue.capacity_after_round,
         "rehearse": dry_run.plan_turns,
         "reserve": reserve,

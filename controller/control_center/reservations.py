@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.queries.reservation_decision import TIME_S, decision_of, query_of
+from controller.queries.reservation_decision import TIME_S, build_reservation_query, decision_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, RegistryError
 from registry.reservations import Reservation, ReservationDecision
@@ -77,7 +77,7 @@ class ReservationDecider:
         standing = self._registry.reservations.list_accepted()
         try:
             judged = self._process.reserve(
-                query_of(view, each, standing), deadline_s=TIME_S + _MORE_S
+                build_reservation_query(view, each, standing), deadline_s=TIME_S + _MORE_S
             )
         except Exception as error:  # one that fails does not keep others from their decision
             tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1

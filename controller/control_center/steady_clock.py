@@ -63,7 +63,7 @@ class SteadyClock:
             return now
 
     def _restore_held_step(self, now: datetime, elapsed_s: float) -> None:
-        """Restore the state of a step that an earlier process held back."""
+        """Restore a forward step that an earlier process held back."""
         step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.last_step_back()
@@ -78,7 +78,7 @@ class SteadyClock:
         self._before_back = max(before, self._before_back or before)
 
     def _has_returned(self, now: datetime, elapsed_s: float) -> bool:
-        """Return whether the clock only returned to its time before a backward step."""
+        """Return whether a forward step only undoes an earlier backward step."""
         if self._before_back is None:
             return False
         beyond = now - timedelta(seconds=elapsed_s) - self._before_back

@@ -24,7 +24,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
     Raises
     ------
     BadInputError
-        Naming the file, the key, what was found and what is allowed.
+        If the file is invalid. The error names the file, the key, the value and what is allowed.
     """
     try:
         content = tomllib.loads(path.read_text())

@@ -34,7 +34,7 @@ class _RestartState:
 
 @dataclass(slots=True)
 class LabWatch:
-    """Looks at the hosts of a lab, and says what became of them; `names` as they are registered."""
+    """Watches the hosts of a lab and reports ended daemons; `names` are the registered names."""
 
     folder: Path
     lab: LabHosts

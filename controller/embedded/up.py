@@ -175,7 +175,7 @@ class LocalSite:
             self.supervisor.stop(STOP_ORDER)
 
     def print_what_stays(self) -> None:
-        """Print which hosts and guests keep running, and how to continue or stop them."""
+        """Print the hosts and guests that keep running, and commands to continue or stop them."""
         whose = (
             "hosts and guests keep running"
             if self.memory.hosts_from == "lab"

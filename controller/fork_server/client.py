@@ -125,7 +125,7 @@ class _ForkServerProcess:
     silent_at: float = 0.0  #: time of the last such call
 
     def hangs_at(self, now: float) -> float:
-        """Return the time until which a call that begins now may wait for the server."""
+        """Return the deadline of a call that begins now, after which the server counts as hung."""
         if self.silent_since is None or now - self.silent_at > _CALLED_AGAIN_S:
             self.silent_since = now
         at = max(self.silent_since + _FORK_S, now + _ONE_FORK_S)
@@ -161,7 +161,7 @@ class ForkServer:
                 self._ensure_server()
 
     def fork(self, module: str, deadline: float) -> ForkedChild:
-        """Return a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
+        """Fork a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
 
         Raises
         ------
@@ -245,7 +245,10 @@ def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
 
 
 def _receive_child(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
-    """Return a child, or None if the server died or is stale; `TimeoutError` if it is silent."""
+    """Receive a child from the server; return None if the server died or is stale.
+
+    Raises `TimeoutError` if the server does not answer in time.
+    """
     with ExitStack() as kept:
         with ExitStack() as given:
             line, its_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -106,7 +106,7 @@ class ForkSession:
                 self._handle_message(self._client)
 
     def _poll_timeout_ms(self) -> float | None:
-        """Return the time until the next child is due to be killed; None if none is."""
+        """Return the milliseconds until the next scheduled kill of a child, or None."""
         first = min((child.killed_at for child in self._children), default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 

@@ -82,7 +82,7 @@ class PlanExecutor:
         self._room_planner = None if room is None else RoomPlanner(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
-        """Advance plans until stopped; pause only shortly while one goes on: hosts idle less."""
+        """Advance plans until stopped; pause shorter while a plan is under way."""
         pause_s = self._interval_s
         while not stop.wait(pause_s):
             began, goes_on = time.monotonic(), False
@@ -313,13 +313,13 @@ def _plan_measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
 
 
 def _total_gain(plan: DecidedPlan) -> float | None:
-    """Return the gain in potential of a plan that is made for a gain; None for other plans."""
+    """Return the gain in potential of a plan; None for plans of other purposes."""
     gains = plan.details.get("gains")
     return None if gains is None else float(sum(gains))
 
 
 def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
-    """Return the number of VMs that a plan made for a gain left alone because they moved lately."""
+    """Return the number of movable VMs that a plan for a gain skips because they moved lately."""
     if _total_gain(plan) is None:
         return {}
     running = inputs.running

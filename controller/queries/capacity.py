@@ -103,8 +103,8 @@ def capacity_left(
     )
 
 
-def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
-    """Return a tenant's view of a capacity: numbers in steps, and nothing about single hosts.
+def redact_capacity(found: Capacity, *, named: bool) -> Capacity:
+    """Return a capacity as a tenant may see it: numbers rounded coarsely, no single hosts.
 
     If the query names hosts, the tenant learns only whether there is any room on them.
     """

@@ -127,7 +127,7 @@ def explain_request(
 def _add_reservation(
     waiting: WaitingExplanation, registry: Registry, request: Request
 ) -> WaitingExplanation:
-    """Add what is left of the reservation on which the request draws."""
+    """Add the state of the request's reservation to the explanation."""
     if request.reservation is None:
         return waiting
     found = registry.reservations.get(request.reservation)
@@ -162,7 +162,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
             shortages=(),
         )
     exact = reader.is_operator
-    detail = waiting.detail if exact else detail_in_steps(waiting.detail)
+    detail = waiting.detail if exact else redact_wait_detail(waiting.detail)
     shortages = tuple(
         ShortageExplanation(
             resource=each["resource"],
@@ -215,8 +215,8 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
     return replace(explanation, message=_waiting_message(explanation, exact=exact))
 
 
-def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded detail as a tenant may see it: no host names, numbers in steps.
+def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded detail as a tenant may see it: no host names, numbers rounded coarsely.
 
     Unknown keys are left out, because they might reveal something about others.
     """

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.queries.ahead import forecast_start, lifetimes_of
 from controller.queries.coarse_numbers import step_below
+from controller.queries.wait_forecast import forecast_start, lifetimes_of
 from controller.rounds.snapshots import is_host_allowed
 from placement import BoolArray
 from placement.forecast.reservation_forecast import (
@@ -41,7 +41,7 @@ class ReservationQuery:
 
 
 def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
-    """Judge a reservation on samples of the VMs that will have ended when it needs its room."""
+    """Judge a reservation by sampling which VMs will have ended at its beginning."""
     view, wanted = question.view, question.reservation
     present, _ = forecast_start(view)
     hosts = view.cluster.hosts
@@ -62,13 +62,13 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
     )
 
 
-def query_of(
+def build_reservation_query(
     view: ForecastInputs, wanted: Reservation, standing: Sequence[Reservation]
 ) -> ReservationQuery:
-    """Return the inputs for judging a reservation, given the open reservations.
+    """Build the inputs for judging a reservation, given the open reservations.
 
-    The view already contains the room that is kept for open reservations. Room of those that end
-    before the new one begins is given back.
+    The view already contains the room that is kept for open reservations. The room of
+    reservations that end before the new one begins is made free.
     """
     overlap = [
         (each, max(0, each.count - each.used - each.held))
@@ -89,7 +89,7 @@ def query_of(
 
 
 def _release_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
-    """Return the cluster with the room kept for some reservations free."""
+    """Return the cluster with the kept room of some reservations made free."""
     kept = () if cluster.reserved is None else cluster.reserved.reservations
     less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))
     for each in kept:

@@ -19,7 +19,7 @@ import structlog
 
 from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
-from controller.queries.ahead import Estimates, ForecastQuery
+from controller.queries.wait_forecast import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
 from placement.forecast.lifetimes import LEAST_ENDS
@@ -193,22 +193,22 @@ def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime
 
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
-    """Return an estimate rounded to steps, which hides the VMs of other tenants."""
-    median_s, p90_s = duration_in_steps(estimate.half_s), duration_in_steps(estimate.nine_in_ten_s)
+    """Return an estimate with coarsely rounded times, which hide other tenants' VMs."""
+    median_s, p90_s = round_duration(estimate.half_s), round_duration(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_estimate_message(median_s, p90_s, horizon_s),
         unavailable=None,
         made_at=at,
         median_s=median_s,
         p90_s=p90_s,
-        from_s=duration_in_steps(estimate.low_s, up=False),
-        to_s=duration_in_steps(estimate.high_s),
+        from_s=round_duration(estimate.low_s, up=False),
+        to_s=round_duration(estimate.high_s),
         horizon_s=horizon_s,
         samples=estimate.samples,
     )
 
 
-def duration_in_steps(seconds: float | None, *, up: bool = True) -> float | None:
+def round_duration(seconds: float | None, *, up: bool = True) -> float | None:
     """Round a duration up to a step, or down if not ``up``."""
     if seconds is None:
         return None

@@ -18,7 +18,6 @@ from controller.fork_server.children import StartChild, start_interpreter
 from controller.host_aliases import HostNames, HostNaming
 from controller.queries.consoles import WAIT_S
 from controller.queries.wait_estimates import WaitingTimes
-from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.idempotency.audit import AuditTrail
@@ -74,6 +73,7 @@ from controller.rest.streams.places import MAX_STREAMS
 from controller.settings import ControllerSettings
 from controller.what_ifs.decision_settings import decision_from_settings
 from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
+from controller.worker_queue import NO_WORKERS, TaskQueue
 from placement.rebalancing.model import RebalanceLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
@@ -200,7 +200,7 @@ def create_app(
         disks=disks,
         feed=EventFeed(registry, host_names),
         streams=streams,
-        what_ifs=what_ifs or what_ifs_of(registry, ControllerSettings.model_construct()),
+        what_ifs=what_ifs or build_what_if_executor(registry, ControllerSettings.model_construct()),
         start_child=start_child,
     )
     app.state.refusals = Refusals(registry)
@@ -222,7 +222,7 @@ def create_app(
     return app
 
 
-def what_ifs_of(
+def build_what_if_executor(
     registry: Registry, settings: ControllerSettings, start_child: StartChild = start_interpreter
 ) -> WhatIfExecutor:
     """Return the executor of what-ifs, with the bounds of the settings."""

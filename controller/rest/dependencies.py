@@ -13,13 +13,13 @@ from starlette.requests import Request as HttpRequest
 from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
-from controller.queue import TaskQueue
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
 from controller.rest.schemas.operations import Readiness
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
+from controller.worker_queue import TaskQueue
 from placement.rebalancing.model import RebalanceLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import FailurePolicy, UriPolicy

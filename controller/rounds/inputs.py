@@ -308,7 +308,7 @@ class RoundInputs:
         return digest.hexdigest()
 
     def _waiting_levels(self) -> list[list[int]]:
-        """Return the waiting levels of requests, as far as any patience distinguishes them."""
+        """Return the waiting levels of requests for each distinct patience of the policies."""
         if not self.snapshot.age.any():  # no request has waited a round: all are at the first level
             return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]

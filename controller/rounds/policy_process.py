@@ -98,12 +98,12 @@ class PolicyProcess:
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        """Return the LP bound on what the round could place of one resource, and what is fair."""
+        """Return the LP bound on the placeable amount of one resource, and the fair shares."""
         ideal: Ideal = self._call_child("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
     def decide_in_shadow(self, shadow: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
-        """Return what another policy would have decided on a round's inputs.
+        """Decide a round's inputs by another policy, and compare with the round's decision.
 
         See `controller.shadow.child.decide_in_shadow`; `PolicyFailedError` as for `decide`.
         """
@@ -139,7 +139,7 @@ class PolicyProcess:
         return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
-        """Return estimated waiting times; see `controller.queries.ahead.estimate_waits`.
+        """Return estimated waiting times; see `controller.queries.wait_forecast.estimate_waits`.
 
         `PolicyFailedError` as for `decide`.
         """

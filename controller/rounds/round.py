@@ -186,7 +186,7 @@ def _choose_policies(draft: RoundDraft) -> None:
 
 
 def _repeats_last_round(draft: RoundDraft) -> bool:
-    """Return whether the inputs are those of the last round, which placed nothing."""
+    """Return whether the inputs equal those of the last round, which placed nothing."""
     last = draft.view.last
     return (
         last is not None
@@ -239,7 +239,7 @@ def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
 
 
 def _end_spot_vms(draft: RoundDraft) -> None:
-    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets the room."""
+    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets their room."""
     names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
     preempted = draft.allocation.details.get("spot")
     ends: tuple[SpotEnd, ...] = ()

@@ -75,7 +75,7 @@ def find_target(api: Client, typed: str) -> LookupTarget:
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
-    """Find a request or VM as `find_target` does, or else a deleted VM.
+    """Find a request or VM by name or id; if there is none, find a deleted VM.
 
     Among several deleted VMs of a name the newest is returned; ``say`` reports the others.
     """

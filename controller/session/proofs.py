@@ -263,7 +263,10 @@ def _expect_int(value: Any, where: str) -> int:
 
 
 def _float_hex(value: Any, where: str) -> str:
-    """Return a number as digested, in hexadecimal: other programs may write 1.0 as 1 in JSON."""
+    """Return a number in hexadecimal, the form in which it is digested.
+
+    Other programs may write 1.0 as 1 in JSON.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ProofError(f"{where}: a number is expected, found {_short_text(value)}")
     try:

@@ -15,7 +15,7 @@ class OutputLostError(OSError):
 
     @property
     def reader_left(self) -> bool:
-        """Whether the reader is gone, which is no failure to report."""
+        """Whether the reader closed the pipe, which is not reported as an error."""
         return isinstance(self.__cause__, BrokenPipeError)
 
 

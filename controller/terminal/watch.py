@@ -47,7 +47,7 @@ def newest_lines(text: str, height: int) -> str:
 
 
 def _captured_output(show: Callable[[], None]) -> str:
-    """Return what a command prints, without its last line end."""
+    """Run a command and return its output without the last line end."""
     screen = _OutputBuffer()
     with contextlib.redirect_stdout(screen):
         show()

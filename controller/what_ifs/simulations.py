@@ -25,7 +25,7 @@ _LABEL: Final = "label="
 def simulate_both(
     job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Simulate the unchanged and the changed site; return both documents, and what was cut."""
+    """Simulate the unchanged and the changed site; return both documents, and what was cut off."""
     folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
     first = _recording_spec(recording, "as-it-is")

@@ -117,9 +117,9 @@ class RollRunner:
         return None
 
     def _start_commands(self, turn: Json) -> dict[str, str | None]:
-        """Start the command on hosts whose start is recorded; return the results of the others.
+        """Start the command on hosts whose start is recorded; return hosts where it is too late.
 
-        It is written first: if this process ends now, a resumed run knows that it may have run.
+        The API records the start first: a resumed roll then knows that the command may have run.
         """
         too_late: dict[str, str | None] = {}
         for each in turn["hosts"]:
@@ -237,7 +237,7 @@ def _progress_bar() -> Iterator[Screen]:
         yield BarScreen()
 
 
-def run_steps(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
+def run_roll(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
     """Carry out a roll from this terminal until it ends or stops."""
     with open_screen(quiet=quiet) as shown:
         return RollRunner(api, claim, argv, shown).run()

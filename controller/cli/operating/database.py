@@ -33,7 +33,7 @@ def upgrade(config: ConfigOption = None) -> None:
 
 @contextmanager
 def _end_cleanly_on_signals() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that incomplete files are removed."""
+    """Exit by exception on SIGTERM and SIGHUP, so that incomplete files are removed."""
 
     def leave(number: int, _: object) -> None:
         sys.exit(128 + number)

@@ -16,8 +16,8 @@ from controller.cli.extras import MissingExtraError, require_libvirt
 from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
-    confinement_finding,
-    exposure_finding,
+    confinement_findings,
+    exposure_findings,
     failure_findings,
     move_findings,
 )
@@ -277,8 +277,8 @@ def _host_findings(session: Session, on_failure: FailurePolicy) -> Iterator[Chec
         if host.get("can_filter") is False:
             why = "its libvirt has no network filters (nwfilter): no VM is created there"
             yield CheckResult(f"host {host['name']}", False, why)
-    yield from exposure_finding(hosts, _lab_uris())
-    yield from confinement_finding(hosts)
+    yield from exposure_findings(hosts, _lab_uris())
+    yield from confinement_findings(hosts)
     yield from failure_findings(hosts, on_failure)
     workers = _worker_settings()
     networks = list(session.api.items("networks"))

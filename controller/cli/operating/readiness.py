@@ -190,7 +190,7 @@ def _schema_errors() -> Iterator[str]:
 
 
 def _crashed_units() -> Iterator[str]:
-    """Yield the systemd unit that fails again and again, if the database is available."""
+    """Yield the systemd unit that crashes repeatedly, if the database is available."""
     from registry import RegistryUnavailableError  # noqa: PLC0415
 
     if (crashed := crashed_unit()) is None:
@@ -203,7 +203,7 @@ def _crashed_units() -> Iterator[str]:
 
 
 def crashed_unit() -> str | None:
-    """Return the unit that systemd restarts again and again, with its last log lines."""
+    """Return the unit that systemd restarts repeatedly, with its last log lines; else None."""
     if shutil.which("systemctl") is None:
         return None
     shown = _command_output("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")

@@ -55,7 +55,7 @@ COLUMNS = (
 
 
 def _placed_column(row: Row) -> str | None:
-    """Return how many of a tenant's VMs each policy placed, if the round recorded it."""
+    """Return the number of a tenant's VMs that each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
 

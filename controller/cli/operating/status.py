@@ -17,7 +17,7 @@ from plain_text import plain
 
 
 def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
-    """Print every difference with its answer; with ``repair`` ask before repairing."""
+    """Print every difference with its remedy; with ``repair``, ask and repair."""
     found = list(session.api.items("differences"))
     undecided = [each for each in found if each["remedy"] == "confirm"]
     if not repair:
@@ -94,7 +94,7 @@ def status(session: Session) -> None:
 
 
 def late_sentence(late: Mapping[str, Any]) -> str:
-    """Return a sentence about one late thing."""
+    """Return a sentence about one overdue task of a process."""
     since = f" since {clock(late['since'])} ({time_since(late['since'])})" if late["since"] else ""
     return f"{late['message']}{since}"
 

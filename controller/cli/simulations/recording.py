@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from controller.cli.simulations.simulating import SimulateOptions
+from controller.cli.simulations.study_run import SimulateOptions
 from controller.session.settings import load_settings
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError

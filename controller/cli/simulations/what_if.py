@@ -156,7 +156,7 @@ def cancel(session: Session, what_if: IdArgument) -> None:
 
 
 def find_what_if(session: Session, typed: str) -> Mapping[str, Any]:
-    """Return the what-if with an id, or the one whose id begins or ends so."""
+    """Find a what-if by its id, or by the beginning or end of the id."""
     if len(typed) != _WHOLE:
         known = session.api.items("what-ifs", max_items=_SEARCHED)
         found = [each for each in known if is_part_of_id(typed, each["id"])]

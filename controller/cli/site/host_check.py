@@ -13,7 +13,7 @@ import typer
 
 from controller.cli.extras import require_libvirt
 from controller.cli.operating.doctor_register import CheckResult
-from controller.cli.site.host_judgement import host_findings
+from controller.cli.site.host_findings import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.config import ConfigOption
@@ -140,7 +140,7 @@ def _check_results(
 
 
 def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
-    """Ask in a process of the monitor's: the controller imports no hypervisor."""
+    """Run the check in a process of the monitor, because the controller imports no hypervisor."""
     questions = 3  # the host, its pool, and the processors of others
     try:
         done = subprocess.run(
@@ -193,7 +193,7 @@ def _find_target_host(
 
 
 def _registered_hosts(session: Session) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the registered hosts, or none and why."""
+    """Return the registered hosts; if the API fails, no hosts and the error as text."""
     try:
         return list(session.api.items("hosts")), None
     except (ApiError, ApiProblemError, CliError) as error:
@@ -203,7 +203,7 @@ def _registered_hosts(session: Session) -> tuple[list[dict[str, Any]], str | Non
 def _comparable_hosts(
     target: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return some hosts to and from which its VMs would move."""
+    """Return some usable hosts of the target's domain type, to compare CPU models with."""
     kind = target.get("domain_type", "kvm")
     found = [
         each

@@ -40,7 +40,7 @@ def port_of(uri: str) -> int:
 
 
 def reach_findings(uri: str, credential: Path | None) -> Iterator[CheckResult]:
-    """Judge how far a host can be reached; ``credential`` is the folder of one for TLS."""
+    """Check a host's name, ports and certificate; ``credential`` is a folder with TLS files."""
     name = urlsplit(uri).hostname
     if not name:
         yield CheckResult("name", True, "a libvirt of this machine: no network is between")
@@ -101,7 +101,7 @@ def _open_port_findings(name: str, port: int) -> Iterator[CheckResult]:
 
 
 def _connection_fault(name: str, port: int) -> str | None:
-    """Return why a port cannot be connected to; None: it can."""
+    """Return the reason why no connection to a port is possible, or None."""
     try:
         socket.create_connection((name, port), _CONNECT_S).close()
     except ConnectionRefusedError:
@@ -114,7 +114,7 @@ def _connection_fault(name: str, port: int) -> str | None:
 
 
 def certificate_finding(name: str, port: int, credential: Path | None) -> CheckResult:
-    """Judge the certificate that a host shows, by the authority that is to have signed it."""
+    """Verify the certificate that a host presents against the expected authority."""
     about = "certificate"
     try:
         context = _tls_context(credential)
@@ -133,10 +133,10 @@ def certificate_finding(name: str, port: int, credential: Path | None) -> CheckR
 
 
 def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult | None:
-    """Judge whether a host's certificate has the name that the host itself reports.
+    """Check that a host's certificate contains the name that the host itself reports.
 
-    Other hosts reach it by that name when VMs move. None if the certificate has it, and where
-    that cannot be judged, as of one that `certificate_finding` refuses.
+    Other hosts reach it by that name when VMs move. The function returns None if the certificate
+    has the name, or if `certificate_finding` refuses the certificate.
     """
     parts = urlsplit(uri)
     name = parts.hostname
@@ -175,7 +175,7 @@ def _tls_context(credential: Path | None) -> ssl.SSLContext:
 def _accepted_certificate(
     name: str, port: int, context: ssl.SSLContext, *, by: str | None = None
 ) -> tuple[Mapping[str, Any], bool]:
-    """Return the certificate, and whether it names the host in its common name alone.
+    """Return the verified certificate, and whether only its common name has the host's name.
 
     ``by`` is the name that it must have, by default ``name``.
     """
@@ -199,7 +199,10 @@ def _fetch_certificate(name: str, port: int, context: ssl.SSLContext, by: str) -
 
 
 def _is_common_name_accepted(shown: Mapping[str, Any]) -> bool:
-    """Judge as GnuTLS does, and so libvirt: OpenSSL takes one of several, and one next to IPs."""
+    """Return whether GnuTLS, and so libvirt, accepts the common name as the host's name.
+
+    OpenSSL is less strict: it accepts one of several, and one beside IP addresses.
+    """
     others = {kind for kind, _ in shown.get("subjectAltName", ())}
     common = [pair for part in shown["subject"] for pair in part if pair[0] == "commonName"]
     return len(common) == 1 and not others & {"DNS", "IP Address"}

@@ -70,7 +70,7 @@ def users_text(network: Mapping[str, Any]) -> str:
 
 
 def guest_traffic_text(network: Mapping[str, Any]) -> str:
-    """Return as text whether VMs of a network reach each other."""
+    """Return a text that says whether VMs of a network reach each other."""
     said = "isolated" if network["isolated"] else "reach each other"
     return said if network["filtered"] else f"{said}, NOT FILTERED"
 

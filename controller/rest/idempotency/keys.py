@@ -109,7 +109,7 @@ class Creation:
         adapter: TypeAdapter[T],
         shown: Callable[[T], bytes],
     ) -> Response:
-        """Do the same as `answer` for a creation that is batched with others."""
+        """Answer like `answer`, for a creation that is batched with others."""
         key = self.key_of(body, status)
         if key is not None and self.registry.idempotency.is_deletion_due():
             await run_in_threadpool(self.registry.idempotency.delete_expired)

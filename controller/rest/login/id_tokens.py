@@ -100,7 +100,7 @@ def claims_of(
 def _signing_key(
     header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Return the key that a token names, if its type is that of the algorithm."""
+    """Return the key that a token names, if its type fits the algorithm."""
     kid = header.get("kid")
     fitting = [
         each

@@ -104,7 +104,7 @@ class Authentication:
 
 
 def check_sent_once(headers: Headers) -> None:
-    """Refuse a call that repeats a header whose value must be unique."""
+    """Refuse a call with a repeated header that may occur only once."""
     for name in SENT_ONCE:
         times = len(headers.getlist(name))
         if times > 1:

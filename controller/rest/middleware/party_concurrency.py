@@ -34,7 +34,7 @@ class PartyConcurrency:
         self._before: tuple[str, float] = ("", float("-inf"))
 
     async def begin(self, party: str) -> Callable[[], None]:
-        """Wait until a call may begin; return the idempotent function that ends it."""
+        """Wait until a call may begin; return a function that ends it, safe to call twice."""
         self._note_caller(party)
         if self._counted[party] >= self._at_once and not self._is_alone(party):
             begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()

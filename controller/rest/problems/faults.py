@@ -51,7 +51,7 @@ Names = Callable[[str], Sequence[str] | None]
 
 
 def no_names(kind: str) -> None:
-    """Return no names: the caller may see none, or they are not needed."""
+    """Return None for every kind of name: the caller may see no names, or none are needed."""
     del kind
 
 

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems

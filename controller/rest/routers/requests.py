@@ -20,8 +20,8 @@ from controller.queries.explanations import RequestExplanation
 from controller.queries.request_explanation import explain_request
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
 from controller.rest.idempotency.call_batches import CallBatcher
+from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems

@@ -10,7 +10,11 @@ import pytest
 from controller.control_center.purge import purge_all
 from controller.queries.destinations import destinations
 from controller.queries.request_explanation import explain_request
-from controller.queries.reservation_decision import decision_of, judge_reservation, query_of
+from controller.queries.reservation_decision import (
+    build_reservation_query,
+    decision_of,
+    judge_reservation,
+)
 from controller.queries.tenant_shares import tenant_shares
 from controller.queries.vm_explanation import explain_vm
 from controller.rest.schemas.operations import RoundDetail
@@ -56,7 +60,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
     view, standing = register.views.forecast_inputs(), register.reservations.list_accepted()
-    decision = decision_of(asked, judge_reservation(query_of(view, asked, standing)))
+    decision = decision_of(asked, judge_reservation(build_reservation_query(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
 

@@ -17,7 +17,7 @@ from controller.cli.operating.shadow import print_comparison, summary
 from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
-from controller.shadow.second import MAX_BEHIND, SecondPolicy, ShadowDecider
+from controller.shadow.shadow_decider import MAX_BEHIND, SecondPolicy, ShadowDecider
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, upgrade
 from registry.admin import Periods

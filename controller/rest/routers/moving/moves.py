@@ -106,7 +106,7 @@ def cancel_move(
     caller: Operator,
     creation: IdempotencyDep,
 ) -> Response:
-    """End a move with the VM where it was; one that a worker carries out ends with its next step.
+    """Cancel a move; the VM stays on its host. A move under way ends with its worker's next step.
 
     A guest that has already arrived stays where it arrived, and the move is `moved`.
     """

@@ -15,7 +15,7 @@ import pytest
 
 from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site import host_check, host_reach
-from controller.cli.site.host_judgement import host_findings
+from controller.cli.site.host_findings import host_findings
 from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
 from tests.servers.certificates import Authority, Pair

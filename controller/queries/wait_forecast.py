@@ -53,7 +53,7 @@ class Estimates:
 
 
 def estimate_waits(question: ForecastQuery) -> Estimates:
-    """Simulate future rounds from a view, decided by the policy of its latest round.
+    """Estimate waiting times by simulating future rounds with the policy of the latest round.
 
     Equal views give equal samples; only their number depends on the time taken.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controller.cli.operating.doctor_hosts import confinement_finding, exposure_finding
+from controller.cli.operating.doctor_hosts import confinement_findings, exposure_findings
 from controller.cli.operating.doctor_register import CheckResult
 
 #: With which fuga is tested; see docs/development.md.
@@ -21,7 +21,7 @@ _UNIT: Final = 1_000_000
 def host_findings(
     target: Mapping[str, Any], seen: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
-    """Judge what `python -m monitor.preflight` found."""
+    """Judge the results of `python -m monitor.preflight` for a host."""
     if fault := seen.get("credential_fault"):
         yield CheckResult("credential", False, fault)
         return
@@ -37,7 +37,7 @@ def host_findings(
     yield from _clock_findings(seen)
     yield from _network_findings(target, host)
     yield from _machine_findings(target, host, registered)
-    yield from exposure_finding([{**target, "admin": "active"}])
+    yield from exposure_findings([{**target, "admin": "active"}])
 
 
 def _version_findings(host: Mapping[str, Any]) -> Iterator[CheckResult]:
@@ -110,14 +110,14 @@ def _cpu_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
 def _confinement_findings(
     target: Mapping[str, Any], host: Mapping[str, Any]
 ) -> Iterator[CheckResult]:
-    """Judge as the doctor does."""
+    """Check confinement by the rules of `fuga doctor`, and whether libvirt can filter packets."""
     fields = {
         "name": target["name"],
         "admin": "active",
         "domain_type": target.get("domain_type", "kvm"),
         "security_model": host["security_model"],
     }
-    for each in confinement_finding([fields]):
+    for each in confinement_findings([fields]):
         if each.about == "confinement":
             if host["security_model"] != "none":
                 yield CheckResult(
