@@ -37,7 +37,7 @@ class OidcRule(BaseModel):
             raise ValueError("either tenant = NAME or operator = true")
         return self
 
-    def fits(self, claims: Mapping[str, Any]) -> bool:
+    def matches(self, claims: Mapping[str, Any]) -> bool:
         """Return whether the claim has this value, or is a list that contains it."""
         if self.claim == "email" and claims.get("email_verified") is not True:
             return False  # an unverified address proves nothing
@@ -57,7 +57,7 @@ def admission_of(
     With ``tenant``, only rules for that tenant count.
     """
     for rule in rules:
-        if (tenant is None or rule.tenant == tenant) and rule.fits(claims):
+        if (tenant is None or rule.tenant == tenant) and rule.matches(claims):
             return Admission(
                 role="operator" if rule.operator else "tenant",
                 tenant=rule.tenant,

@@ -32,7 +32,7 @@ class ApiProblemError(ApiError):
         self.code = problem.get("code")
         self.problem = problem
 
-    def said(self, called: Callable[[str], str]) -> str:
+    def message_with_names(self, called: Callable[[str], str]) -> str:
         """Return the message with the names of fields replaced, for example by options."""
         return _problem_message(self.http_status, self.problem, called)
 

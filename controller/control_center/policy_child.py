@@ -16,7 +16,7 @@ from controller import debug
 from controller.plans import dry_run
 from controller.plans.plan_inputs import decide_plan
 from controller.queries import capacity_after_queue, failure_survival
-from controller.queries.reservation_decision import judge_reservation as reserve
+from controller.queries.reservation_decision import judge_reservation
 from controller.queries.wait_forecast import estimate_waits
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
@@ -57,7 +57,7 @@ def decide(data: bytes) -> PolicyAnswer:
     return PolicyAnswer(allocation_document(allocation), seconds)
 
 
-def ideal(snapshot: Snapshot, resource: int) -> Ideal:
+def compute_ideal(snapshot: Snapshot, resource: int) -> Ideal:
     """Return the LP bound and the fair shares of a snapshot without its spot VMs."""
     snapshot = snapshot_without_spot(snapshot)
     targets = fair_vms(snapshot)
@@ -81,7 +81,7 @@ def _prices_or_error(snapshot: Snapshot, targets: FloatArray, resource: int) -> 
 
 def _decode_and_find_ideal(argument: tuple[bytes, int]) -> Ideal:
     data, resource = argument
-    return ideal(_inputs(data).snapshot, resource)
+    return compute_ideal(_inputs(data).snapshot, resource)
 
 
 def _import_bound(_: object) -> bool:
@@ -103,7 +103,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "survival": failure_survival.compute_survival,
         "capacity_in_turn": capacity_after_queue.capacity_after_round,
         "rehearse": dry_run.plan_turns,
-        "reserve": reserve,
+        "judge_reservation": judge_reservation,
     }
 )
 

@@ -76,7 +76,7 @@ class ReservationDecider:
         view = self._registry.views.forecast_inputs()
         standing = self._registry.reservations.list_accepted()
         try:
-            judged = self._process.reserve(
+            judged = self._process.judge_reservation(
                 build_reservation_query(view, each, standing), deadline_s=TIME_S + _MORE_S
             )
         except Exception as error:  # one that fails does not keep others from their decision

@@ -292,11 +292,11 @@ def main(settings: ControllerSettings | None = None) -> None:
     registry = Registry.connect(settings.resolved_database_url())
     stop = threading.Event()
 
-    def end(signum: int, frame: FrameType | None) -> None:
+    def stop_on_signal(signum: int, frame: FrameType | None) -> None:
         stop.set()
 
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, end)
+        signal.signal(each, stop_on_signal)
 
     holder = f"{socket.gethostname()}:{os.getpid()}"
     leadership = Leadership(registry, holder, settings.lease_s)
@@ -358,7 +358,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         metrics=slot_metrics,
     )
     threads = [
-        threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
+        threading.Thread(target=leadership.renew_until_stopped, args=(stop,), name="lease"),
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),

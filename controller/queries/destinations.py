@@ -29,7 +29,7 @@ POLICY: Final = "best_fit_drfh"
 _OF_OTHERS: Final = -1
 
 
-def destinations(view: ClusterView, vm: str) -> Iterator[str]:
+def destination_hosts(view: ClusterView, vm: str) -> Iterator[str]:
     """Yield the names of hosts that a VM may move to, the best first.
 
     Parameters

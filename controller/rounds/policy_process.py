@@ -168,14 +168,14 @@ class PolicyProcess:
         """
         return self._call_child("rehearse", preview, deadline_s, policy="rehearsal")
 
-    def reserve(self, question: object, *, deadline_s: float) -> Any:
+    def judge_reservation(self, question: object, *, deadline_s: float) -> Any:
         """Judge a reservation; see `controller.queries.reservation_decision`.
 
         `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        return self._call_child("reserve", question, deadline_s, policy="reservation")
+        return self._call_child("judge_reservation", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
         """Kill the child at once, from any thread."""

@@ -204,7 +204,7 @@ def _decide_allocation(draft: RoundDraft, decider: RoundDecider) -> None:
     """
     reasons: list[str] = []
 
-    def ask(who: RoundPolicies) -> Allocation:
+    def decide_by(who: RoundPolicies) -> Allocation:
         inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
         if who is not draft.who:
             inputs, deadline_s = _fallback_inputs(inputs), FALLBACK_TIME_S
@@ -214,12 +214,12 @@ def _decide_allocation(draft: RoundDraft, decider: RoundDecider) -> None:
         draft.phases_s["policy"] = decision.seconds
         return draft.allocation
 
-    def note(who: RoundPolicies, error: Exception) -> None:
+    def record_failure(who: RoundPolicies, error: Exception) -> None:
         log.error("policy_failed", policy=who.policy, error=str(error))
         reasons.append(str(error))
 
     failures = (PolicyFailedError, InfeasibleAllocationError)
-    if first_feasible(draft.who, draft.snapshot, ask, note, failures) is None:
+    if first_feasible(draft.who, draft.snapshot, decide_by, record_failure, failures) is None:
         raise SlotSkippedError(tuple(reasons))
     draft.fallback_reason = reasons[0] if reasons else None
 

@@ -75,13 +75,13 @@ def print_json(value: Any) -> None:
         case OutputFormat.YAML:
             echo_lines(yaml_text(value), nl=False)
         case OutputFormat.NAME:
-            for name in names_in(value):
+            for name in record_names(value):
                 echo(name)
         case _:
             echo_lines(plain_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def names_in(value: Any) -> list[str]:
+def record_names(value: Any) -> list[str]:
     """Return the name of a record, or else its number or id."""
     records = value if isinstance(value, list) else [value]
     return [_record_name(record) for record in records if isinstance(record, Mapping)]

@@ -35,10 +35,10 @@ def upgrade(config: ConfigOption = None) -> None:
 def _end_cleanly_on_signals() -> Iterator[None]:
     """Exit by exception on SIGTERM and SIGHUP, so that incomplete files are removed."""
 
-    def leave(number: int, _: object) -> None:
+    def exit_on_signal(number: int, _: object) -> None:
         sys.exit(128 + number)
 
-    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.signal(each, exit_on_signal) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from controller.cli.operating.doctor_hosts import (
 )
 from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
-from controller.cli.operating.encryption import encryption
+from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
     all_well_sentence,
@@ -97,7 +97,10 @@ def doctor(
         *_policy_findings(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
-        *(CheckResult(*each) for each in encryption(settings, session.connection.urls, os.environ)),
+        *(
+            CheckResult(*each)
+            for each in encryption_findings(settings, session.connection.urls, os.environ)
+        ),
         *_credentials_findings(settings.state_dir),
         *_package_findings(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),

@@ -16,7 +16,7 @@ Found = tuple[str, bool, str]
 _ADVICE: Final = "others can read passwords and data on the way"
 
 
-def encryption(
+def encryption_findings(
     settings: ControllerSettings, api_urls: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[Found]:
     """Check whether the connections to API, database and broker are encrypted."""

@@ -114,10 +114,10 @@ def shadow(
     rows = list(found)[::-1]
     session.show(rows, COLUMNS, empty="no rounds. Set FUGA_SHADOW_POLICY to a second policy.")
     if rows and not session.json:
-        session.print_message(summary(rows))
+        session.print_message(agreement_summary(rows))
 
 
-def summary(rows: Sequence[Row]) -> str:
+def agreement_summary(rows: Sequence[Row]) -> str:
     """Return a summary of all these rounds."""
     both = [row for row in rows if row["first"] is not None and row["decided"] is not None]
     failed, skipped = len(rows) - len(both), sum(row["skipped"] for row in rows)

@@ -110,16 +110,16 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
             found, allowed, detail = error.found, error.allowed, str(error)
         case _:
             return []
-    return [{**place, "detail": detail, "found": quotable(found), "allowed": allowed}]
+    return [{**place, "detail": detail, "found": quotable_value(found), "allowed": allowed}]
 
 
-def summary(errors: Sequence[Mapping[str, Any]]) -> str:
+def faulty_places_summary(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence about the first faulty places."""
     first = "; ".join(str(error["detail"]) for error in errors[:3])
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
 
 
-def quotable(value: Any) -> Any:
+def quotable_value(value: Any) -> Any:
     """Return the found value, shortened for quoting and always valid JSON."""
     rendered: Any
     match value:
@@ -163,9 +163,9 @@ def _describe_fault(error: Mapping[str, Any], operation: Operation) -> dict[str,
     source, *path = error["loc"]
     surplus = error["type"] == "extra_forbidden"
     wanted = operation.expected_values(source, path[:-1] if surplus else path)
-    at = tuple(quotable(part) if isinstance(part, str) else part for part in wanted.path)
+    at = tuple(quotable_value(part) if isinstance(part, str) else part for part in wanted.path)
     if surplus:
-        at = (*at, quotable(path[-1]))
+        at = (*at, quotable_value(path[-1]))
     place: dict[str, Any] = {"in": source}
     if source == "body":
         place["pointer"] = pointer_of([part for part in at if part != "[key]"])
@@ -196,7 +196,7 @@ def _found_value(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
     value = error.get("input")
     if isinstance(value, str) and UNQUOTED & set(path):
         return f"{len(value)} characters"
-    return quotable(value)
+    return quotable_value(value)
 
 
 def _is_worth_quoting(value: Any, path: Sequence[Any]) -> bool:

@@ -143,7 +143,7 @@ class EventFeed:
         """Remove a listener; the reader ends with the last one."""
         self._listeners.discard(listener)
 
-    def has(self, wanted: EventFilter, after: int) -> bool | None:
+    def has_matching(self, wanted: EventFilter, after: int) -> bool | None:
         """Return whether events above an id match; None if only the database can tell."""
         if after >= self.upto:
             return False
