@@ -136,7 +136,7 @@ class PlanExecutor:
         if plan is not None:
             log.info("auto_plan_created", plan=str(plan.id), kind=plan.kind)
 
-    def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
+    def _balance_objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
         """Return why the auto-balance rule declines a plan that it requested, or None."""
         if plan.requested_by != STANDING_RULE:
             return None
@@ -158,7 +158,7 @@ class PlanExecutor:
             self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
             self._report_auto_plan(plan, "failed")
             return
-        declined = self._objection(plan, decided)
+        declined = self._balance_objection(plan, decided)
         self._registry.plans.propose(
             plan.id,
             _planned_moves(inputs, decided),

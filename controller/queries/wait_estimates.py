@@ -139,7 +139,7 @@ class WaitingTimes:
         try:
             if self._registry.views.can_forecast():
                 view = self._registry.views.forecast_inputs()
-                at, why = view.cluster.now, why_no_estimate(view)
+                at, why = view.cluster.now, unavailable_reason(view)
                 if why is None:
                     estimates = self._compute_estimates(view)
                     why = None if estimates.of else "too_large"
@@ -169,7 +169,7 @@ class WaitingTimes:
         return found
 
 
-def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
+def unavailable_reason(view: ForecastInputs) -> WhyUnavailable | None:
     """Return the reason why no forecast can be made, or None."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"

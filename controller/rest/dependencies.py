@@ -127,12 +127,12 @@ def registry_of(request: HttpRequest) -> Registry:
 
 
 # Coroutines, because they wait for nothing and so need no thread.
-async def _services(request: HttpRequest) -> Services:
+async def _provide_services(request: HttpRequest) -> Services:
     services, registry = services_of(request), registry_of(request)
     return services if registry is services.registry else replace(services, registry=registry)
 
 
-async def _registry(request: HttpRequest) -> Registry:
+async def _provide_registry(request: HttpRequest) -> Registry:
     return registry_of(request)
 
 
@@ -141,10 +141,10 @@ def reader_of(request: HttpRequest) -> Viewer:
     return Viewer(caller_of(request).tenant, services_of(request).host_names)
 
 
-async def _reader(request: HttpRequest) -> Viewer:
+async def _provide_reader(request: HttpRequest) -> Viewer:
     return reader_of(request)
 
 
-ServicesDep = Annotated[Services, Depends(_services)]
-RegistryDep = Annotated[Registry, Depends(_registry)]
-ViewerDep = Annotated[Viewer, Depends(_reader)]
+ServicesDep = Annotated[Services, Depends(_provide_services)]
+RegistryDep = Annotated[Registry, Depends(_provide_registry)]
+ViewerDep = Annotated[Viewer, Depends(_provide_reader)]

@@ -175,7 +175,7 @@ def to_snapshot(
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
         held=_int_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
-        constraints=_constraints(view, preferred),
+        constraints=_build_constraints(view, preferred),
         allowances=allowances,
         priority=_request_values(view.requests, lambda request: request.priority)
         if any(request.priority for request in view.requests)
@@ -266,7 +266,9 @@ def _spot_vms_in_view(view: ClusterView) -> Sequence[SpotVm]:
     return [vm for vm in seen if vm.host_id in hosts and vm.tenant_id in tenants]
 
 
-def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
+def _build_constraints(
+    view: ClusterView, preferred: dict[int, tuple[int, ...]]
+) -> Constraints | None:
     """Return the constraints beyond eligibility; None if no request has any."""
     is_spread = any(request.spread is not None for request in view.requests)
     if not (view.vm_groups or is_spread or preferred):

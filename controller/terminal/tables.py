@@ -85,7 +85,7 @@ def _cell_lines(
     ]
     for number in range(max(map(len, parts))):
         cells = [
-            _align(part[number] if number < len(part) else "", wide, right=column.right)
+            _align_cell(part[number] if number < len(part) else "", wide, right=column.right)
             for column, part, wide in zip(columns, parts, widths, strict=True)
         ]
         yield _GAP.join(cells).rstrip()
@@ -100,7 +100,7 @@ def _wrap_cell(cell: str, wide: int) -> list[str]:
     ]
 
 
-def _align(cell: str, wide: int, *, right: bool) -> str:
+def _align_cell(cell: str, wide: int, *, right: bool) -> str:
     if cell_len(cell) > wide:
         return set_cell_size(cell, wide - 1) + "…"
     return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)

@@ -26,9 +26,9 @@ from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
-    all_well_sentence,
     clock_sentence,
-    late_sentence,
+    healthy_sentence,
+    overdue_sentence,
     print_differences,
     release_sentence,
 )
@@ -217,7 +217,7 @@ def _lab_uris() -> tuple[str, ...]:
     return SetupRecord.load(StateDir(load_settings().state_dir)).lab_uris
 
 
-def host_trouble(host: Mapping[str, Any]) -> str | None:
+def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
     """Return the reason why an active host gets no VMs, or None."""
     if host["admin"] != "active":
         return None
@@ -245,9 +245,9 @@ def _liveness_findings(session: Session) -> Iterator[CheckResult]:
     for sentence in found.get("disks", ()):
         yield CheckResult("disks", False, sentence)
     for late in found["late"]:
-        yield CheckResult(_DONE_BY[late["work"]], False, late_sentence(late))
+        yield CheckResult(_DONE_BY[late["work"]], False, overdue_sentence(late))
     if found["healthy"] and found["leader"]:
-        yield CheckResult("processes", True, all_well_sentence(found))
+        yield CheckResult("processes", True, healthy_sentence(found))
 
 
 def _stored_login_findings(session: Session, settings: ControllerSettings) -> Iterator[CheckResult]:
@@ -275,7 +275,7 @@ def _host_findings(session: Session, on_failure: FailurePolicy) -> Iterator[Chec
     token = "a token" if session.connection.token else "no token"
     yield CheckResult("API", True, f"{url} answers, with {token}")
     for host in hosts:
-        if trouble := host_trouble(host):
+        if trouble := host_exclusion_reason(host):
             yield CheckResult(f"host {host['name']}", False, trouble)
         if host.get("can_filter") is False:
             why = "its libvirt has no network filters (nwfilter): no VM is created there"

@@ -152,7 +152,7 @@ def print_comparison(found: Row) -> None:
     if found["error"] is not None:
         echo(f"not decided: {found['error']}")
         return
-    lines = summary_of_both(found)
+    lines = comparison_rows(found)
     if found["first"]["zones"] or found["decided"]["zones"]:
         lines.append(("in zones", _both_policies_column("zones", _zone_policies_text)(found)))
     for label, value in lines:
@@ -161,7 +161,7 @@ def print_comparison(found: Row) -> None:
     print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
 
 
-def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
+def comparison_rows(found: Row) -> list[tuple[str, str | None]]:
     """Return labels and the results of both policies."""
     lines = [
         ("placed", _both_policies_column("placed")(found)),

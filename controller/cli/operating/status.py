@@ -89,17 +89,17 @@ def status(session: Session) -> None:
     else:
         _print_status(found)
     if not found["healthy"]:
-        late = [late_sentence(each) for each in found["late"]]
+        late = [overdue_sentence(each) for each in found["late"]]
         raise CliError("; ".join([*late, *found.get("disks", ())]) or "late")
 
 
-def late_sentence(late: Mapping[str, Any]) -> str:
+def overdue_sentence(late: Mapping[str, Any]) -> str:
     """Return a sentence about one overdue task of a process."""
     since = f" since {clock(late['since'])} ({time_since(late['since'])})" if late["since"] else ""
     return f"{late['message']}{since}"
 
 
-def all_well_sentence(found: Mapping[str, Any]) -> str:
+def healthy_sentence(found: Mapping[str, Any]) -> str:
     """Return a line about the leader and the running processes, if nothing is late."""
     heard = [each["kind"] for each in found["processes"] if not each["late"]]
     slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""

@@ -51,7 +51,7 @@ def save_recording(window: RecordingWindow, folder: Path) -> None:
     echo(found.command())
 
 
-def options_on_recording(
+def record_and_build_options(
     options: SimulateOptions, window: RecordingWindow, *, out: Path, resume: bool
 ) -> SimulateOptions:
     """Record the register center into DIR; return options that simulate the recording.

@@ -384,7 +384,7 @@ def simulate_command(
         if save_trace is not None:
             recording.save_recording(window, save_trace)
             return
-        options = recording.options_on_recording(
+        options = recording.record_and_build_options(
             replace(options, sweep=(*options.sweep, *(words or ()))), window, out=out, resume=resume
         )
     elif since is not None or save_trace is not None or anonymous:

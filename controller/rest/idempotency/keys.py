@@ -138,7 +138,7 @@ class Creation:
 
 
 # It takes the request alone: each FastAPI dependency costs every creating call.
-async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
+async def _provide_creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
     assert sent is not None  # noqa: S101 - a known caller has sent one
@@ -152,7 +152,7 @@ async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     )
 
 
-IdempotencyDep = Annotated[Creation, Depends(_creation)]
+IdempotencyDep = Annotated[Creation, Depends(_provide_creation)]
 
 
 def _replayed_answer(

@@ -215,15 +215,15 @@ class Provider:
             raise ProviderError("it offers no PKCE with S256")
         auth_methods = _string_list(said.get("token_endpoint_auth_methods_supported"))
         return ProviderMetadata(
-            authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
-            token_endpoint=self._endpoint(said, "token_endpoint"),
-            jwks_uri=self._endpoint(said, "jwks_uri"),
+            authorization_endpoint=self._private_endpoint(said, "authorization_endpoint"),
+            token_endpoint=self._private_endpoint(said, "token_endpoint"),
+            jwks_uri=self._private_endpoint(said, "jwks_uri"),
             in_fragment="fragment" in _string_list(said.get("response_modes_supported")),
             secret_in_body="client_secret_post" in auth_methods
             and "client_secret_basic" not in auth_methods,
         )
 
-    def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
+    def _private_endpoint(self, said: Mapping[str, Any], name: str) -> str:
         """Return an endpoint of the metadata, if the connection to it is private."""
         address = said.get(name)
         if not isinstance(address, str) or not is_private_address(address, local=self._local):

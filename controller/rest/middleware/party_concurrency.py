@@ -47,9 +47,9 @@ class PartyConcurrency:
                 raise
         else:
             self._counted[party] += 1
-        return self._count_for_a_while(party)
+        return self._count_call(party)
 
-    def _count_for_a_while(self, party: str) -> Callable[[], None]:
+    def _count_call(self, party: str) -> Callable[[], None]:
         counts = True
 
         def end() -> None:

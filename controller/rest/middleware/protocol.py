@@ -152,7 +152,7 @@ class BoundedProtocol(H11Protocol):
         connections that its address may have.
         """
         self._refused = True
-        status, detail = self._parser.refusal, self._parser.refusal_detail
+        status, detail = self._bounded_parser.refusal, self._bounded_parser.refusal_detail
         address = self.client[0] if self.client else "unknown"
         if not self._limits.count_tokenless_call(address):
             self._refuse_call(status, detail)
@@ -167,18 +167,22 @@ class BoundedProtocol(H11Protocol):
     # ---- bodies in chunks
 
     @property
-    def _parser(self) -> BoundedConnection:
+    def _bounded_parser(self) -> BoundedConnection:
         return cast(BoundedConnection, self.conn)
 
     def _is_cut_off(self) -> bool:
         """Return whether the rest of a body is discarded: its call is answered."""
-        return self.cycle is not None and self.cycle.response_complete and self._parser.in_chunks
+        return (
+            self.cycle is not None
+            and self.cycle.response_complete
+            and self._bounded_parser.in_chunks
+        )
 
     def _parse_bytes(self, data: bytes) -> None:
         if self._body_awaited:
-            self._parser.grant_chunks()
+            self._bounded_parser.grant_chunks()
         super().data_received(data)
-        if self._parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
+        if self._bounded_parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         self._update_timer()
 
@@ -186,13 +190,13 @@ class BoundedProtocol(H11Protocol):
         """Call the application; parse chunks of a body as it reads them."""
 
         async def next_message() -> Message:
-            if scope is not self.scope or not self._parser.in_chunks:
+            if scope is not self.scope or not self._bounded_parser.in_chunks:
                 return await receive()
             await asyncio.sleep(0)  # other calls get their turn between two parts of a body
             self._body_awaited = True
             try:
-                if self._parser.in_chunks and not self.transport.is_closing():
-                    self._parser.grant_chunks()
+                if self._bounded_parser.in_chunks and not self.transport.is_closing():
+                    self._bounded_parser.grant_chunks()
                     self.handle_events()
                     self._update_timer()
                 return await receive()

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
 from controller.json_pointers import WHOLE, pointer_of, pointer_text
-from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
+from controller.rest.middleware.auth import PROTECTED_PREFIX, is_api_path
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.schema_text import ExpectedValues, Operation
@@ -80,7 +80,7 @@ def call_of(scope: Scope) -> RefusedCall:
     if routed is None:
         return UNKNOWN
     # A router does not know its prefix.
-    template = f"{PROTECTED_PREFIX}{routed}" if is_of_api(scope["path"]) else routed
+    template = f"{PROTECTED_PREFIX}{routed}" if is_api_path(scope["path"]) else routed
     return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 

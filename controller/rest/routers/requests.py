@@ -237,5 +237,5 @@ def _requesting_tenant(body: RequestInput, caller: Caller) -> str:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise caller.not_for(body.tenant, f"may not request VMs for {body.tenant}")
+        raise caller.forbidden_error(body.tenant, f"may not request VMs for {body.tenant}")
     return caller.tenant
