@@ -29,7 +29,7 @@ from pydantic import SecretStr
 from benchmarks.kit import a_register, parser, unless
 from controller.control_center.dispatch import Dispatcher
 from controller.queries.consoles import read_console
-from controller.queue import CeleryQueue
+from controller.worker_queue import CeleryQueue
 from registry import Registry, VmDesiredEvent, VmObserved
 from registry.hosts import Host
 from registry.rounds import Placement

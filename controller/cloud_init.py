@@ -38,7 +38,7 @@ def _has_known_format(content: bytes) -> bool:
 
 
 def _cloud_config_error(content: bytes) -> str | None:
-    """Return what is wrong with a cloud-config, or None.
+    """Return the error of a cloud-config, or None if it is valid.
 
     YAML aliases are not resolved, because a few bytes of aliases can expand to gigabytes.
     """

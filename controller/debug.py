@@ -15,7 +15,7 @@ def tracebacks_enabled() -> bool:
 
 
 def trace_or_hint(error: BaseException) -> str:
-    """Return the traceback of an error's cause, or a hint how to show it."""
+    """Return the traceback of an error's cause, or a hint that `FUGA_DEBUG` shows it."""
     if not tracebacks_enabled():
         return f"\n{VARIABLE}=1 shows the traceback"
     return "\n" + "".join(traceback.format_exception(error.__cause__ or error)).rstrip()

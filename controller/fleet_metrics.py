@@ -140,23 +140,23 @@ class FleetCollector(Collector):
         """Return the metrics of the last read, at most one interval old."""
         with self._lock:
             if self._read_at is None or self._now() - self._read_at >= self._interval_s:
-                self._fleet = self._refresh()
+                self._fleet = self._read_registry()
                 self._read_at = self._now()
             read = self._fleet
         found = _new_families()
         found["register_reachable"].add_metric((), 0.0 if read is None else 1.0)
         if read is not None:
             fleet, liveness = read
-            _add_late(found, overdue_work(liveness))
+            _add_overdue_work(found, overdue_work(liveness))
             _add_clock(found, liveness)
-            _add_work(found, fleet)
+            _add_work_counts(found, fleet)
             _add_moves(found, fleet.moves)
             _add_tenants(found, fleet, self._max_series)
             _add_hosts(found, fleet, self._max_series)
             _add_rounds(found, fleet)
         return found.values()
 
-    def _refresh(self) -> tuple[FleetCounts, Liveness] | None:
+    def _read_registry(self) -> tuple[FleetCounts, Liveness] | None:
         try:
             return self._registry.fleet(), self._registry.liveness()
         except Exception as error:  # the database is away: publish that
@@ -171,7 +171,9 @@ def _new_families() -> dict[str, GaugeMetricFamily]:
     }
 
 
-def _add_late(found: Mapping[str, GaugeMetricFamily], late: tuple[OverdueWork, ...]) -> None:
+def _add_overdue_work(
+    found: Mapping[str, GaugeMetricFamily], late: tuple[OverdueWork, ...]
+) -> None:
     for what in get_args(Work):
         of_it = [each for each in late if each.work == what]
         found["work_unattended"].add_metric((what,), float(any(each.unattended for each in of_it)))
@@ -185,7 +187,7 @@ def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> No
     found["clock_stepped_ahead_seconds"].add_metric((), 0.0 if step is None else step.ahead_s)
 
 
-def _add_work(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
+def _add_work_counts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
     for reason, number in sorted(fleet.waiting.items()):
         found["vms_waiting"].add_metric((reason,), number)
     for request_state in _OPEN_REQUESTS:

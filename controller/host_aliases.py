@@ -176,11 +176,11 @@ class HostNames:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: _HostTable | None = None
-        self._meant = functools.lru_cache(maxsize=_TENANTS_KEPT)(self._by_alias)
+        self._meant = functools.lru_cache(maxsize=_TENANTS_KEPT)(self._names_by_alias)
 
     @classmethod
     def of(cls, registry: Registry, naming: HostNaming = "own") -> HostNames:
-        """Return the names of an installation, without reading anything yet."""
+        """Create the host names of an installation; nothing is read yet."""
         return cls(lambda: registry.host_identities, naming=naming)
 
     @functools.cached_property
@@ -198,12 +198,15 @@ class HostNames:
 
     def resolve_name(self, tenant: str, alias: str) -> str | None:
         """Return the host with a tenant's alias, or None."""
-        known = self._read()
+        known = self._read_hosts()
         return self._meant(tenant, known.names).get(alias)
 
     def look_up(self, tenant: str, name: str) -> list[tuple[str, str]]:
         """Return (host, alias) of the hosts that have this name or this alias."""
-        candidates = {self.resolve_name(tenant, name), name if name in self._read().names else None}
+        candidates = {
+            self.resolve_name(tenant, name),
+            name if name in self._read_hosts().names else None,
+        }
         return [
             (host, self.alias(tenant, host))
             for host in sorted(candidates - {None}, key=str)
@@ -212,16 +215,16 @@ class HostNames:
 
     def hosts(self) -> Sequence[str]:
         """Return the real names of hosts that are not retired."""
-        return self._read().names
+        return self._read_hosts().names
 
     def words(self) -> Mapping[str, str | None]:
         """Map each lower-case word that texts use for a host to its name, or None if several."""
-        return self._read().words
+        return self._read_hosts().words
 
-    def _by_alias(self, tenant: str, names: tuple[str, ...]) -> Mapping[str, str]:
+    def _names_by_alias(self, tenant: str, names: tuple[str, ...]) -> Mapping[str, str]:
         return {self.alias(tenant, name): name for name in names}
 
-    def _read(self) -> _HostTable:
+    def _read_hosts(self) -> _HostTable:
         identities, now = self._identities(), self._clock()
         change_mark = identities.change_mark()
         with self._lock:
@@ -287,11 +290,11 @@ class Viewer:
 
     def _is_readers_name(self, name: str) -> bool:
         """Return whether a name is one that the reader may see."""
-        shown = self.names.shown and self._words.get(name.lower()) is not None
+        shown = self.names.shown and self._host_words.get(name.lower()) is not None
         return shown or name.startswith(ALIAS_PREFIX)
 
     def text_or_none(self, text: str | None) -> str | None:
-        """Return a text as `text` does, or None for None."""
+        """Redact a text for the reader; return None for None."""
         return None if text is None else self.text(text)
 
     def own_request(self, named: str | None) -> str | None:
@@ -306,14 +309,14 @@ class Viewer:
         return "operator" if actor == "cli" or actor.startswith("operator:") else "fuga"
 
     @functools.cached_property
-    def _words(self) -> Mapping[str, str | None]:
+    def _host_words(self) -> Mapping[str, str | None]:
         return self.names.words()
 
     def _shown_word(self, found: re.Match[str]) -> str:
         whole = found[0].lower()
         for word in (whole, whole.partition(".")[0]):
-            if word in self._words:
-                host = self._words[word]
+            if word in self._host_words:
+                host = self._host_words[word]
                 return _UNNAMED if host is None else self.host(host)
         return found[0]
 

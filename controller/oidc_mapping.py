@@ -32,16 +32,16 @@ class OidcRule(BaseModel):
     read_only: bool = False
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_one_identity(self) -> Self:
         if self.operator == (self.tenant is not None):
             raise ValueError("either tenant = NAME or operator = true")
         return self
 
-    def fits(self, claims: Mapping[str, Any]) -> bool:
+    def matches(self, claims: Mapping[str, Any]) -> bool:
         """Return whether the claim has this value, or is a list that contains it."""
         if self.claim == "email" and claims.get("email_verified") is not True:
             return False  # an unverified address proves nothing
-        found = _claim(claims, self.claim)
+        found = _claim_value(claims, self.claim)
         return self.value in found if isinstance(found, list) else found == self.value
 
 
@@ -52,12 +52,12 @@ def admission_of(
     name_claim: str,
     tenant: str | None = None,
 ) -> Admission | None:
-    """Return the identity of the first rule that matches a user; None if none does.
+    """Return the identity that the first matching rule gives a user; None if no rule matches.
 
-    With ``tenant``, the first of those for that tenant.
+    With ``tenant``, only rules for that tenant count.
     """
     for rule in rules:
-        if (tenant is None or rule.tenant == tenant) and rule.fits(claims):
+        if (tenant is None or rule.tenant == tenant) and rule.matches(claims):
             return Admission(
                 role="operator" if rule.operator else "tenant",
                 tenant=rule.tenant,
@@ -72,13 +72,13 @@ def admission_of(
 
 
 def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
-    """Return a user's name in the characters that the name of a token may have."""
-    said = _claim(claims, name_claim)
+    """Return a user's name, reduced to the characters that are allowed in names of tokens."""
+    said = _claim_value(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""
     return readable.strip("._-")[:40] or "user"
 
 
-def _claim(claims: Mapping[str, Any], name: str) -> Any:
+def _claim_value(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by its name, or by the path to it: ``realm_access.roles``."""
     if name in claims:
         return claims[name]

@@ -304,14 +304,14 @@ class ControllerSettings(SharedSettings):
     )
 
     @model_validator(mode="after")
-    def _a_certificate_has_a_key(self) -> Self:
+    def _check_certificate_has_key(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise ValueError(f"tls_cert and tls_key must be set together: {missing} is missing")
         return self
 
     @model_validator(mode="after")
-    def _summaries_outlive_inputs(self) -> Self:
+    def _check_retention_order(self) -> Self:
         if self.keep_rounds_days < self.keep_inputs_days:
             raise ValueError(
                 f"keep_rounds_days is {self.keep_rounds_days} but must be at least"
@@ -320,7 +320,7 @@ class ControllerSettings(SharedSettings):
         return self
 
     @model_validator(mode="after")
-    def _a_provider_is_whole(self) -> Self:
+    def _check_provider_complete(self) -> Self:
         if self.oidc_issuer is None:
             return self
         if not is_private_address(self.oidc_issuer, local=is_loopback(self.oidc_issuer)):

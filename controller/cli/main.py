@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from service.version import release  # noqa: PLC0415 - seldom needed
 
@@ -43,7 +43,9 @@ def fuga(
     url: UrlOption = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show version and commit", is_eager=True, callback=_version),
+        typer.Option(
+            "--version", help="Show version and commit", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """Store the options that are allowed before or after a command's name."""

@@ -54,7 +54,7 @@ class FailoverTransport(httpx.BaseTransport):
         raise AssertionError  # pragma: no cover - the last address returns or raises
 
     def reason(self, otherwise: str) -> str:
-        """Return the error of each address as text."""
+        """Return the connection error of each address as one text."""
         if len(self._urls) == 1:
             return otherwise
         return "; ".join(

@@ -27,14 +27,14 @@ class ApiProblemError(ApiError):
     """The API refused, with a problem document (RFC 9457)."""
 
     def __init__(self, http_status: int, problem: Mapping[str, Any]) -> None:
-        super().__init__(_message(http_status, problem, str))
+        super().__init__(_problem_message(http_status, problem, str))
         self.http_status = http_status
         self.code = problem.get("code")
         self.problem = problem
 
-    def said(self, called: Callable[[str], str]) -> str:
-        """Return the message with other names for the fields, such as options."""
-        return _message(self.http_status, self.problem, called)
+    def message_with_names(self, called: Callable[[str], str]) -> str:
+        """Return the message with the names of fields replaced, for example by options."""
+        return _problem_message(self.http_status, self.problem, called)
 
     @property
     def current_version(self) -> str | None:
@@ -43,10 +43,12 @@ class ApiProblemError(ApiError):
         return str(found) if found is not None else None
 
 
-def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]) -> str:
+def _problem_message(
+    http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]
+) -> str:
     """Return the text of a problem document, with a line for each faulty place."""
     errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
-    lines = [line for line in (_line(each, called) for each in errors) if line]
+    lines = [line for line in (_faulty_place_text(each, called) for each in errors) if line]
     if not lines:
         detail = problem.get("detail") or problem.get("title") or f"HTTP status {http_status}"
         return plain(str(detail))
@@ -56,7 +58,7 @@ def _message(http_status: int, problem: Mapping[str, Any], called: Callable[[str
     return "\n".join([f"{title}:", *(f"  {each}" for each in lines)])
 
 
-def _line(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
+def _faulty_place_text(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
     pointer = error.get("pointer")
     place = pointer_text(str(pointer)) if pointer else str(error.get("parameter") or "")
     detail = str(error.get("detail") or "")

@@ -44,9 +44,9 @@ def models_module(document: Mapping[str, Any]) -> str:
 
 def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     if "properties" not in schema:
-        yield f"{_name(name)}: TypeAlias = {annotation_of(schema)}"
+        yield f"{_class_name(name)}: TypeAlias = {annotation_of(schema)}"
         return
-    yield f"class {_name(name)}(TypedDict):"
+    yield f"class {_class_name(name)}(TypedDict):"
     said = str(schema.get("description") or f"{name}.").partition("\n\n")[0]
     yield f'    """{" ".join(said.split())[:90]}"""'
     yield ""
@@ -59,7 +59,7 @@ def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
 def annotation_of(schema: Mapping[str, Any]) -> str:
     """Return the annotation of a schema."""
     if "$ref" in schema:
-        return _name(schema["$ref"].rsplit("/", 1)[1])
+        return _class_name(schema["$ref"].rsplit("/", 1)[1])
     if "enum" in schema or "const" in schema:
         values = schema.get("enum", [schema.get("const")])
         return f"Literal[{', '.join(repr(each) for each in values)}]"
@@ -74,7 +74,7 @@ def annotation_of(schema: Mapping[str, Any]) -> str:
     return _PLAIN.get(str(kind), "Any")
 
 
-def _name(name: str) -> str:
+def _class_name(name: str) -> str:
     return re.sub(r"\W", "", name)
 
 

@@ -87,34 +87,38 @@ class Client:
 
     def get(self, path: str, **query: Any) -> Json:
         """Read a resource, or one page of a list."""
-        return self._content(self._call("GET", path, query=query))
+        return self._json_content(self._call_api("GET", path, query=query))
 
     def versioned(self, path: str) -> tuple[Json, str | None]:
         """Read a resource and its version for ``if_match``."""
-        answer = self._call("GET", path)
-        return self._content(answer), answer.headers.get("ETag")
+        answer = self._call_api("GET", path)
+        return self._json_content(answer), answer.headers.get("ETag")
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Json:
         """Create a resource. Repeated attempts of the call create no second one."""
-        answer = self._call(
+        answer = self._call_api(
             "POST", path, query=query, body=body or {}, headers=_idempotency_header()
         )
-        return self._content(answer)
+        return self._json_content(answer)
 
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
     ) -> Json:
         """Change a resource; with ``if_match`` only if it has that version."""
         condition = _if_match_header(if_match)
-        return self._content(self._call("PATCH", path, query=query, body=body, headers=condition))
+        return self._json_content(
+            self._call_api("PATCH", path, query=query, body=body, headers=condition)
+        )
 
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
         """Replace a resource by PUT."""
-        return self._content(self._call("PUT", path, body=body))
+        return self._json_content(self._call_api("PUT", path, body=body))
 
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
         """Delete a resource; with ``if_match`` only if it has that version."""
-        return self._content(self._call("DELETE", path, headers=_if_match_header(if_match)))
+        return self._json_content(
+            self._call_api("DELETE", path, headers=_if_match_header(if_match))
+        )
 
     def upload(
         self,
@@ -146,43 +150,51 @@ class Client:
                 timeout=_UPLOAD_TIMEOUT_S,
             )
         except httpx.TransportError as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable_error(error) from error
         if response.is_success:
-            return self._content(response)
-        raise ApiProblemError(response.status_code, _problem(response))
+            return self._json_content(response)
+        raise ApiProblemError(response.status_code, _problem_document(response))
 
     def replay(self, number: int) -> Json:
         """Recompute a stored round, which may take as long as the round did."""
         path = f"rounds/{number}/replay"
-        return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
+        return self._json_content(
+            self._call_api("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S)
+        )
 
     def replay_plan(self, id: str) -> Json:  # noqa: A002
         """Decide a stored plan again, which may take as long as the plan did."""
         path = f"plans/{id}/replay"
-        return self._content(self._call("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S))
+        return self._json_content(
+            self._call_api("POST", path, body={}, timeout_s=_REPLAY_TIMEOUT_S)
+        )
 
     def game(self, number: int, steps: int) -> Json:
         """Recompute a stored round and return its steps."""
         path = f"rounds/{number}/game"
-        return self._content(
-            self._call("GET", path, query={"steps": steps}, timeout_s=_REPLAY_TIMEOUT_S)
+        return self._json_content(
+            self._call_api("GET", path, query={"steps": steps}, timeout_s=_REPLAY_TIMEOUT_S)
         )
 
     def second_policy(self, number: int, body: Mapping[str, Any]) -> Json:
         """Decide a stored round by another policy, without a time limit."""
         path = f"rounds/{number}/second-policy"
-        return self._content(self._call("POST", path, body=body, timeout_s=_REPLAY_TIMEOUT_S))
+        return self._json_content(
+            self._call_api("POST", path, body=body, timeout_s=_REPLAY_TIMEOUT_S)
+        )
 
     def survival(self, domain: str) -> Json:
         """Return which failure domains may fail. Each one takes as long as a round."""
         query = {"domain": domain}
         path = "capacity/survival"
-        return self._content(self._call("GET", path, query=query, timeout_s=_REPLAY_TIMEOUT_S))
+        return self._json_content(
+            self._call_api("GET", path, query=query, timeout_s=_REPLAY_TIMEOUT_S)
+        )
 
     def begin_roll(self, body: Mapping[str, Any]) -> Json:
         """Begin a roll; wait until its turns are planned."""
-        return self._content(
-            self._call(
+        return self._json_content(
+            self._call_api(
                 "POST",
                 "rolls",
                 body=body,
@@ -223,7 +235,7 @@ class Client:
             ) as response:
                 if not response.is_success:
                     response.read()
-                    raise ApiProblemError(response.status_code, _problem(response))
+                    raise ApiProblemError(response.status_code, _problem_document(response))
                 kind = _EVENT
                 for line in response.iter_lines():
                     name, _, value = line.partition(": ")
@@ -233,7 +245,7 @@ class Client:
                         yield kind, json.loads(value)
                         kind = _EVENT
         except httpx.TransportError as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable_error(error) from error
 
     def ready(self) -> bool:
         """Ask whether the API answers and has its database."""
@@ -246,7 +258,7 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def _call(
+    def _call_api(
         self,
         method: str,
         path: str,
@@ -256,7 +268,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        response = self._send(
+        response = self._send_with_retries(
             method,
             f"/v1/{path}",
             params={name: value for name, value in (query or {}).items() if value is not None},
@@ -266,9 +278,9 @@ class Client:
         )
         if response.is_success:
             return response
-        raise ApiProblemError(response.status_code, _problem(response))
+        raise ApiProblemError(response.status_code, _problem_document(response))
 
-    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+    def _send_with_retries(self, method: str, path: str, **request: Any) -> httpx.Response:
         if request["json"] is None:
             del request["json"]
         pauses, at_work = iter(self._retry_after_s), iter(self._at_work_s)
@@ -279,11 +291,11 @@ class Client:
                 repeatable = is_surely_unsent(error) or _may_be_repeated(method, request)
                 pause = next(pauses, None) if repeatable else None
                 if pause is None:
-                    raise self._unreachable(error) from error
+                    raise self._unreachable_error(error) from error
             except httpx.InvalidURL as error:
                 raise ApiUnreachableError(self.url, str(error)) from error
             else:
-                wait = _retry_after(response, method, request)
+                wait = _retry_delay_s(response, method, request)
                 if wait is not None:
                     pause = None if next(pauses, None) is None else wait
                 elif _is_in_progress(response):
@@ -294,11 +306,11 @@ class Client:
                     return response
             self._sleep(pause)
 
-    def _unreachable(self, error: httpx.TransportError) -> ApiUnreachableError:
+    def _unreachable_error(self, error: httpx.TransportError) -> ApiUnreachableError:
         reason = self._addresses.reason(str(error) or repr(error))
         return ApiUnreachableError(self._called, reason)
 
-    def _content(self, response: httpx.Response) -> Json:
+    def _json_content(self, response: httpx.Response) -> Json:
         if not response.content:
             return {}
         try:
@@ -327,7 +339,7 @@ def _if_match_header(if_match: str | None) -> dict[str, str] | None:
     return {"If-Match": if_match} if if_match is not None else None
 
 
-def _problem(response: httpx.Response) -> Mapping[str, Any]:
+def _problem_document(response: httpx.Response) -> Mapping[str, Any]:
     try:
         content = response.json()
     except ValueError:
@@ -337,7 +349,9 @@ def _problem(response: httpx.Response) -> Mapping[str, Any]:
     return {"title": f"HTTP status {response.status_code} {response.reason_phrase}"}
 
 
-def _retry_after(response: httpx.Response, method: str, request: Mapping[str, Any]) -> float | None:
+def _retry_delay_s(
+    response: httpx.Response, method: str, request: Mapping[str, Any]
+) -> float | None:
     """Return the seconds to wait before a retry; None if the call must not be retried."""
     said = response.headers.get("Retry-After", "")
     if not (
@@ -363,4 +377,6 @@ def _may_be_repeated(method: str, request: Mapping[str, Any]) -> bool:
 
 
 def _is_in_progress(response: httpx.Response) -> bool:
-    return response.status_code == 409 and "in_progress" in str(_problem(response).get("code"))
+    return response.status_code == 409 and "in_progress" in str(
+        _problem_document(response).get("code")
+    )

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import structlog
 
 from controller.control_center.steady_clock import SteadyClock
-from controller.queue import TaskQueue
+from controller.worker_queue import TaskQueue
 from registry import Registry, RegistryError
 from registry.tasks import WorkQueue
 from service import Check
@@ -99,12 +99,12 @@ class Dispatcher:
         overdue = self._registry.assignments.end_overdue(self._build_timeout_s)
         if overdue:
             log.warning("builds_overdue", assignments=[str(key) for key in overdue])
-        sent = self._send_due()
+        sent = self._send_due_tasks()
         if self._broker_takes:
             self._swept_at = self._now()
         return sent
 
-    def _send_due(self) -> int:
+    def _send_due_tasks(self) -> int:
         """Send due tasks until the broker refuses one; the rest stays due.
 
         Sends at most as many as workers will soon take. A task counts as sent only if the broker

@@ -35,7 +35,7 @@ class FailedHosts:
         self._interval_s = interval_s
 
     def request_fencing(self) -> tuple[str, ...]:
-        """Request the fencing of all such hosts and return their names, if this process leads."""
+        """Request the fencing of all failed hosts and return their names, if this process leads."""
         lease = self._lease()
         if lease is None:
             return ()

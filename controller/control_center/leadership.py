@@ -62,7 +62,7 @@ class Leadership:
             log.warning("lease_lost", holder=self._holder, epoch=lease.epoch)
             self._lease = None
 
-    def keep(self, stop: threading.Event) -> None:
+    def renew_until_stopped(self, stop: threading.Event) -> None:
         """Renew the lease, or try to take it, every third of its length until stopped."""
         while not stop.is_set():
             try:

@@ -16,8 +16,8 @@ from controller import debug
 from controller.plans import dry_run
 from controller.plans.plan_inputs import decide_plan
 from controller.queries import capacity_after_queue, failure_survival
-from controller.queries.ahead import estimate_waits
-from controller.queries.reservation_decision import judge_reservation as reserve
+from controller.queries.reservation_decision import judge_reservation
+from controller.queries.wait_forecast import estimate_waits
 from controller.rounds.game import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import (
@@ -57,7 +57,7 @@ def decide(data: bytes) -> PolicyAnswer:
     return PolicyAnswer(allocation_document(allocation), seconds)
 
 
-def ideal(snapshot: Snapshot, resource: int) -> Ideal:
+def compute_ideal(snapshot: Snapshot, resource: int) -> Ideal:
     """Return the LP bound and the fair shares of a snapshot without its spot VMs."""
     snapshot = snapshot_without_spot(snapshot)
     targets = fair_vms(snapshot)
@@ -67,12 +67,12 @@ def ideal(snapshot: Snapshot, resource: int) -> Ideal:
         bound=allocation_bound(snapshot, resource),
         target_shares=tuple(holdings.max(axis=1, initial=0.0).tolist()),
         node_targets=tuple(nodes),
-        prices=prices_document(snapshot, _prices(snapshot, targets, resource), resource),
+        prices=prices_document(snapshot, _prices_or_error(snapshot, targets, resource), resource),
     )
 
 
-def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
-    """Return the prices, or the error as text: a round keeps its bound without them."""
+def _prices_or_error(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | str:
+    """Compute the prices; return the error as text, because a round can do without prices."""
     try:
         return round_prices(snapshot, targets, resource)
     except PlacementError as error:
@@ -81,7 +81,7 @@ def _prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices | 
 
 def _decode_and_find_ideal(argument: tuple[bytes, int]) -> Ideal:
     data, resource = argument
-    return ideal(_inputs(data).snapshot, resource)
+    return compute_ideal(_inputs(data).snapshot, resource)
 
 
 def _import_bound(_: object) -> bool:
@@ -100,10 +100,10 @@ _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
         "plan": decide_plan,
         "shadow": decide_in_shadow,
         "estimates": estimate_waits,
-        "survival": failure_survival.survival_of,
+        "survival": failure_survival.compute_survival,
         "capacity_in_turn": capacity_after_queue.capacity_after_round,
         "rehearse": dry_run.plan_turns,
-        "reserve": reserve,
+        "judge_reservation": judge_reservation,
     }
 )
 

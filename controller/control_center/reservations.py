@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from controller.queries.reservation_decision import TIME_S, decision_of, query_of
+from controller.queries.reservation_decision import TIME_S, build_reservation_query, decision_of
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, RegistryError
 from registry.reservations import Reservation, ReservationDecision
@@ -63,7 +63,7 @@ class ReservationDecider:
             lease = self._lease()
             if lease is None or (stop is not None and stop.is_set()):
                 break
-            decision = self._decide_one(each)
+            decision = self._decide_reservation(each)
             if decision is not None:
                 found = self._registry.reservations.decide(each.id, decision, lease, actor=ACTOR)
                 self._failed.pop(each.id, None)
@@ -71,13 +71,13 @@ class ReservationDecider:
                 log.info("reservation_decided", reservation=str(each.id), state=found.state)
         return decided
 
-    def _decide_one(self, each: Reservation) -> ReservationDecision | None:
+    def _decide_reservation(self, each: Reservation) -> ReservationDecision | None:
         """Return the decision; None if the process failed and another attempt follows."""
         view = self._registry.views.forecast_inputs()
         standing = self._registry.reservations.list_accepted()
         try:
-            judged = self._process.reserve(
-                query_of(view, each, standing), deadline_s=TIME_S + _MORE_S
+            judged = self._process.judge_reservation(
+                build_reservation_query(view, each, standing), deadline_s=TIME_S + _MORE_S
             )
         except Exception as error:  # one that fails does not keep others from their decision
             tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1

@@ -29,14 +29,14 @@ from controller.plans.plan_inputs import move_limits_of
 from controller.plans.room_plans import RoomRule
 from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
-from controller.queue import CeleryQueue
 from controller.rounds.inputs import RoundCache
 from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import PRELOADED, PolicyProcess
 from controller.rounds.round import run_round
 from controller.settings import ControllerSettings, ZonePolicy
 from controller.shadow.metrics import ShadowMetrics
-from controller.shadow.second import NICENESS, SecondPolicy, ShadowDecider
+from controller.shadow.shadow_decider import NICENESS, SecondPolicy, ShadowDecider
+from controller.worker_queue import CeleryQueue
 from placement.catalog.zone_policies import NamedPolicy
 from placement.constraints.patience import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
@@ -204,8 +204,8 @@ def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
     }
 
 
-def planning_of(settings: ControllerSettings) -> Planning:
-    """Return the planning settings for moves."""
+def build_planning(settings: ControllerSettings) -> Planning:
+    """Build the settings by which plans of moves are decided and carried out."""
     return Planning(
         limits=move_limits_of(settings),
         rest_s=settings.plan_rest_s,
@@ -214,26 +214,26 @@ def planning_of(settings: ControllerSettings) -> Planning:
         deadline_s=settings.plan_deadline_s,
         room_hold_s=settings.room_hold_s,
         balance=settings.balance,
-        room=_room_planner_of(settings),
+        room=_build_room_rule(settings),
         spare=settings.spare,
     )
 
 
-def _room_planner_of(settings: ControllerSettings) -> RoomRule | None:
+def _build_room_rule(settings: ControllerSettings) -> RoomRule | None:
     patience = room_patience(settings.policy_parameters)
     if settings.make_room == "off" or patience == 0:  # then no request is said to starve
         return None
     return RoomRule(how=settings.make_room, patience=patience, rest_s=settings.plan_rest_s)
 
 
-def shadow_of(
+def build_shadow_decider(
     settings: ControllerSettings,
     registry: Registry,
     leadership: Leadership,
     metrics: ProcessMetrics,
     start_child: StartChild,
 ) -> ShadowDecider | None:
-    """Return the decider of the shadow policy, or None if the settings name none."""
+    """Build the decider of the shadow policy; return None if the settings name none."""
     if settings.shadow_policy is None:
         return None
     zones = settings.shadow_zone_policies
@@ -252,10 +252,10 @@ def shadow_of(
     )
 
 
-def spare_watch_of(
+def build_spare_watch(
     settings: ControllerSettings, registry: Registry, leadership: Leadership, metrics: SlotMetrics
 ) -> SpareWatch | None:
-    """Return the watch of spare capacity, or None without spare capacity."""
+    """Build the watch of spare capacity; return None if the settings ask for none."""
     if settings.spare is None:
         return None
     return SpareWatch(
@@ -267,13 +267,13 @@ def spare_watch_of(
     )
 
 
-def reservation_decider_of(
+def build_reservation_decider(
     settings: ControllerSettings,
     registry: Registry,
     leadership: Leadership,
     start_child: StartChild,
 ) -> ReservationDecider:
-    """Return the decider of reservations."""
+    """Build the decider of pending reservations, which works while this control centre leads."""
     return ReservationDecider(
         registry,
         lambda: leadership.lease,
@@ -292,11 +292,11 @@ def main(settings: ControllerSettings | None = None) -> None:
     registry = Registry.connect(settings.resolved_database_url())
     stop = threading.Event()
 
-    def end(signum: int, frame: FrameType | None) -> None:
+    def stop_on_signal(signum: int, frame: FrameType | None) -> None:
         stop.set()
 
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, end)
+        signal.signal(each, stop_on_signal)
 
     holder = f"{socket.gethostname()}:{os.getpid()}"
     leadership = Leadership(registry, holder, settings.lease_s)
@@ -335,13 +335,13 @@ def main(settings: ControllerSettings | None = None) -> None:
         registry,
         lambda: leadership.lease,
         PolicyProcess(start=children.fork),
-        planning_of(settings),
+        build_planning(settings),
         interval_s=settings.sweep_interval_s,
         on_requested=dispatcher.nudge,
         on_standing=slot_metrics.count_auto_plan,
     )
-    shadow = shadow_of(settings, registry, leadership, metrics, children.fork)
-    watch = spare_watch_of(settings, registry, leadership, slot_metrics)
+    shadow = build_shadow_decider(settings, registry, leadership, metrics, children.fork)
+    watch = build_spare_watch(settings, registry, leadership, slot_metrics)
 
     def on_committed() -> None:
         dispatcher.nudge()
@@ -358,7 +358,7 @@ def main(settings: ControllerSettings | None = None) -> None:
         metrics=slot_metrics,
     )
     threads = [
-        threading.Thread(target=leadership.keep, args=(stop,), name="lease"),
+        threading.Thread(target=leadership.renew_until_stopped, args=(stop,), name="lease"),
         threading.Thread(target=dispatcher.run, args=(stop,), name="sweep"),
         threading.Thread(target=purger.run, args=(stop,), name="purge"),
         threading.Thread(target=failed_hosts.run, args=(stop,), name="failed-hosts"),
@@ -369,7 +369,7 @@ def main(settings: ControllerSettings | None = None) -> None:
             name="clock",
         ),
         threading.Thread(
-            target=reservation_decider_of(settings, registry, leadership, children.fork).run,
+            target=build_reservation_decider(settings, registry, leadership, children.fork).run,
             args=(stop,),
             name="reservations",
         ),

@@ -26,7 +26,7 @@ TOLERANCE: Final = timedelta(seconds=60)
 log = structlog.get_logger()
 
 
-def since_boot() -> float:
+def seconds_since_boot() -> float:
     """Return the seconds since this machine booted, including suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -34,7 +34,9 @@ def since_boot() -> float:
 class SteadyClock:
     """Follows the database's clock; detects steps by this machine's time since boot."""
 
-    def __init__(self, registry: Registry, elapsed: Callable[[], float] = since_boot) -> None:
+    def __init__(
+        self, registry: Registry, elapsed: Callable[[], float] = seconds_since_boot
+    ) -> None:
         self._registry = registry
         self._elapsed = elapsed
         self._lock = threading.Lock()
@@ -49,21 +51,22 @@ class SteadyClock:
         with self._lock:
             now, elapsed_s = self._registry.now(), self._elapsed()
             if self._at is None:
-                self._restore(now, elapsed_s)
+                self._restore_held_step(now, elapsed_s)
             assert self._at is not None  # noqa: S101 - it has begun
             expected = self._at + timedelta(seconds=elapsed_s - self._elapsed_s)
             if expected - now > TOLERANCE:
                 self._note_backward_step(expected, elapsed_s)
             ahead = now - expected
             if ahead > TOLERANCE and not (
-                self._has_returned(now, elapsed_s) or self._is_step_accepted(ahead, elapsed_s)
+                self._undoes_backward_step(now, elapsed_s)
+                or self._is_step_accepted(ahead, elapsed_s)
             ):
                 return expected
             self._at, self._elapsed_s, self._held_since = now, elapsed_s, None
             return now
 
-    def _restore(self, now: datetime, elapsed_s: float) -> None:
-        """Restore the state of a step that an earlier process held back."""
+    def _restore_held_step(self, now: datetime, elapsed_s: float) -> None:
+        """Restore a forward step that an earlier process held back."""
         step = self._registry.clock_steps.last_step_ahead()
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.last_step_back()
@@ -77,8 +80,8 @@ class SteadyClock:
         before = time_before - timedelta(seconds=elapsed_s)
         self._before_back = max(before, self._before_back or before)
 
-    def _has_returned(self, now: datetime, elapsed_s: float) -> bool:
-        """Return whether the clock only returned to its time before a backward step."""
+    def _undoes_backward_step(self, now: datetime, elapsed_s: float) -> bool:
+        """Return whether a forward step only undoes an earlier backward step."""
         if self._before_back is None:
             return False
         beyond = now - timedelta(seconds=elapsed_s) - self._before_back

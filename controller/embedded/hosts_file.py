@@ -24,7 +24,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
     Raises
     ------
     BadInputError
-        Naming the file, the key, what was found and what is allowed.
+        If the file is invalid. The error names the file, the key, the value and what is allowed.
     """
     try:
         content = tomllib.loads(path.read_text())
@@ -71,20 +71,20 @@ class _HostTable:
             if key not in self._table:
                 raise BadInputError(f"{self._path}: host[{self._index}].{key}: missing")
         for key in _TEXT:
-            self._check(key, lambda it: isinstance(it, str) and it != "", "a text")
-        self._check("domain_type", lambda it: it in DOMAIN_TYPES, f"one of {DOMAIN_TYPES}")
+            self._check_value(key, lambda it: isinstance(it, str) and it != "", "a text")
+        self._check_value("domain_type", lambda it: it in DOMAIN_TYPES, f"one of {DOMAIN_TYPES}")
         for key, example in (("labels", "ssd"), ("ssh_host_keys", "ssh-ed25519 AAAA…")):
-            self._check(
+            self._check_value(
                 key,
                 lambda it: isinstance(it, list) and all(isinstance(each, str) for each in it),
                 f'a list of texts, such as ["{example}"]',
             )
         for key in _POSITIVE:
-            self._check(key, lambda it: _is_amount(it) and it >= 1, "a whole number ≥ 1")
+            self._check_value(key, lambda it: _is_amount(it) and it >= 1, "a whole number ≥ 1")
         body = dict(self._table)
         for key in _AMOUNTS:
-            self._check_each(key, lambda it: _is_amount(it) and it >= 0, "a whole number ≥ 0")
-        self._check_each(
+            self._check_amounts(key, lambda it: _is_amount(it) and it >= 0, "a whole number ≥ 0")
+        self._check_amounts(
             "ratios",
             lambda it: isinstance(it, int | float) and not isinstance(it, bool) and 0 < it <= 1000,
             "a number above 0, 1000 at most",
@@ -93,19 +93,19 @@ class _HostTable:
             body["ratios"] = {name: round(it * 1000) for name, it in body["ratios"].items()}
         return body
 
-    def _check(self, key: str, fits: Any, allowed: str) -> None:
+    def _check_value(self, key: str, fits: Any, allowed: str) -> None:
         if key in self._table and not fits(self._table[key]):
-            self._refuse(key, self._table[key], allowed)
+            self._refuse_value(key, self._table[key], allowed)
 
-    def _check_each(self, key: str, fits: Any, allowed: str) -> None:
+    def _check_amounts(self, key: str, fits: Any, allowed: str) -> None:
         amounts = self._table.get(key, {})
         if not isinstance(amounts, dict):
-            self._refuse(key, amounts, "a table such as { vcpus = 8, memory_mib = 16384 }")
+            self._refuse_value(key, amounts, "a table such as { vcpus = 8, memory_mib = 16384 }")
         for resource, amount in amounts.items():
             if not fits(amount):
-                self._refuse(f"{key}.{resource}", amount, allowed)
+                self._refuse_value(f"{key}.{resource}", amount, allowed)
 
-    def _refuse(self, key: str, found: object, allowed: str) -> None:
+    def _refuse_value(self, key: str, found: object, allowed: str) -> None:
         raise BadInputError(
             f"{self._path}: host[{self._index}].{key}: found {found!r}; must be {allowed}"
         )

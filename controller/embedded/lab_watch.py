@@ -34,7 +34,7 @@ class _RestartState:
 
 @dataclass(slots=True)
 class LabWatch:
-    """Looks at the hosts of a lab, and says what became of them; `names` as they are registered."""
+    """Watches the hosts of a lab and reports ended daemons; `names` are the registered names."""
 
     folder: Path
     lab: LabHosts
@@ -57,7 +57,7 @@ class LabWatch:
             for name, host in zip(
                 self.names, driver_hosts.started_hosts(self.folder), strict=False
             ):
-                self._keep_running(name, host)
+                self._restart_ended_daemon(name, host)
 
     def _report_ended_daemons(self) -> None:
         for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
@@ -66,7 +66,7 @@ class LabWatch:
                 self.say(f"{name}: {line.split(maxsplit=2)[-1]}. Guests run on.")
             self._read[index] = len(lines)
 
-    def _keep_running(self, name: str, host: DriverHost) -> None:
+    def _restart_ended_daemon(self, name: str, host: DriverHost) -> None:
         if host.running():
             if name in self._restarts:
                 self._restarts[name].start_at = None

@@ -94,7 +94,7 @@ class ChildSupervisor:
         """Start a child and keep it running from now on."""
         child = _Child(name, tuple(command))
         self._children.append(child)
-        self._spawn(child)
+        self._spawn_child(child)
 
     def check(self) -> None:
         """Log ended children, and restart each after its pause."""
@@ -106,7 +106,7 @@ class ChildSupervisor:
                 child.process = None
                 self._postpone_start(child, f"ended unexpectedly ({_exit_reason(code)})")
             elif self.now() >= child.start_again_at:
-                self._spawn(child)
+                self._spawn_child(child)
         if self._record_again_at is not None and self.now() >= self._record_again_at:
             self._write_record()
 
@@ -160,7 +160,7 @@ class ChildSupervisor:
             f" Its log: {self.log_file(child.name)}"
         )
 
-    def _spawn(self, child: _Child) -> None:
+    def _spawn_child(self, child: _Child) -> None:
         child.started_at = self.now()
         try:
             with self._open_log(child.name) as log:

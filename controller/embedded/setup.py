@@ -36,9 +36,9 @@ MEMORY_BACKING_MIB: Final = 128  #: what a guest of the lab really gets, whateve
 
 
 def ensure_operator_token(registry: Registry, found: Credentials | None, url: str) -> Credentials:
-    """Keep the valid tokens; create an operator's token if there is none.
+    """Return the credentials with valid tokens only; create an operator's token if it lacks.
 
-    The first token cannot come over REST, which wants one.
+    The first token cannot come over REST, which requires one.
     """
     operator = found.operator if found else None
     tenants = dict(found.tenants) if found else {}
@@ -157,7 +157,7 @@ def update_host_uris(registry: Registry, names: Sequence[str], uris: tuple[str, 
 
 
 def split_hosts_by_health(api: Client, names: Sequence[str]) -> tuple[list[Json], list[Json]]:
-    """Return the names of the hosts that are up, and of the others."""
+    """Split hosts into those that are up and the others."""
     wanted = set(names)
     hosts = [host for host in api.items("hosts") if host["name"] in wanted]
     well = [host for host in hosts if host["health"] == "up"]

@@ -175,7 +175,7 @@ class LocalSite:
             self.supervisor.stop(STOP_ORDER)
 
     def print_what_stays(self) -> None:
-        """Print which hosts and guests keep running, and how to continue or stop them."""
+        """Print the hosts and guests that keep running, and commands to continue or stop them."""
         whose = (
             "hosts and guests keep running"
             if self.memory.hosts_from == "lab"
@@ -233,12 +233,12 @@ class LocalSite:
         lab = self._start_lab()
         bodies = setup.lab_host_bodies(lab)
         if self.memory.lab_uris and self.memory.lab_uris != lab.uris:
-            self._move_hosts(lab)
+            self._update_host_addresses(lab)
         self._save_setup(lab_uris=lab.uris, lab_hosts=tuple(body["name"] for body in bodies))
         self.lab_watch = LabWatch(self.state.lab, lab, self.memory.lab_hosts, _print_with_time)
         return [] if self.memory.registered else bodies
 
-    def _move_hosts(self, lab: LabHosts) -> None:
+    def _update_host_addresses(self, lab: LabHosts) -> None:
         """Register the new addresses of the lab's hosts after a restart."""
         registry = Registry.connect(self.settings.resolved_database_url())
         try:

@@ -68,14 +68,14 @@ class ForkedChild:
                 self._read_reports(0.0)
             finally:
                 self._reading.release()
-        self._kill()
+        self._kill_group()
 
     def close(self) -> int:
         """Kill the child, wait for its end and return its exit status. May be called twice."""
         with self._reading:
             if not self._closed:
                 self._read_reports(0.0)
-                self._kill()
+                self._kill_group()
                 self.stdin.close()
                 self.stdout.close()
                 if self._status is None:
@@ -91,7 +91,7 @@ class ForkedChild:
                 self._line.close()
             return -1 if self._status is None else self._status
 
-    def _kill(self) -> None:
+    def _kill_group(self) -> None:
         with self._lock:
             if (
                 not self._closed and not self._orphaned
@@ -125,7 +125,7 @@ class _ForkServerProcess:
     silent_at: float = 0.0  #: time of the last such call
 
     def hangs_at(self, now: float) -> float:
-        """Return the time until which a call that begins now may wait for the server."""
+        """Return the deadline of a call that begins now, after which the server counts as hung."""
         if self.silent_since is None or now - self.silent_at > _CALLED_AGAIN_S:
             self.silent_since = now
         at = max(self.silent_since + _FORK_S, now + _ONE_FORK_S)
@@ -161,7 +161,7 @@ class ForkServer:
                 self._ensure_server()
 
     def fork(self, module: str, deadline: float) -> ForkedChild:
-        """Return a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
+        """Fork a child that runs ``main`` of a module, by ``deadline`` of the monotonic clock.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class ForkServer:
                     server.forked = True
                     server.silent_since = None
                     return child
-                self._retire(server)
+                self._retire_server(server)
         raise ForkServerError("its fork server forks no child")
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class ForkServer:
         with self._lock:
             self._closed = True
             if self._server is not None:
-                self._retire(self._server)
+                self._retire_server(self._server)
             for process in self._old:
                 process.terminate()
                 try:
@@ -215,12 +215,12 @@ class ForkServer:
             raise ForkServerError("its fork server was closed")
         self._old = [process for process in self._old if process.poll() is None]
         if self._server is not None and self._server.process.poll() is not None:
-            self._retire(self._server)
+            self._retire_server(self._server)
         if self._server is None:
             self._server = _start_server(self._modules)
         return self._server
 
-    def _retire(self, server: _ForkServerProcess) -> None:
+    def _retire_server(self, server: _ForkServerProcess) -> None:
         """Send no more calls to a server. It exits after its last child."""
         if server is self._server:
             server.control.close()
@@ -245,7 +245,10 @@ def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
 
 
 def _receive_child(control: socket.socket, module: str, deadline: float) -> ForkedChild | None:
-    """Return a child, or None if the server died or is stale; `TimeoutError` if it is silent."""
+    """Receive a child from the server; return None if the server died or is stale.
+
+    Raises `TimeoutError` if the server does not answer in time.
+    """
     with ExitStack() as kept:
         with ExitStack() as given:
             line, its_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

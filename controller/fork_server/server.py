@@ -85,7 +85,7 @@ class ForkSession:
             self._handle_messages()
         finally:
             for child in self._children:
-                self._kill(child)
+                self._kill_child(child)
             for child in self._children:
                 os.waitpid(child.pid, 0)
 
@@ -99,14 +99,14 @@ class ForkSession:
                     self._schedule_kill(child, client_died=bool(events & select.POLLHUP))
                 if time.monotonic() >= child.killed_at:
                     child.killed_at = math.inf
-                    self._kill(child)
+                    self._kill_child(child)
                 if child.over and not child.wanted:
-                    self._reap(child)
+                    self._reap_child(child)
             if self._client is not None and self._client.fileno() in ready:
                 self._handle_message(self._client)
 
     def _poll_timeout_ms(self) -> float | None:
-        """Return the time until the next child is due to be killed; None if none is."""
+        """Return the milliseconds until the next scheduled kill of a child, or None."""
         first = min((child.killed_at for child in self._children), default=math.inf)
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
@@ -125,7 +125,7 @@ class ForkSession:
             line.close()
         elif not failed:
             try:
-                self._fork(name.decode(), line, *descriptors[1:])
+                self._fork_child(name.decode(), line, *descriptors[1:])
             except OSError as error:
                 failed = error.errno or errno.EIO
         if failed:
@@ -134,7 +134,7 @@ class ForkSession:
         for descriptor in descriptors[1:]:
             os.close(descriptor)
 
-    def _fork(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
+    def _fork_child(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
         if self._stale or _modification_times() != self._imported:
             _send_report(line, ChildReport.STALE, 0)
             line.close()
@@ -216,14 +216,14 @@ class ForkSession:
         child.wanted = False
         child.killed_at = time.monotonic() + (_OWN_END_S if client_died else 0.0)
 
-    def _kill(self, child: _ForkedProcess) -> None:
+    def _kill_child(self, child: _ForkedProcess) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
 
-    def _reap(self, child: _ForkedProcess) -> None:
-        self._kill(child)  # its process group
+    def _reap_child(self, child: _ForkedProcess) -> None:
+        self._kill_child(child)  # its process group
         os.waitpid(child.pid, 0)
         os.close(child.ended)
         child.line.close()

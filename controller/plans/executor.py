@@ -82,7 +82,7 @@ class PlanExecutor:
         self._room_planner = None if room is None else RoomPlanner(registry, room, actor=ACTOR)
 
     def run(self, stop: threading.Event) -> None:
-        """Advance plans until stopped; pause only shortly while one goes on: hosts idle less."""
+        """Advance plans until stopped; pause shorter while a plan is under way."""
         pause_s = self._interval_s
         while not stop.wait(pause_s):
             began, goes_on = time.monotonic(), False
@@ -109,12 +109,12 @@ class PlanExecutor:
             if self._cancel_if_hosts_activated(plan):
                 continue
             if plan.state is PlanState.PENDING:
-                self._decide(plan)
+                self._decide_plan(plan)
                 plan = self._registry.plans.get(plan.id)  # noqa: PLW2901 - as it is now
                 if self._cancel_if_hosts_activated(plan):
                     continue
             if plan.state is PlanState.APPROVED:
-                self._carry_out(plan)
+                self._carry_out_plan(plan)
                 goes_on = True
         return goes_on
 
@@ -136,7 +136,7 @@ class PlanExecutor:
         if plan is not None:
             log.info("auto_plan_created", plan=str(plan.id), kind=plan.kind)
 
-    def _objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
+    def _balance_objection(self, plan: Plan, decided: DecidedPlan) -> str | None:
         """Return why the auto-balance rule declines a plan that it requested, or None."""
         if plan.requested_by != STANDING_RULE:
             return None
@@ -145,10 +145,10 @@ class PlanExecutor:
             return "there is no standing rule any more"
         return rule.objection(_total_gain(decided) or 0.0, len(decided.moves))
 
-    def _decide(self, plan: Plan) -> None:
+    def _decide_plan(self, plan: Plan) -> None:
         bound = log.bind(plan=str(plan.id), kind=plan.kind)
         try:
-            inputs = self._inputs(plan)
+            inputs = self._read_inputs(plan)
             data = inputs.encode()
             result = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
             decided = DecidedPlan.of_document(result)
@@ -158,13 +158,13 @@ class PlanExecutor:
             self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
             self._report_auto_plan(plan, "failed")
             return
-        declined = self._objection(plan, decided)
+        declined = self._balance_objection(plan, decided)
         self._registry.plans.propose(
             plan.id,
             _planned_moves(inputs, decided),
             before={**_plan_measures(decided, 0), **_resting_vms(inputs, decided)},
             after=_plan_measures(decided, -1),
-            stays=[_staying_vm(inputs, each) for each in decided.stays],
+            stays=[_staying_vm_document(inputs, each) for each in decided.stays],
             cut=decided.cut,
             inputs=data,
             document=result,
@@ -180,7 +180,7 @@ class PlanExecutor:
         if plan.requested_by == STANDING_RULE:
             self._on_standing(outcome)
 
-    def _inputs(self, plan: Plan) -> PlanInputs:
+    def _read_inputs(self, plan: Plan) -> PlanInputs:
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
         later = self._registry.rolls.hosts_emptied_later(plan.id)
@@ -196,7 +196,7 @@ class PlanExecutor:
             domain=None if spare is None else domains_of(spare, view.cluster.hosts).of_host,
         )
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _carry_out_plan(self, plan: Plan) -> None:
         turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
@@ -313,20 +313,20 @@ def _plan_measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
 
 
 def _total_gain(plan: DecidedPlan) -> float | None:
-    """Return the gain in potential of a plan that is made for a gain; None for other plans."""
+    """Return the gain in potential of a plan; None for plans of other purposes."""
     gains = plan.details.get("gains")
     return None if gains is None else float(sum(gains))
 
 
 def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
-    """Return the number of VMs that a plan made for a gain left alone because they moved lately."""
+    """Return the number of movable VMs that a plan for a gain skips because they moved lately."""
     if _total_gain(plan) is None:
         return {}
     running = inputs.running
     return {"resting": int((running.movable & running.rests).sum())}
 
 
-def _staying_vm(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+def _staying_vm_document(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
     names = inputs.names.snapshot.hosts
     missing = None
     if stays.missing is not None:

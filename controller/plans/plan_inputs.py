@@ -100,8 +100,8 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
     }
     match inputs.kind:
         case "evacuate":
-            hosts = _indices(inputs, inputs.arguments["hosts"])
-            later = _indices(inputs, inputs.arguments.get("later", ()))
+            hosts = _named_hosts(inputs, inputs.arguments["hosts"])
+            later = _named_hosts(inputs, inputs.arguments.get("later", ()))
             return evacuate_before(inputs.running, hosts, set(later), **how)
         case "repair" | "mend" as kind:  # "mend": plans from before revision 0066
             return replace(repair(inputs.running, **how), policy=kind)
@@ -123,6 +123,6 @@ def plan_of(inputs: PlanInputs) -> MovePlan:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 
 
-def _indices(inputs: PlanInputs, hosts: Sequence[str]) -> list[int]:
+def _named_hosts(inputs: PlanInputs, hosts: Sequence[str]) -> list[int]:
     wanted = set(hosts)
     return [at for at, (_, name) in enumerate(inputs.names.snapshot.hosts) if name in wanted]

@@ -64,7 +64,7 @@ class _MoveRequests:
         self.early: list[PlanMove] = []
 
     def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
-        """Add the moves of a wave that may be requested; return whether that completes the wave."""
+        """Add the moves of a wave that may be requested; return whether no move is left out."""
         is_early, all_created = number > self._first, True
         for move in wave:
             if move.is_over or move.move_id is not None:

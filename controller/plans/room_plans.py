@@ -66,10 +66,10 @@ class RoomPlanner:
         owed, _ = starving_requests(snapshot, rule.patience)
         for row in owed.tolist():
             request = view.requests[row].id
-            if request in lacking and self._create(request):
+            if request in lacking and self._create_plan(request):
                 return
 
-    def _create(self, request: UUID) -> bool:
+    def _create_plan(self, request: UUID) -> bool:
         try:
             plan = self._registry.plans.create(
                 PlanKind.ROOM,

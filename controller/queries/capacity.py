@@ -68,7 +68,7 @@ def capacity_left(
         dtype=np.bool_,
     )
     by_room = vms_that_fit(free, demand) * is_open
-    fits = _limited_by_groups(by_room, view, rules)
+    fits = _capacity_within_groups(by_room, view, rules)
     # On hosts limited by a VM group no resource runs out first.
     bound_by_room = is_open & (fits == by_room)
     ends_first = _scarcest_resources(free, demand)
@@ -103,19 +103,19 @@ def capacity_left(
     )
 
 
-def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
-    """Return a tenant's view of a capacity: numbers in steps, and nothing about single hosts.
+def redact_capacity(found: Capacity, *, named: bool) -> Capacity:
+    """Return a capacity as a tenant may see it: numbers rounded coarsely, no single hosts.
 
     If the query names hosts, the tenant learns only whether there is any room on them.
     """
 
-    def step(number: int) -> int:
+    def round_number(number: int) -> int:
         return min(number, 1) if named else step_below(number)
 
     return replace(
         found,
-        fits=step(found.fits),
-        in_turn=None if found.in_turn is None else step(found.in_turn),
+        fits=round_number(found.fits),
+        in_turn=None if found.in_turn is None else round_number(found.in_turn),
         hosts=step_below(found.hosts),
         open=step_below(found.open),
         runs_out_first=None if named else found.runs_out_first,
@@ -124,7 +124,7 @@ def capacity_in_steps(found: Capacity, *, named: bool) -> Capacity:
     )
 
 
-def _limited_by_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntArray:
+def _capacity_within_groups(fits: IntArray, view: CapacityView, rules: Rules) -> IntArray:
     """Return the number of VMs that fit on each host within the hard VM groups."""
     fits = fits.copy()
     places = {host.id: index for index, host in enumerate(view.hosts)}

@@ -57,7 +57,7 @@ def capacity_in_turn(
     within_s: float = TIME_S,
     max_in_thread: int = MAX_IN_THREAD,
 ) -> Capacity:
-    """Return the capacity with ``in_turn``, the VMs that fit after a round has served the queue.
+    """Compute ``in_turn``, the VMs that fit after a round has served the queue, and add it.
 
     The process is killed after ``within_s``; then ``in_turn`` stays None.
     """

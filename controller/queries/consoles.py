@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from controller.errors import ConsoleUnreadError
-from controller.queue import TaskQueue
+from controller.worker_queue import TaskQueue
 from registry import ConsoleState, Registry
 from registry.consoles import ConsoleAnswer, ConsoleOutput
 from registry.tasks import ATTACH_CONSOLE, READ_CONSOLE

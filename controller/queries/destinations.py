@@ -29,7 +29,7 @@ POLICY: Final = "best_fit_drfh"
 _OF_OTHERS: Final = -1
 
 
-def destinations(view: ClusterView, vm: str) -> Iterator[str]:
+def destination_hosts(view: ClusterView, vm: str) -> Iterator[str]:
     """Yield the names of hosts that a VM may move to, the best first.
 
     Parameters
@@ -74,7 +74,7 @@ def hosts_with_kept_room(view: ClusterView) -> frozenset[UUID]:
 
 
 def _no_destination_reason(view: ClusterView, kept: Set[UUID]) -> str:
-    """Return the reason why no host takes the VM, and what would have to change."""
+    """Return a message with the reason why no host takes the VM, and a remedy."""
     [request] = view.requests
     network = request.network.without if request.network is not None else frozenset()
     left_out = {*request.avoid} - {*request.failed_on, *network}

@@ -73,13 +73,13 @@ class SurvivalInputs:
 
 
 def survival(registry: Registry, domain: str, *, max_domains: int = _MAX_DOMAINS_SHOWN) -> Survival:
-    """Return whether the cluster as it is survives the failure of any one domain.
+    """Test whether the current cluster survives the failure of any one domain.
 
     ``domain`` is ``host``, ``zone`` or ``label:KEY``. For the first ``max_domains`` domains that
     may not fail, the answer lists what their VMs lack; this takes most of the time. Stopped VMs
     count like running ones; waiting requests do not count.
     """
-    return survival_of(
+    return compute_survival(
         SurvivalInputs(
             view=registry.plans.view_running(rest_s=0), domain=domain, max_domains=max_domains
         )
@@ -93,7 +93,7 @@ def survival_in_child(
     process: PolicyProcess | None = None,
     within_s: float = TIME_S,
 ) -> Survival:
-    """Return the same as `survival`, computed in a child process.
+    """Test in a child process whether the cluster survives the failure of any one domain.
 
     Raises
     ------
@@ -113,8 +113,8 @@ def survival_in_child(
     return found
 
 
-def survival_of(inputs: SurvivalInputs) -> Survival:
-    """Compute which failure domains may fail, from rows that were read."""
+def compute_survival(inputs: SurvivalInputs) -> Survival:
+    """Compute which failure domains may fail, from the given rows."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
     found = spare_capacity(

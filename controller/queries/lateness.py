@@ -64,7 +64,7 @@ def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
 
 
 def unattended_work(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
-    """Return the overdue work of a kind that no process does, or None."""
+    """Return the overdue work of a kind without any process for it, or None."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 
@@ -118,7 +118,7 @@ def _overdue_slots(liveness: Liveness) -> Iterator[OverdueWork]:
 
 
 def _overdue_leader(liveness: Liveness) -> Iterator[OverdueWork]:
-    """Yield a leader that decides no slots, because it hangs or restarts again and again."""
+    """Yield a leader that decides no slots, because it hangs or restarts repeatedly."""
     lease, loop = liveness.lease, liveness.slot_loop
     assert lease is not None  # noqa: S101 - called only then
     resumed_at = loop.changed_at

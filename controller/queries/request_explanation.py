@@ -90,7 +90,7 @@ def explain_request(
     known = request.vms_running + request.vms_unknown
     waiting = None
     if request.state in _WAITS:
-        waiting = _with_reservation(_waiting_explanation(request, reader), registry, request)
+        waiting = _add_reservation(_waiting_explanation(request, reader), registry, request)
         waiting = _explain_unattended_loop(waiting, liveness)
         waiting = _explain_pause(waiting, liveness.slot_loop)
     return RequestExplanation(
@@ -104,7 +104,7 @@ def explain_request(
         unknown=request.vms_unknown,
         waiting=waiting,
         order=_queue_position(registry, request, reader) if waiting else None,
-        estimate=_estimate(waiting, request, times),
+        estimate=_wait_estimate(waiting, request, times),
         vms=tuple(
             PlacedVm(
                 vm=vm.id,
@@ -124,10 +124,10 @@ def explain_request(
     )
 
 
-def _with_reservation(
+def _add_reservation(
     waiting: WaitingExplanation, registry: Registry, request: Request
 ) -> WaitingExplanation:
-    """Add what is left of the reservation on which the request draws."""
+    """Add the state of the request's reservation to the explanation."""
     if request.reservation is None:
         return waiting
     found = registry.reservations.get(request.reservation)
@@ -138,7 +138,7 @@ def _with_reservation(
     return replace(waiting, message=f"{waiting.message}; its reservation {found.name}: {message}")
 
 
-def _estimate(
+def _wait_estimate(
     waiting: WaitingExplanation | None, request: Request, times: WaitingTimes | None
 ) -> WaitingTime | None:
     if waiting is None or times is None:
@@ -162,7 +162,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
             shortages=(),
         )
     exact = reader.is_operator
-    detail = waiting.detail if exact else detail_in_steps(waiting.detail)
+    detail = waiting.detail if exact else redact_wait_detail(waiting.detail)
     shortages = tuple(
         ShortageExplanation(
             resource=each["resource"],
@@ -215,8 +215,8 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
     return replace(explanation, message=_waiting_message(explanation, exact=exact))
 
 
-def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded detail as a tenant may see it: no host names, numbers in steps.
+def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded detail as a tenant may see it: no host names, numbers rounded coarsely.
 
     Unknown keys are left out, because they might reveal something about others.
     """
@@ -233,7 +233,7 @@ def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
             for each in shown["shortages"]
         ]
     if "obstacles" in shown:
-        shown["obstacles"] = [_obstacle_in_steps(each) for each in shown["obstacles"]]
+        shown["obstacles"] = [_redact_obstacle(each) for each in shown["obstacles"]]
     if "holding" in shown:
         shown["holding"] = [{"host": None}] * step_below(len(shown["holding"]))
     if "freed" in shown:
@@ -249,7 +249,7 @@ def detail_in_steps(detail: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _obstacle_in_steps(obstacle: Mapping[str, Any]) -> dict[str, Any]:
+def _redact_obstacle(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     missing = obstacle["missing"]
     if missing is not None and obstacle["kind"] not in REQUEST_OBSTACLES:
         missing = step_above(missing)

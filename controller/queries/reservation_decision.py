@@ -12,8 +12,8 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.queries.ahead import forecast_start, lifetimes_of
 from controller.queries.coarse_numbers import step_below
+from controller.queries.wait_forecast import forecast_start, lifetimes_of
 from controller.rounds.snapshots import is_host_allowed
 from placement import BoolArray
 from placement.forecast.reservation_forecast import (
@@ -41,7 +41,7 @@ class ReservationQuery:
 
 
 def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
-    """Judge a reservation on samples of the VMs that will have ended when it needs its room."""
+    """Judge a reservation by sampling which VMs will have ended at its beginning."""
     view, wanted = question.view, question.reservation
     present, _ = forecast_start(view)
     hosts = view.cluster.hosts
@@ -62,13 +62,13 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
     )
 
 
-def query_of(
+def build_reservation_query(
     view: ForecastInputs, wanted: Reservation, standing: Sequence[Reservation]
 ) -> ReservationQuery:
-    """Return the inputs for judging a reservation, given the open reservations.
+    """Build the inputs for judging a reservation, given the open reservations.
 
-    The view already contains the room that is kept for open reservations. Room of those that end
-    before the new one begins is given back.
+    The view already contains the room that is kept for open reservations. The room of
+    reservations that end before the new one begins is made free.
     """
     overlap = [
         (each, max(0, each.count - each.used - each.held))
@@ -79,7 +79,7 @@ def query_of(
     names = [*(each.vm_type for each, _ in overlap), wanted.vm_type]
     # Of the past only the lifetimes are needed.
     over = {each.id for each in standing if each.ends_at <= wanted.starts_at}
-    bare = dataclasses.replace(view, cluster=_without_kept_room(view.cluster, over), inputs=None)
+    bare = dataclasses.replace(view, cluster=_release_kept_room(view.cluster, over), inputs=None)
     return ReservationQuery(
         view=bare,
         reservation=wanted,
@@ -88,8 +88,8 @@ def query_of(
     )
 
 
-def _without_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
-    """Return the cluster with the room kept for some reservations free."""
+def _release_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterView:
+    """Return the cluster with the kept room of some reservations made free."""
     kept = () if cluster.reserved is None else cluster.reserved.reservations
     less: defaultdict[UUID, list[int]] = defaultdict(lambda: [0] * len(cluster.resources))
     for each in kept:

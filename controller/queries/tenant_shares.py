@@ -86,7 +86,7 @@ def share_effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Position:
+class _SharePosition:
     is_group: bool
     parent: str | None
     share: float
@@ -94,14 +94,14 @@ class _Position:
     target: float
 
 
-def _share_positions(view: ClusterView) -> Mapping[str, _Position]:
+def _share_positions(view: ClusterView) -> Mapping[str, _SharePosition]:
     snapshot, _ = to_snapshot(drop_spot_requests(view))
     tree = _Tree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
     targets = tree.shares(target_holdings(snapshot))
     entitlements = tree.entitlements()
     return {
-        each.name: _Position(
+        each.name: _SharePosition(
             is_group=isinstance(each, GroupView),
             parent=tree.parent_name(each),
             share=float(shares[node]),

@@ -108,7 +108,7 @@ def explain_vm(
 
 
 def _host_failure_sentences(host: Host, reader: Viewer, on_failure: FailurePolicy) -> Iterator[str]:
-    """Yield sentences about a VM whose host does not answer: its future, and what to do."""
+    """Yield sentences about a VM on a host that does not answer: the outlook and a remedy."""
     yield failure_outlook(host.labels, host.shared_pool, by_default=on_failure)
     wanted = failure_policy_of(host.labels, by_default=on_failure)
     if is_replaced(wanted, host.shared_pool):

@@ -19,7 +19,7 @@ import structlog
 
 from controller.errors import PolicyFailedError
 from controller.fork_server.children import StartChild, start_interpreter
-from controller.queries.ahead import Estimates, ForecastQuery
+from controller.queries.wait_forecast import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
 from placement.forecast.lifetimes import LEAST_ENDS
@@ -139,9 +139,9 @@ class WaitingTimes:
         try:
             if self._registry.views.can_forecast():
                 view = self._registry.views.forecast_inputs()
-                at, why = view.cluster.now, why_no_estimate(view)
+                at, why = view.cluster.now, unavailable_reason(view)
                 if why is None:
-                    estimates = self._estimate(view)
+                    estimates = self._compute_estimates(view)
                     why = None if estimates.of else "too_large"
             else:  # on a large site, reading that view takes a second
                 at, why = self._registry.now(), "not_decided"
@@ -158,7 +158,7 @@ class WaitingTimes:
             self._making = None
         done.set()
 
-    def _estimate(self, view: ForecastInputs) -> Estimates:
+    def _compute_estimates(self, view: ForecastInputs) -> Estimates:
         process = self._process()
         try:
             found: Estimates = process.estimates(
@@ -169,7 +169,7 @@ class WaitingTimes:
         return found
 
 
-def why_no_estimate(view: ForecastInputs) -> WhyUnavailable | None:
+def unavailable_reason(view: ForecastInputs) -> WhyUnavailable | None:
     """Return the reason why no forecast can be made, or None."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
@@ -193,22 +193,22 @@ def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime
 
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
-    """Return an estimate rounded to steps, which hides the VMs of other tenants."""
-    median_s, p90_s = duration_in_steps(estimate.half_s), duration_in_steps(estimate.nine_in_ten_s)
+    """Return an estimate with coarsely rounded times, which hide other tenants' VMs."""
+    median_s, p90_s = round_duration(estimate.half_s), round_duration(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_estimate_message(median_s, p90_s, horizon_s),
         unavailable=None,
         made_at=at,
         median_s=median_s,
         p90_s=p90_s,
-        from_s=duration_in_steps(estimate.low_s, up=False),
-        to_s=duration_in_steps(estimate.high_s),
+        from_s=round_duration(estimate.low_s, up=False),
+        to_s=round_duration(estimate.high_s),
         horizon_s=horizon_s,
         samples=estimate.samples,
     )
 
 
-def duration_in_steps(seconds: float | None, *, up: bool = True) -> float | None:
+def round_duration(seconds: float | None, *, up: bool = True) -> float | None:
     """Round a duration up to a step, or down if not ``up``."""
     if seconds is None:
         return None

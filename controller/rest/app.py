@@ -18,7 +18,6 @@ from controller.fork_server.children import StartChild, start_interpreter
 from controller.host_aliases import HostNames, HostNaming
 from controller.queries.consoles import WAIT_S
 from controller.queries.wait_estimates import WaitingTimes
-from controller.queue import NO_WORKERS, TaskQueue
 from controller.rest import health
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.idempotency.audit import AuditTrail
@@ -74,6 +73,7 @@ from controller.rest.streams.places import MAX_STREAMS
 from controller.settings import ControllerSettings
 from controller.what_ifs.decision_settings import decision_from_settings
 from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
+from controller.worker_queue import NO_WORKERS, TaskQueue
 from placement.rebalancing.model import RebalanceLimits
 from registry import Registry
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
@@ -200,12 +200,12 @@ def create_app(
         disks=disks,
         feed=EventFeed(registry, host_names),
         streams=streams,
-        what_ifs=what_ifs or what_ifs_of(registry, ControllerSettings.model_construct()),
+        what_ifs=what_ifs or build_what_if_executor(registry, ControllerSettings.model_construct()),
         start_child=start_child,
     )
     app.state.refusals = Refusals(registry)
-    app.router.routes.extend(_routes())
-    pages = _pages()
+    app.router.routes.extend(_api_routes())
+    pages = _static_pages()
     for path, page in pages.items():
         app.add_route(path, page.answer, methods=["GET"], include_in_schema=False)
     if WEB_PATH in pages:
@@ -222,7 +222,7 @@ def create_app(
     return app
 
 
-def what_ifs_of(
+def build_what_if_executor(
     registry: Registry, settings: ControllerSettings, start_child: StartChild = start_interpreter
 ) -> WhatIfExecutor:
     """Return the executor of what-ifs, with the bounds of the settings."""
@@ -235,7 +235,7 @@ def what_ifs_of(
 
 
 @cache
-def _routes() -> Sequence[BaseRoute]:
+def _api_routes() -> Sequence[BaseRoute]:
     """Return the routes of the API. They do not refer to an application, so all share one set.
 
     FastAPI analyses all routes at an application's first call: 0.2 s of CPU time.
@@ -290,7 +290,7 @@ def _openapi_document(app: FastAPI) -> dict[str, Any]:
 
     Later error answers read the stored document and need no thread.
     """
-    app.openapi_schema = _document()
+    app.openapi_schema = _routes_document()
     return app.openapi_schema
 
 
@@ -299,22 +299,22 @@ def _openapi_document(app: FastAPI) -> dict[str, Any]:
 _DESCRIBING: Final = threading.Lock()
 
 
-def _document() -> dict[str, Any]:
+def _routes_document() -> dict[str, Any]:
     """Return the OpenAPI document of the routes. The first call takes 0.4 s of CPU time."""
     with _DESCRIBING:
-        return _described_routes()
+        return _cached_routes_document()
 
 
 @cache
-def _described_routes() -> dict[str, Any]:
-    return openapi_of(_routes())
+def _cached_routes_document() -> dict[str, Any]:
+    return openapi_of(_api_routes())
 
 
-def _pages() -> Mapping[str, StaticPage]:
+def _static_pages() -> Mapping[str, StaticPage]:
     """Return the static pages by path: documentation, web console, meanings of problems."""
     nothing_else = {"Content-Security-Policy": "default-src 'none'"}
     return {
-        "/openapi.json": StaticPage(lambda: json.dumps(_document()), "application/json"),
+        "/openapi.json": StaticPage(lambda: json.dumps(_routes_document()), "application/json"),
         **docs_pages(),
         **web_pages(),
         **{

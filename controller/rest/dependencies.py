@@ -13,13 +13,13 @@ from starlette.requests import Request as HttpRequest
 from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
-from controller.queue import TaskQueue
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.login.provider import Provider
 from controller.rest.middleware.auth import caller_of
 from controller.rest.schemas.operations import Readiness
 from controller.rest.streams import EventFeed, StreamPlaces
 from controller.what_ifs.executor import WhatIfExecutor
+from controller.worker_queue import TaskQueue
 from placement.rebalancing.model import RebalanceLimits
 from registry import ImageStoreError, Registry, RegistryError
 from registry.hosts import FailurePolicy, UriPolicy
@@ -127,12 +127,12 @@ def registry_of(request: HttpRequest) -> Registry:
 
 
 # Coroutines, because they wait for nothing and so need no thread.
-async def _services(request: HttpRequest) -> Services:
+async def _provide_services(request: HttpRequest) -> Services:
     services, registry = services_of(request), registry_of(request)
     return services if registry is services.registry else replace(services, registry=registry)
 
 
-async def _registry(request: HttpRequest) -> Registry:
+async def _provide_registry(request: HttpRequest) -> Registry:
     return registry_of(request)
 
 
@@ -141,10 +141,10 @@ def reader_of(request: HttpRequest) -> Viewer:
     return Viewer(caller_of(request).tenant, services_of(request).host_names)
 
 
-async def _reader(request: HttpRequest) -> Viewer:
+async def _provide_reader(request: HttpRequest) -> Viewer:
     return reader_of(request)
 
 
-ServicesDep = Annotated[Services, Depends(_services)]
-RegistryDep = Annotated[Registry, Depends(_registry)]
-ViewerDep = Annotated[Viewer, Depends(_reader)]
+ServicesDep = Annotated[Services, Depends(_provide_services)]
+RegistryDep = Annotated[Registry, Depends(_provide_registry)]
+ViewerDep = Annotated[Viewer, Depends(_provide_reader)]

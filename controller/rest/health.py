@@ -40,7 +40,7 @@ def readiness_batches(
 ) -> CallBatcher[None, Readiness]:
     """Return the batcher of readiness checks: simultaneous calls share one read of the database."""
     return CallBatcher(
-        lambda askers: [_readiness(registry, disks())] * len(askers), max_members=MAX_PER_READ
+        lambda askers: [_check_readiness(registry, disks())] * len(askers), max_members=MAX_PER_READ
     )
 
 
@@ -49,13 +49,13 @@ def full_disks(registry: Registry, disks: Sequence[str]) -> list[str]:
     return [*disks, *[FULL] * registry.is_full]
 
 
-def _without_amounts(sentence: str) -> str:
+def _remove_free_amount(sentence: str) -> str:
     """Remove the free amount from a sentence about a disk, because anybody may read it."""
     disk, has, _ = sentence.partition(" has ")
     return f"{disk} has no room" if has else disk
 
 
-def _readiness(registry: Registry, disks: Sequence[str]) -> Readiness:
+def _check_readiness(registry: Registry, disks: Sequence[str]) -> Readiness:
     registry.check_schema()
     found = registry.liveness()
     age_s = None
@@ -65,5 +65,5 @@ def _readiness(registry: Registry, disks: Sequence[str]) -> Readiness:
         last_round=found.last_round,
         last_round_age_s=age_s,
         unattended=[each.work for each in overdue_work(found) if each.unattended],
-        disks=[_without_amounts(each) for each in full_disks(registry, disks)],
+        disks=[_remove_free_amount(each) for each in full_disks(registry, disks)],
     )

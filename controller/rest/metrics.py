@@ -46,7 +46,7 @@ class HttpMetrics:
     def count(self, scope: Scope, status: int | None, seconds: float) -> None:
         """Count one call; its status is None if it ended without an answer."""
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
-        route = _route(scope)
+        route = _route_template(scope)
         self._calls.labels(method, route, "none" if status is None else str(status)).inc()
         if END_STREAM not in scope.get("state", {}):  # callers choose how long streams last
             self._seconds.labels(method, route).observe(seconds)
@@ -69,7 +69,7 @@ def watch_streams(metrics: ProcessMetrics, places: StreamPlaces) -> None:
     gauge.set_function(lambda: places.taken)
 
 
-def _route(scope: Scope) -> str:
+def _route_template(scope: Scope) -> str:
     """Return the path template of the route that served a call, with the router's prefix."""
     found = str(getattr(scope.get("route"), "path", NO_ROUTE))
     inside = scope["path"].startswith("/v1/") and found != NO_ROUTE

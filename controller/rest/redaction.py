@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import round_to_percent, step_below
-from controller.queries.request_explanation import detail_in_steps
+from controller.queries.request_explanation import redact_wait_detail
 from controller.queries.tenant_shares import TenantShare
 from controller.rest.middleware.auth import Caller
 from controller.rest.schemas.operations import RoundDetail
@@ -46,7 +46,7 @@ def redact_request(request: Request, reader: Viewer) -> Request:
     hosts = None if request.hosts is None else tuple(sorted(map(reader.host, request.hosts)))
     waiting = request.waiting
     if waiting is not None:
-        waiting = dataclasses.replace(waiting, detail=detail_in_steps(waiting.detail))
+        waiting = dataclasses.replace(waiting, detail=redact_wait_detail(waiting.detail))
     return dataclasses.replace(request, hosts=hosts, waiting=waiting)
 
 

@@ -23,8 +23,7 @@ from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.plan_inputs import move_limits_of
 from controller.policies import check_policies
-from controller.queue import CeleryQueue
-from controller.rest.app import create_app, what_ifs_of
+from controller.rest.app import build_what_if_executor, create_app
 from controller.rest.login.provider import Provider, ProviderSettings
 from controller.rest.metrics import count_refusals
 from controller.rest.middleware.connections import (
@@ -41,6 +40,7 @@ from controller.rest.problems.errors import CertificateError, ListenError
 from controller.rounds.policy_process import PRELOADED
 from controller.settings import ControllerSettings
 from controller.what_ifs.executor import CHILD
+from controller.worker_queue import CeleryQueue
 from registry import Registry, RegistryError, SettingsError
 from registry.images import ImageStore, remove_files_of_removed
 from service import Check, ProcessMetrics, database_check, listening
@@ -268,7 +268,7 @@ def _create_application(
         settings=settings_in_force(settings),
         disks=DiskWatch(settings).short_of_room,
         event_streams=settings.api_event_streams,
-        what_ifs=what_ifs_of(registry, settings, start_child),
+        what_ifs=build_what_if_executor(registry, settings, start_child),
         start_child=start_child,
     )
 

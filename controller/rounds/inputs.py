@@ -119,7 +119,7 @@ class PieceCache:
             yield f"{outer}{json.dumps(name)}:"
             outer = ","
             if name not in ("names", "snapshot"):
-                yield canonical(document[name])
+                yield canonical_json(document[name])
                 continue
             inner = "{"
             for key in sorted(document[name]):
@@ -129,15 +129,15 @@ class PieceCache:
                 yield (
                     self._cached_piece((name, key), value)
                     if (name, key) in LONG_VALUES
-                    else canonical(value)
+                    else canonical_json(value)
                 )
             yield "}"
         yield "}"
 
     def _cached_piece(self, where: tuple[str, str], value: Any) -> InputPiece:
         piece = self._latest.get(where)
-        if piece is None or not _is_same(piece.value, value):
-            piece = self._latest[where] = InputPiece(value, canonical(value).encode())
+        if piece is None or not _is_equal_value(piece.value, value):
+            piece = self._latest[where] = InputPiece(value, canonical_json(value).encode())
         return piece
 
 
@@ -150,7 +150,7 @@ def zlib_stream(pieces: Iterator[InputPiece]) -> bytes:
     return b"".join([*parts, _END, check.to_bytes(4)])
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return the canonical JSON text of values or an array, which is digested and stored."""
     plain = value.tolist() if isinstance(value, np.ndarray) else value
     return json.dumps(
@@ -158,7 +158,7 @@ def canonical(value: Any) -> str:
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_equal_value(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -308,7 +308,7 @@ class RoundInputs:
         return digest.hexdigest()
 
     def _waiting_levels(self) -> list[list[int]]:
-        """Return the waiting levels of requests, as far as any patience distinguishes them."""
+        """Return the waiting levels of requests for each distinct patience of the policies."""
         if not self.snapshot.age.any():  # no request has waited a round: all are at the first level
             return [_json_value(self.snapshot.age)]
         parameters = [self.parameters, *(zone.parameters for zone in self.zones)]
@@ -360,7 +360,7 @@ class RoundInputs:
 
 def compressed_json(document: Any) -> bytes:
     """Return a document as compressed canonical JSON; equal documents give equal bytes."""
-    return zlib.compress(canonical(document).encode(), level=6)
+    return zlib.compress(canonical_json(document).encode(), level=6)
 
 
 def decode_inputs(data: bytes) -> RoundInputs:
@@ -443,7 +443,7 @@ def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
 def allocation_document(allocation: Allocation) -> dict[str, Any]:
     """Return an allocation as JSON values in canonical form."""
     document: dict[str, Any] = json.loads(
-        canonical(
+        canonical_json(
             {
                 "placed": _json_value(allocation.placed),
                 "left_out": [

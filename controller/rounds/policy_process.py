@@ -82,7 +82,7 @@ class PolicyProcess:
 
     def warm_up(self) -> None:
         """Start the child, so that its imports are done before a round needs it."""
-        self._call("ready", None, _START_TIME_S, policy="process")
+        self._call_child("ready", None, _START_TIME_S, policy="process")
 
     def decide(self, data: bytes, *, policy: str, deadline_s: float) -> PolicyAnswer:
         """Run the policy that encoded inputs name, within ``deadline_s``.
@@ -94,22 +94,22 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        decision: PolicyAnswer = self._call("decide", data, deadline_s, policy=policy)
+        decision: PolicyAnswer = self._call_child("decide", data, deadline_s, policy=policy)
         return decision
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        """Return the LP bound on what the round could place of one resource, and what is fair."""
-        ideal: Ideal = self._call("ideal", (data, resource), deadline_s, policy="ideal")
+        """Return the LP bound on the placeable amount of one resource, and the fair shares."""
+        ideal: Ideal = self._call_child("ideal", (data, resource), deadline_s, policy="ideal")
         return ideal
 
     def decide_in_shadow(self, shadow: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
-        """Return what another policy would have decided on a round's inputs.
+        """Decide a round's inputs by another policy, and compare with the round's decision.
 
         See `controller.shadow.child.decide_in_shadow`; `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._call(
+        answer: dict[str, Any] = self._call_child(
             "shadow", shadow, deadline_s, policy=shadow.policy.policy
         )
         return answer
@@ -123,7 +123,9 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._call("steps", (data, max_steps), deadline_s, policy=policy)
+        answer: dict[str, Any] = self._call_child(
+            "steps", (data, max_steps), deadline_s, policy=policy
+        )
         return answer
 
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
@@ -133,47 +135,47 @@ class PolicyProcess:
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        answer: dict[str, Any] = self._call("plan", data, deadline_s, policy=kind)
+        answer: dict[str, Any] = self._call_child("plan", data, deadline_s, policy=kind)
         return answer
 
     def estimates(self, question: object, *, deadline_s: float) -> Any:
-        """Return estimated waiting times; see `controller.queries.ahead.estimate_waits`.
+        """Return estimated waiting times; see `controller.queries.wait_forecast.estimate_waits`.
 
         `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        return self._call("estimates", question, deadline_s, policy="estimates")
+        return self._call_child("estimates", question, deadline_s, policy="estimates")
 
     def survival(self, inputs: object, *, deadline_s: float) -> Any:
         """Return which failure domains may fail; see `controller.queries.failure_survival`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
-        return self._call("survival", inputs, deadline_s, policy="survival")
+        return self._call_child("survival", inputs, deadline_s, policy="survival")
 
     def capacity_in_turn(self, question: object, *, deadline_s: float) -> Any:
         """Return the capacity after the queue; see `controller.queries.capacity_after_queue`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
-        return self._call("capacity_in_turn", question, deadline_s, policy="capacity")
+        return self._call_child("capacity_in_turn", question, deadline_s, policy="capacity")
 
     def dry_run(self, preview: object, *, deadline_s: float) -> Any:
         """Return the result of a dry run of a roll; see `controller.plans.dry_run`.
 
         `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
         """
-        return self._call("rehearse", preview, deadline_s, policy="rehearsal")
+        return self._call_child("rehearse", preview, deadline_s, policy="rehearsal")
 
-    def reserve(self, question: object, *, deadline_s: float) -> Any:
+    def judge_reservation(self, question: object, *, deadline_s: float) -> Any:
         """Judge a reservation; see `controller.queries.reservation_decision`.
 
         `PolicyFailedError` as for `decide`.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
-        return self._call("reserve", question, deadline_s, policy="reservation")
+        return self._call_child("judge_reservation", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
         """Kill the child at once, from any thread."""
@@ -187,7 +189,9 @@ class PolicyProcess:
             self._child.close()
             self._child = None
 
-    def _call(self, operation: str, argument: object, deadline_s: float, *, policy: str) -> Any:
+    def _call_child(
+        self, operation: str, argument: object, deadline_s: float, *, policy: str
+    ) -> Any:
         deadline = time.monotonic() + deadline_s
         try:
             child = self._running_child(deadline)

@@ -59,7 +59,7 @@ def replay_round(
         decision = process.decide(stored.inputs, policy=policy, deadline_s=REPLAY_TIME_S)
     finally:
         process.close()
-    differences = tuple(compare(dict(stored.outcome), decision.document))
+    differences = tuple(outcome_differences(dict(stored.outcome), decision.document))
     return ReplayResult(
         round=number,
         identical=not differences,
@@ -92,7 +92,7 @@ def game_of_round(
         )
     finally:
         process.close()
-    differences = tuple(compare(dict(stored.outcome), answer["outcome"]))
+    differences = tuple(outcome_differences(dict(stored.outcome), answer["outcome"]))
     return {
         "round": number,
         "policy": policy,
@@ -144,7 +144,7 @@ def decide_again_by(
     }
 
 
-def compare(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
+def outcome_differences(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
     """Return descriptions of the differences between two outcomes; empty if they are equal."""
     differences = []
     for key in sorted(stored.keys() | recomputed.keys()):

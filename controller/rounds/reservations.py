@@ -152,7 +152,7 @@ def _reserved_arrays(
 def _missing_vms(
     reservations: ReservedView, reserved: Reservations, settled: ReservationPlacement
 ) -> list[int]:
-    """Return the number of VMs of each reservation without room, (V,), now and at its beginning.
+    """Return the number of VMs that lack room, by reservation, now or at its beginning, (V,).
 
     A reservation that has not begun may use room of reservations that end before it begins.
     """

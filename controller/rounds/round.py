@@ -104,11 +104,11 @@ def run_round(
     """
     draft = RoundDraft(slot=slot, lease=lease, choice=choice, kept=kept or RoundCache())
     # 1. Read the rows, once.
-    _read_rows(draft, store, running)
+    _read_view(draft, store, running)
     if not draft.view.requests and draft.view.reserved is None:
         return None
     # 2. Convert them to arrays.
-    _make_arrays(draft)
+    _build_snapshot(draft)
     # 3. Place reservations.
     _settle_reservations(draft)
     # 4. Set the margin that new spot VMs leave free.
@@ -117,11 +117,11 @@ def run_round(
     if not draft.view.requests and not (draft.reserved and draft.reserved.changes):
         return None
     # 5. Choose the policies; end here if they would repeat the last round.
-    _name_policies(draft)
-    if _would_repeat(draft):
+    _choose_policies(draft)
+    if _repeats_last_round(draft):
         return None
     # 6. Run the policies.
-    _decide(draft, decider)
+    _decide_allocation(draft, decider)
     # 7. Compute the bound and the fair shares.
     _find_ideal(draft, decider)
     # 8. Record the shares.
@@ -131,10 +131,10 @@ def run_round(
     # 10. Explain the waiting requests.
     draft.waiting = waiting_requests(draft)
     # 11. Write decision and record in one transaction.
-    return _commit(draft, store)
+    return _commit_draft(draft, store)
 
 
-def _read_rows(draft: RoundDraft, store: RoundStore, running: RunningStore | None) -> None:
+def _read_view(draft: RoundDraft, store: RoundStore, running: RunningStore | None) -> None:
     """Fill ``view``; if spare is kept and something waits, read it with all VMs in ``running``."""
     draft.view = store.read_cluster(draft.lease)
     waits = draft.view.requests or draft.view.reserved is not None
@@ -143,7 +143,7 @@ def _read_rows(draft: RoundDraft, store: RoundStore, running: RunningStore | Non
         draft.view = draft.running.cluster
 
 
-def _make_arrays(draft: RoundDraft) -> None:
+def _build_snapshot(draft: RoundDraft) -> None:
     """Fill ``snapshot``, ``names`` and ``freed`` from the rows, and ``spare`` if VMs were read."""
     draft.freed = freed_rows(draft.view)
     if draft.running is None or draft.choice.spare is None:
@@ -178,7 +178,7 @@ def _leave_spot_margin(draft: RoundDraft) -> None:
         draft.snapshot = replace(draft.snapshot, spot=spot)
 
 
-def _name_policies(draft: RoundDraft) -> None:
+def _choose_policies(draft: RoundDraft) -> None:
     """Fill ``who`` with the policy of the choice and those of zones, and ``digest``."""
     choice = draft.choice
     zones = zones_of(
@@ -190,8 +190,8 @@ def _name_policies(draft: RoundDraft) -> None:
     draft.digest = _inputs_of(draft, draft.who).digest(draft.kept.pieces)
 
 
-def _would_repeat(draft: RoundDraft) -> bool:
-    """Return whether the inputs are those of the last round, which placed nothing."""
+def _repeats_last_round(draft: RoundDraft) -> bool:
+    """Return whether the inputs equal those of the last round, which placed nothing."""
     last = draft.view.last
     return (
         last is not None
@@ -202,14 +202,14 @@ def _would_repeat(draft: RoundDraft) -> bool:
     )
 
 
-def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
+def _decide_allocation(draft: RoundDraft, decider: RoundDecider) -> None:
     """Fill ``inputs``, ``data``, ``outcome`` and ``allocation`` with the first feasible decision.
 
     If the policy fails, the fallback decides and ``fallback_reason`` is set.
     """
     reasons: list[str] = []
 
-    def ask(who: RoundPolicies) -> Allocation:
+    def decide_by(who: RoundPolicies) -> Allocation:
         inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
         if who is not draft.who:
             inputs, deadline_s = _fallback_inputs(inputs), FALLBACK_TIME_S
@@ -219,12 +219,15 @@ def _decide(draft: RoundDraft, decider: RoundDecider) -> None:
         draft.phases_s["policy"] = decision.seconds
         return draft.allocation
 
-    def note(who: RoundPolicies, error: Exception) -> None:
+    def record_failure(who: RoundPolicies, error: Exception) -> None:
         log.error("policy_failed", policy=who.policy, error=str(error))
         reasons.append(str(error))
 
     failures = (PolicyFailedError, InfeasibleAllocationError)
-    if first_feasible_allocation(draft.who, draft.snapshot, ask, note, failures) is None:
+    if (
+        first_feasible_allocation(draft.who, draft.snapshot, decide_by, record_failure, failures)
+        is None
+    ):
         raise SlotSkippedError(tuple(reasons))
     draft.fallback_reason = reasons[0] if reasons else None
 
@@ -244,7 +247,7 @@ def _find_ideal(draft: RoundDraft, decider: RoundDecider) -> None:
 
 
 def _end_spot_vms(draft: RoundDraft) -> None:
-    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets the room."""
+    """Fill ``spot`` with the spot VMs that the allocation ends, and who gets their room."""
     names, spot, view = draft.names, draft.snapshot.spot, draft.view.spot
     preempted = draft.allocation.details.get("spot")
     ends: tuple[SpotEnd, ...] = ()
@@ -278,7 +281,7 @@ def _end_spot_vms(draft: RoundDraft) -> None:
     )
 
 
-def _commit(draft: RoundDraft, store: RoundStore) -> RoundReport:
+def _commit_draft(draft: RoundDraft, store: RoundStore) -> RoundReport:
     """Write the draft, and return the report of the committed round."""
     started = time.perf_counter()
     committed = store.commit_round(_round_commit(draft))

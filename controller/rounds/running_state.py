@@ -62,7 +62,9 @@ def to_running(
     eligible = _eligible_classes(view, snapshot.host_class, vms)
     # Thousands of requests form a few kinds; a plan weighs each kind on each host.
     kinds: dict[tuple[tuple[int, ...], bytes], int] = {}
-    kind = _ints(kinds.setdefault((vm.amounts, eligible[vm.request_id]), len(kinds)) for vm in vms)
+    kind = _int_array(
+        kinds.setdefault((vm.amounts, eligible[vm.request_id]), len(kinds)) for vm in vms
+    )
     capacity, committed = (
         np.array(rows, dtype=np.int64).reshape(len(cluster.hosts), len(cluster.resources))
         for rows in (
@@ -72,17 +74,17 @@ def to_running(
     )
     zone_names = sorted({zone for host in cluster.hosts if (zone := zone_of(host.labels))})
     zone_index = {name: index for index, name in enumerate(zone_names)}
-    zones = _ints(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
+    zones = _int_array(zone_index.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
     memory = cluster.resources.index(_MEMORY)
-    spreads = _spreads(view, vms, host_index, zones, zone_names)
+    spreads = _running_spreads(view, vms, host_index, zones, zone_names)
     running = RunningState(
         snapshot=snapshot,
         kind=kind,
-        host=_ints(host_index[vm.host_id] for vm in vms),
-        tenant=_ints(tenant_index[requests[vm.request_id].tenant_id] for vm in vms),
-        transfer_mib=_ints(vm.amounts[memory] if vm.runs else 0 for vm in vms),
-        mobility=_ints(_mobility(vm) for vm in vms),
-        obstacle=_ints(
+        host=_int_array(host_index[vm.host_id] for vm in vms),
+        tenant=_int_array(tenant_index[requests[vm.request_id].tenant_id] for vm in vms),
+        transfer_mib=_int_array(vm.amounts[memory] if vm.runs else 0 for vm in vms),
+        mobility=_int_array(_mobility_of_vm(vm) for vm in vms),
+        obstacle=_int_array(
             -1 if vm.obstacle is None else OBSTACLES.index(RebalanceObstacle(vm.obstacle))
             for vm in vms
         ),
@@ -97,9 +99,9 @@ def to_running(
             [host.accepts and host.id not in freed for host in cluster.hosts], dtype=np.bool_
         ),
         over=np.maximum(committed - capacity, 0),
-        groups=_groups(view, vms, host_index),
+        groups=_running_groups(view, vms, host_index),
         spreads=spreads,
-        zones=zones if spreads else _ints(()),
+        zones=zones if spreads else _int_array(()),
     )
     return running, RunningNames(snapshot=names, vms=tuple(str(vm.id) for vm in vms))
 
@@ -112,11 +114,11 @@ def _hosts_with_kept_room(cluster: ClusterView) -> set[UUID]:
     return hosts | {room.host_id for room in rooms if room.request_id in waits}
 
 
-def _ints(values: object) -> IntArray:
+def _int_array(values: object) -> IntArray:
     return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload]
 
 
-def _mobility(vm: RunningVm) -> Mobility:
+def _mobility_of_vm(vm: RunningVm) -> Mobility:
     if vm.obstacle is not None:
         return Mobility.NEVER
     return Mobility.LIVE if vm.runs else Mobility.COLD
@@ -153,7 +155,7 @@ def _eligible_classes(
     return rows
 
 
-def _groups(
+def _running_groups(
     view: RunningView, vms: Sequence[RunningVm], host_index: dict[UUID, int]
 ) -> tuple[RunningGroup, ...]:
     rows_of = rows_by_request(view.cluster.requests)
@@ -179,7 +181,7 @@ def _groups(
     return tuple(groups)
 
 
-def _spreads(
+def _running_spreads(
     view: RunningView,
     vms: Sequence[RunningVm],
     host_index: dict[UUID, int],

@@ -19,7 +19,7 @@ def record_shares(draft: RoundDraft) -> None:
 
 
 def _tenant_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
-    """Return the dominant share of every tenant, of the whole pool, and the VMs it waits for."""
+    """Return every tenant's dominant shares of the whole pool, and its number of waiting VMs."""
     snapshot, ideal = draft.snapshot, draft.ideal
     before = dominant_shares(snapshot.held, snapshot.pool)
     after = dominant_shares(snapshot.after_placing(draft.allocation.placed).held, snapshot.pool)

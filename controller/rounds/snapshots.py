@@ -175,7 +175,7 @@ def to_snapshot(
         weight=np.array([tenant.weight for tenant in view.tenants], dtype=np.float64),
         held=_int_rows([tenant.held for tenant in view.tenants], len(view.resources)),
         tree=tree,
-        constraints=_constraints(view, preferred),
+        constraints=_build_constraints(view, preferred),
         allowances=allowances,
         priority=_request_values(view.requests, lambda request: request.priority)
         if any(request.priority for request in view.requests)
@@ -266,7 +266,9 @@ def _spot_vms_in_view(view: ClusterView) -> Sequence[SpotVm]:
     return [vm for vm in seen if vm.host_id in hosts and vm.tenant_id in tenants]
 
 
-def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Constraints | None:
+def _build_constraints(
+    view: ClusterView, preferred: dict[int, tuple[int, ...]]
+) -> Constraints | None:
     """Return the constraints beyond eligibility; None if no request has any."""
     is_spread = any(request.spread is not None for request in view.requests)
     if not (view.vm_groups or is_spread or preferred):
@@ -289,12 +291,12 @@ def _constraints(view: ClusterView, preferred: dict[int, tuple[int, ...]]) -> Co
                 apart=group.apart,
                 hard=group.hard,
                 requests=tuple(sorted(row for key in group.requests for row in rows_of[key])),
-                hosts=_indices(group.hosts, index_of),
+                hosts=_known_indices(group.hosts, index_of),
             )
             for group in view.vm_groups
         ),
         spreads=tuple(spreads),
-        zones=_zone_of_hosts(view.hosts, zone_names) if spreads else (),
+        zones=_zone_indices(view.hosts, zone_names) if spreads else (),
         preferred=preferred,
     )
 
@@ -319,11 +321,11 @@ def rows_by_request(requests: Sequence[RequestView]) -> Mapping[UUID, Sequence[i
     return found
 
 
-def _indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:
+def _known_indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:
     return tuple(sorted(index_of[host] for host in hosts if host in index_of))
 
 
-def _zone_of_hosts(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
+def _zone_indices(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
     place = {name: index for index, name in enumerate(names)}
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in hosts)
 

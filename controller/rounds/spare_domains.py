@@ -28,14 +28,14 @@ def domains_of(kind: str, hosts: Sequence[HostView]) -> Domains:
     """
     if kind == "host":
         return Domains(np.arange(len(hosts)), tuple(host.name for host in hosts))
-    values = [_value(kind, host.labels) for host in hosts]
+    values = [_domain_name(kind, host.labels) for host in hosts]
     names = tuple(sorted({each for each in values if each is not None}))
     index = {name: at for at, name in enumerate(names)}
     of_host = np.array([-1 if each is None else index[each] for each in values], dtype=np.int64)
     return Domains(of_host, names)
 
 
-def _value(kind: str, labels: Sequence[str]) -> str | None:
+def _domain_name(kind: str, labels: Sequence[str]) -> str | None:
     if kind == "zone":
         return zone_of(labels)
     key = f"{kind.removeprefix('label:')}="

@@ -42,7 +42,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     host_names = {host.id: host.name for host in view.hosts}
     details_of_policy = _details_of_policy(allocation, names)
 
-    def in_short(request: int) -> dict[str, Any]:
+    def common_detail(request: int) -> dict[str, Any]:
         detail: dict[str, Any] = {
             "slot_start_at": draft.slot.start_at.isoformat(),
             "obstacles": [each.document() for each in obstacles.obstacles_of(request)],
@@ -60,7 +60,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
             seen[key] = shortages(snapshot, allocation, request)
         short = seen[key] if reasons != {Reason.QUOTA} else ()
         count = sum(part.count for part in parts)
-        detail = in_short(request) | {
+        detail = common_detail(request) | {
             "shortages": [_shortage_document(each, snapshot.resources, names) for each in short]
         }
         needed = needed_at_once(snapshot, request, count)
@@ -87,7 +87,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
     for row, each, short_of in shorts:
         if each.shut_out or each.id not in waiting:
             # The policy saw no host for these VMs, or did not see them at all.
-            detail = {**in_short(row), **short_of.detail}
+            detail = {**common_detail(row), **short_of.detail}
             waiting[each.id] = replace(short_of, detail=detail)
         else:
             left = waiting[each.id]

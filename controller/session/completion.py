@@ -16,13 +16,13 @@ def names_of(*paths: str) -> Callable[[str], list[str]]:
     """Return a completion function for the names that the API lists at these paths."""
 
     def complete(incomplete: str) -> list[str]:
-        found = {name for path in paths for name in _names(path)}
+        found = {name for path in paths for name in _read_names(path)}
         return sorted(name for name in found if name.startswith(incomplete))
 
     return complete
 
 
-def _names(path: str) -> list[str]:
+def _read_names(path: str) -> list[str]:
     # No error may appear in the line that the user types.
     try:
         from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time

@@ -98,9 +98,9 @@ def find_connection(
         logins = StoredLogins.load(kept)
         address = address or logins.last
         # A login's token is used only if it belongs to all addresses.
-        tokens = {logins.tokens.get(each) for each in _addresses(address or "")}
+        tokens = {logins.tokens.get(each) for each in _split_addresses(address or "")}
         token = token or (tokens.pop() if len(tokens) == 1 else None)
-    first, *others = _addresses(address or DEFAULT_URL)
+    first, *others = _split_addresses(address or DEFAULT_URL)
     for each in (first, *others):
         if not each.startswith(("http://", "https://")):
             raise BadInputError(f"the API's address must start with http:// or https://: {each!r}")
@@ -108,7 +108,7 @@ def find_connection(
     return ApiConnection(url=first, others=tuple(others), token=token, ca=ca)
 
 
-def _addresses(text: str) -> list[str]:
+def _split_addresses(text: str) -> list[str]:
     """Split a list with commas into addresses, without repeats; at least one."""
     found = [each.strip().rstrip("/") for each in text.split(",")]
     return list(dict.fromkeys(each for each in found if each)) or [text]

@@ -75,7 +75,7 @@ def find_target(api: Client, typed: str) -> LookupTarget:
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
-    """Find a request or VM as `find_target` does, or else a deleted VM.
+    """Find a request or VM by name or id; if there is none, find a deleted VM.
 
     Among several deleted VMs of a name the newest is returned; ``say`` reports the others.
     """
@@ -149,7 +149,7 @@ def _find_by_name(api: Client, typed: str) -> list[LookupTarget]:
 
 
 def _find_by_part_of_id(api: Client, typed: str) -> list[LookupTarget]:
-    if not _may_be_part(typed):
+    if not _may_be_part_of_id(typed):
         return []
     return [
         LookupTarget(kind, each)
@@ -159,7 +159,7 @@ def _find_by_part_of_id(api: Client, typed: str) -> list[LookupTarget]:
     ]
 
 
-def _may_be_part(typed: str) -> bool:
+def _may_be_part_of_id(typed: str) -> bool:
     return len(typed) >= _SHORTEST_PART and set(typed.lower()) <= set("0123456789abcdef-")
 
 
@@ -187,7 +187,7 @@ def find_reservation(api: Client, typed: str) -> Json:
     Names are searched by the API, because ended reservations are listed for more than a year.
     """
     named = list(api.items("reservations", name=typed)) if _may_be_name(typed) else []
-    if _may_be_part(typed):
+    if _may_be_part_of_id(typed):
         known = {each["id"] for each in named}
         named += [
             each

@@ -60,7 +60,7 @@ def change_printer() -> Callable[[object, str], None]:
 def poll_attempts(
     timeout_s: float, retry: Callable[[], None] | None = None
 ) -> Iterator[AbstractContextManager[None]]:
-    """Yield a context for each attempt, half a second apart; call ``retry`` if the API is away.
+    """Yield a context for each attempt, half a second apart; call ``retry`` after a failed one.
 
     Raises
     ------

@@ -113,7 +113,7 @@ def verify_chain(
             f"the rows are those of tenant {_short_text(document['tenant'])}, not of {tenant}"
         )
     if known is not None:
-        _digest_of(known, "the known link")
+        _parse_digest(known, "the known link")
     proofs = document["rounds"]
     if not proofs:
         raise ProofError("there are no rounds in it")
@@ -173,8 +173,8 @@ def _check_round(proof: Any, where: str) -> None:
     _expect_object(proof, _KEYS, where)
     number = _expect_int(proof["round"], f"{where}.round")
     for name in ("previous", "content", "link"):
-        _digest_of(proof[name], f"{where}.{name}")
-    link = _digest("link", bytes.fromhex(proof["previous"]), bytes.fromhex(proof["content"]))
+        _parse_digest(proof[name], f"{where}.{name}")
+    link = _hex_digest("link", bytes.fromhex(proof["previous"]), bytes.fromhex(proof["content"]))
     if link != proof["link"]:
         raise ProofError(f"round {number}: its link is not that of what it follows and holds")
     row, header = proof["row"], proof["header"]
@@ -185,12 +185,12 @@ def _check_round(proof: Any, where: str) -> None:
     values = _chain_header(header, where)
     if values[0] != number:
         raise ProofError(f"round {number}: its header is that of round {values[0]}")
-    root = _digest_of(proof["root"], f"{where}.root")
+    root = _parse_digest(proof["root"], f"{where}.root")
     if row is not None and _merkle_root(proof, where) != root:
         raise ProofError(f"round {number}: its row is not the one that was committed")
     if row is None and not (proof["salt"] is None and proof["path"] == []):
         raise ProofError(f"round {number}: it has a path but no row")
-    if _digest("round", root, _canonical_json(values)) != proof["content"]:
+    if _hex_digest("round", root, _canonical_json(values)) != proof["content"]:
         raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
 
@@ -223,7 +223,7 @@ def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
         None if row["target"] is None else _float_hex(row["target"], f"{where}.row.target"),
         *(_expect_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
     ]
-    salt = _digest_of(proof["salt"], f"{where}.salt")
+    salt = _parse_digest(proof["salt"], f"{where}.salt")
     found = hashlib.sha256(b"fuga leaf 1\n" + salt + _canonical_json(values)).digest()
     path = proof["path"]
     if not isinstance(path, list) or len(path) > _LONGEST_PATH:
@@ -231,7 +231,7 @@ def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
     for step in path:
         if not (isinstance(step, list) and len(step) == 2 and step[0] in ("left", "right")):
             raise ProofError(f'{where}.path: steps are ["left" or "right", digest]')
-        sibling = _digest_of(step[1], f"{where}.path")
+        sibling = _parse_digest(step[1], f"{where}.path")
         pair = sibling + found if step[0] == "left" else found + sibling
         found = hashlib.sha256(b"fuga node 1\n" + pair).digest()
     return found
@@ -263,7 +263,10 @@ def _expect_int(value: Any, where: str) -> int:
 
 
 def _float_hex(value: Any, where: str) -> str:
-    """Return a number as digested, in hexadecimal: other programs may write 1.0 as 1 in JSON."""
+    """Return a number in hexadecimal, the form in which it is digested.
+
+    Other programs may write 1.0 as 1 in JSON.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ProofError(f"{where}: a number is expected, found {_short_text(value)}")
     try:
@@ -275,7 +278,7 @@ def _float_hex(value: Any, where: str) -> str:
     return number.hex()
 
 
-def _digest_of(value: Any, where: str) -> bytes:
+def _parse_digest(value: Any, where: str) -> bytes:
     if not (isinstance(value, str) and _DIGEST.match(value)):
         raise ProofError(f"{where}: 64 hexadecimal digits are expected, found {_short_text(value)}")
     return bytes.fromhex(value)
@@ -303,5 +306,5 @@ def _canonical_json(values: Any) -> bytes:
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _digest(what: str, *parts: bytes) -> str:
+def _hex_digest(what: str, *parts: bytes) -> str:
     return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()

@@ -62,8 +62,8 @@ class LoginAttempt:
             "redirect_uri": self.redirect_uri,
             "scope": self.way["scope"],
             "state": self.state,
-            "nonce": _digest(f"nonce.{self.verifier}"),
-            "code_challenge": _digest(self.verifier),
+            "nonce": _challenge_digest(f"nonce.{self.verifier}"),
+            "code_challenge": _challenge_digest(self.verifier),
             "code_challenge_method": "S256",
         }
         return endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
@@ -87,7 +87,7 @@ class CallbackListener:
         self._answer: str | None = None
         self._state = ""
         self._came = threading.Event()
-        self._server = http.server.ThreadingHTTPServer((_HOST, 0), self._handler())
+        self._server = http.server.ThreadingHTTPServer((_HOST, 0), self._handler_class())
         self._server.daemon_threads = True
 
     @property
@@ -113,7 +113,7 @@ class CallbackListener:
             raise CliError(f"no browser came back within {patience_s:g} s; begin again")
         return self._answer
 
-    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+    def _handler_class(self) -> type[http.server.BaseHTTPRequestHandler]:
         listener = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -157,6 +157,6 @@ def remote_redirect_uri() -> str:
     return f"http://{_HOST}:{49152 + secrets.randbelow(16384)}{_PATH}"
 
 
-def _digest(text: str) -> str:
+def _challenge_digest(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

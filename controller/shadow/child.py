@@ -53,8 +53,8 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "cut": theirs.cut,
-        "decided": _measures(snapshot, theirs, targets, zones),
-        "first": _measures(snapshot, ours, targets, inputs.zones),
+        "decided": _decision_measures(snapshot, theirs, targets, zones),
+        "first": _decision_measures(snapshot, ours, targets, inputs.zones),
         "agreed": count_agreements(ours, theirs),
         "shares": _share_rows(inputs, ours, theirs),
         "requests": _request_rows(inputs, ours, theirs),
@@ -63,10 +63,10 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
 
 def count_agreements(one: Allocation, other: Allocation) -> int:
     """Return the number of VMs that two allocations place on the same host."""
-    return sum(_on_same_hosts(one, other).values())
+    return sum(_vms_on_same_hosts(one, other).values())
 
 
-def _on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
+def _vms_on_same_hosts(one: Allocation, other: Allocation) -> Counter[int]:
     """Return the number of VMs of each request that two allocations place on the same host."""
     counts: Counter[tuple[int, int]] = Counter()
     for request, host, count in one.placed.tolist():
@@ -93,7 +93,7 @@ def _shadow_zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, .
     )
 
 
-def _measures(
+def _decision_measures(
     snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
 ) -> dict[str, Any]:
     held = snapshot.after_placing(allocation.placed).held
@@ -128,7 +128,7 @@ def _share_rows(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> li
         _sums_by_tenant(snapshot, ((request, count) for request, _, count in each.placed.tolist()))
         for each in (ours, theirs)
     )
-    on_same_host = _sums_by_tenant(snapshot, _on_same_hosts(ours, theirs).items())
+    on_same_host = _sums_by_tenant(snapshot, _vms_on_same_hosts(ours, theirs).items())
     return [
         {
             "tenant": inputs.names.tenants[index][1],
@@ -149,7 +149,7 @@ def _request_rows(
 ) -> list[dict[str, Any]]:
     """Return the requests that the policies served differently, the largest difference first."""
     first, second = (_vms_by_request(each) for each in (ours, theirs))
-    agreed = _on_same_hosts(ours, theirs)
+    agreed = _vms_on_same_hosts(ours, theirs)
     differ = {
         request: abs(first[request] - second[request])
         for request in sorted(first.keys() | second.keys())

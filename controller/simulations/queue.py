@@ -57,7 +57,7 @@ class SimulationQueue:
     def check(self) -> None:
         """Raise `NoFleetError` unless the broker answers."""
         try:
-            with self._connection() as connection:
+            with self._open_connection() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0)
         except (OperationalError, OSError) as error:
             raise NoFleetError(
@@ -75,7 +75,7 @@ class SimulationQueue:
     def is_empty(self) -> bool:
         """Return whether no message waits; False if the broker does not answer."""
         try:
-            with self._connection() as connection:
+            with self._open_connection() as connection:
                 channel = connection.default_channel
                 try:
                     found = channel.queue_declare(QUEUE, passive=True)
@@ -85,5 +85,5 @@ class SimulationQueue:
         except (OperationalError, OSError):
             return False
 
-    def _connection(self) -> Any:
+    def _open_connection(self) -> Any:
         return self._app.connection_for_write()

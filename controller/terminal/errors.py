@@ -73,7 +73,7 @@ def command_error(error: ApiError, as_typed: Callable[[str], str] = str) -> CliE
         case ApiProblemError():
             advice = _ADVICE.get(error.code, "")
             status = ExitStatus.BAD_INPUT if error.http_status < 500 else ExitStatus.FAILED
-            message = error.said(as_typed)
+            message = error.message_with_names(as_typed)
         case _:
             advice, status = "", ExitStatus.FAILED
     advised = CliError("\n".join(filter(None, (message, advice))))

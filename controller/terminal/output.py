@@ -40,15 +40,15 @@ _wide: ContextVar[bool] = ContextVar("wide", default=False)
 
 def echo(message: object = "", *, err: bool = False) -> None:
     """Print one line with control characters of untrusted parts removed."""
-    _print(plain(str(message)), err=err)
+    _print_text(plain(str(message)), err=err)
 
 
 def echo_lines(message: object, *, err: bool = False, nl: bool = True) -> None:
     """Print lines. Pass untrusted text through `plain` before."""
-    _print(plain_lines(str(message)), err=err, nl=nl)
+    _print_text(plain_lines(str(message)), err=err, nl=nl)
 
 
-def _print(message: str, *, err: bool = False, nl: bool = True) -> None:
+def _print_text(message: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(message, err=err, nl=nl)  # noqa: TID251 - here alone
 
 
@@ -75,13 +75,13 @@ def print_json(value: Any) -> None:
         case OutputFormat.YAML:
             echo_lines(yaml_text(value), nl=False)
         case OutputFormat.NAME:
-            for name in names_in(value):
+            for name in record_names(value):
                 echo(name)
         case _:
             echo_lines(plain_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def names_in(value: Any) -> list[str]:
+def record_names(value: Any) -> list[str]:
     """Return the name of a record, or else its number or id."""
     records = value if isinstance(value, list) else [value]
     return [_record_name(record) for record in records if isinstance(record, Mapping)]
@@ -114,7 +114,7 @@ def print_table(
         width,
         bold=sys.stdout.isatty(),
     ):
-        _print(line)
+        _print_text(line)
     if len(kept) < len(columns):
         gone = ", ".join(each for place, each in enumerate(headings) if place not in kept)
         echo(f"(-o wide shows {gone}, too)")

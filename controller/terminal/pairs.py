@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Return what an option or argument gives by name; each name may be given once."""
+    """Return the values of an option or argument by name; refuse repeated names."""
     try:
         return dict_of_unique_names(pairs)
     except RepeatedNameError as error:
@@ -21,11 +21,11 @@ def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
 
 
 def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
-    """Return a policy's parameters by name: values in JSON, others as plain text."""
-    return unique_pairs(option, (_parameter(option, word) for word in words))
+    """Parse a policy's parameters: each value is JSON, or else plain text."""
+    return unique_pairs(option, (_parse_parameter(option, word) for word in words))
 
 
-def _parameter(option: str, word: str) -> tuple[str, Any]:
+def _parse_parameter(option: str, word: str) -> tuple[str, Any]:
     name, _, text = word.partition("=")
     if not (name and text):
         raise BadInputError(f"{option} {word}: expected NAME=VALUE")

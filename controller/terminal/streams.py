@@ -15,14 +15,14 @@ class OutputLostError(OSError):
 
     @property
     def reader_left(self) -> bool:
-        """Whether the reader is gone, which is no failure to report."""
+        """Whether the reader closed the pipe, which is not reported as an error."""
         return isinstance(self.__cause__, BrokenPipeError)
 
 
 def guard_output() -> None:
     """Make standard output raise `OutputLostError`, and escape what its encoding lacks."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        _write_to(sys.stdout.fileno(), sys.stdout)
+        _replace_stdout(sys.stdout.fileno(), sys.stdout)
     elif sys.stdout is None:  # closed by the shell: no file of ours may get its number
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for good
 
@@ -39,11 +39,11 @@ def keep_output_clean() -> None:
         return
     if is_process_wide:
         own = os.dup(1)
-        _write_to(own, sys.stdout)
+        _replace_stdout(own, sys.stdout)
         os.dup2(2, 1)
 
 
-def _write_to(file: int, like: Any) -> None:
+def _replace_stdout(file: int, like: Any) -> None:
     like.flush()
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_GuardedOutput(file, "w", closefd=False)),

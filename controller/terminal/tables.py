@@ -27,10 +27,10 @@ def columns_with_room(
 ) -> list[int]:
     """Return the indices of the columns that have room, always including the first."""
     needed = _needed_widths(columns, headings, cells)
-    if width is not None and _line(needed, range(len(needed))) > width:
+    if width is not None and _line_width(needed, range(len(needed))) > width:
         needed = _needed_widths(columns, [_longest_line(each) for each in headings], cells)
     kept = list(range(len(columns)))
-    while width is not None and len(kept) > 1 and _line(needed, kept) > width:
+    while width is not None and len(kept) > 1 and _line_width(needed, kept) > width:
         candidates = [place for place in kept[1:] if not columns[place].prose] or kept[1:]
         kept.remove(max(candidates, key=lambda place: (columns[place].spare, place)))
     return kept
@@ -44,12 +44,12 @@ def lines_of(
     Long headings are folded if the table is too wide.
     """
     headings, *cells = rows
-    widths = _widths(rows)
+    widths = _column_widths(rows)
     if (
         width is not None
-        and _line(_needed_widths(columns, headings, cells), range(len(columns))) > width
+        and _line_width(_needed_widths(columns, headings, cells), range(len(columns))) > width
     ):
-        widths = _widths([[_longest_line(each) for each in headings], *cells])
+        widths = _column_widths([[_longest_line(each) for each in headings], *cells])
     if width is not None:
         _fold_widths(columns, widths, width)
     for number, row in enumerate(rows):
@@ -63,7 +63,7 @@ def _fold_widths(columns: Sequence[Column], widths: list[int], width: int) -> No
     """Fit prose into the rest of the width, and the first column into the line."""
     for place, column in enumerate(columns):
         if column.prose:
-            others = _line(widths, range(len(widths))) - widths[place]
+            others = _line_width(widths, range(len(widths))) - widths[place]
             widths[place] = max(min(widths[place], _PROSE), min(widths[place], width - others))
     if len(widths) == 1:
         widths[0] = min(widths[0], width)
@@ -78,20 +78,20 @@ def _cell_lines(
     heading: bool,
 ) -> Iterator[str]:
     parts = [
-        _wrapped(cell, wide) or [""]
+        _wrap_cell(cell, wide) or [""]
         if width is not None and (column.prose or (heading and len(cell.split()) >= _FOLDED_WORDS))
         else [cell]
         for column, cell, wide in zip(columns, row, widths, strict=True)
     ]
     for number in range(max(map(len, parts))):
         cells = [
-            _align(part[number] if number < len(part) else "", wide, right=column.right)
+            _align_cell(part[number] if number < len(part) else "", wide, right=column.right)
             for column, part, wide in zip(columns, parts, widths, strict=True)
         ]
         yield _GAP.join(cells).rstrip()
 
 
-def _wrapped(cell: str, wide: int) -> list[str]:
+def _wrap_cell(cell: str, wide: int) -> list[str]:
     """Return the lines of a text that fit into a width; wide characters take two columns."""
     return [
         part
@@ -100,7 +100,7 @@ def _wrapped(cell: str, wide: int) -> list[str]:
     ]
 
 
-def _align(cell: str, wide: int, *, right: bool) -> str:
+def _align_cell(cell: str, wide: int, *, right: bool) -> str:
     if cell_len(cell) > wide:
         return set_cell_size(cell, wide - 1) + "…"
     return " " * (wide - cell_len(cell)) + cell if right else set_cell_size(cell, wide)
@@ -112,7 +112,7 @@ def _needed_widths(
     """Return the minimum width of each column."""
     return [
         min(wide, _PROSE) if column.prose else wide
-        for column, wide in zip(columns, _widths([headings, *cells]), strict=True)
+        for column, wide in zip(columns, _column_widths([headings, *cells]), strict=True)
     ]
 
 
@@ -127,9 +127,9 @@ def _longest_line(heading: str) -> str:
     return max(lines, key=len)
 
 
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
-def _line(widths: Sequence[int], kept: Sequence[int]) -> int:
+def _line_width(widths: Sequence[int], kept: Sequence[int]) -> int:
     return sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1)

@@ -72,7 +72,7 @@ def parse_start(given: str, option: str, now: datetime) -> datetime:
 
 
 def parse_time(given: str, option: str) -> datetime | None:
-    """Read a time of ISO 8601 into UTC; None if it is none, or not within the calendar.
+    """Parse an ISO 8601 time into UTC; return None if it is invalid or out of range.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def time_until(value: object) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration in its largest unit that fits twice."""
+    """Return a duration as text, in the largest unit of which it has at least two."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -149,7 +149,7 @@ def _abbreviate_utc(text: str) -> str:
 
 
 def _unknown_zone() -> str | None:
-    """Return the zone of ``TZ`` if the C library takes it for UTC because it does not know it."""
+    """Return the zone in ``TZ`` if the C library does not know it and uses UTC instead."""
     zone = os.environ.get("TZ", "").removeprefix(":")
     if not zone or _POSIX_ZONE.fullmatch(zone) or zone == "UTC":
         return None

@@ -12,7 +12,7 @@ from controller.terminal.output import echo_lines
 INTERVAL_S: Final = 2.0
 
 
-class _Screen(io.StringIO):
+class _OutputBuffer(io.StringIO):
     """A buffer for printed output; tables in it are as wide as the terminal."""
 
     def isatty(self) -> bool:
@@ -47,8 +47,8 @@ def newest_lines(text: str, height: int) -> str:
 
 
 def _captured_output(show: Callable[[], None]) -> str:
-    """Return what a command prints, without its last line end."""
-    screen = _Screen()
+    """Run a command and return its output without the last line end."""
+    screen = _OutputBuffer()
     with contextlib.redirect_stdout(screen):
         show()
     return screen.getvalue().rstrip("\n")

@@ -28,7 +28,7 @@ def decision_from_settings(settings: ControllerSettings) -> dict[str, Any]:
 def decision_from_round(
     newest: PastDecision | None, otherwise: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the same fields from the newest round; those that it lacks, from ``otherwise``."""
+    """Return the fields of `DecidedRounds` from the newest round, completed by ``otherwise``."""
     if newest is None:
         return dict(otherwise)
     source = f"round {newest.round}"

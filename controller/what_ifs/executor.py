@@ -79,7 +79,7 @@ class WhatIfExecutor:
     def start(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         """Start a what-if, unless it was started before or another process runs it."""
         thread = threading.Thread(
-            target=self._carry_out, args=(id, changes), name=f"what-if {id}", daemon=True
+            target=self._carry_out_what_if, args=(id, changes), name=f"what-if {id}", daemon=True
         )
         with self._starting:
             if any(each.name == thread.name for each in self._threads):
@@ -93,7 +93,7 @@ class WhatIfExecutor:
         for thread in list(self._threads):
             thread.join(timeout=5.0)
 
-    def _carry_out(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
+    def _carry_out_what_if(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
             report = self._make_report(

@@ -25,10 +25,10 @@ _LABEL: Final = "label="
 def simulate_both(
     job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Simulate the unchanged and the changed site; return both documents, and what was cut."""
+    """Simulate the unchanged and the changed site; return both documents, and what was cut off."""
     folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
-    first = _spec(recording, "as-it-is")
+    first = _recording_spec(recording, "as-it-is")
     second = _what_if_spec(
         first, recording, folder, changes
     )  # before the first run, which takes long
@@ -60,7 +60,7 @@ def simulate_both(
     return {"as_it_is": run_document(as_it_is), "what_if": run_document(what_if), "cut": cut}
 
 
-def _spec(recording: Recording, name: str) -> RunSpec:
+def _recording_spec(recording: Recording, name: str) -> RunSpec:
     decided = recording.decided
     zones = zone_policies([recording.zones] if recording.zones else [])
     slots = max(1.0, recording.length_s / decided.slot_length_s)

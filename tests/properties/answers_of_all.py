@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cli.problems.solving import solve_problem
+from controller.cli.problems.problem_run import solve_problem
 from placement import MECHANISMS
 from tests.properties.strategies import POLICY_SETTINGS
 

@@ -104,20 +104,20 @@ class CommandsOnHosts:
     def end(self, why: str) -> None:
         """Ask all running commands to end."""
         for each in self._running.values():
-            self._signal(each, why)
+            self._terminate_command(each, why)
 
     def _terminate_then_kill(self, each: _HostCommand) -> None:
         now = self._now()
         if each.killed_at is None:
             if now > each.until:
-                self._signal(each, f"it took longer than {self._within_s:g} s")
+                self._terminate_command(each, f"it took longer than {self._within_s:g} s")
         elif now > each.killed_at + self._grace_s:
-            _kill(each.process, signal.SIGKILL)
+            _signal_process_group(each.process, signal.SIGKILL)
 
-    def _signal(self, each: _HostCommand, why: str) -> None:
+    def _terminate_command(self, each: _HostCommand, why: str) -> None:
         if each.killed_at is None:
             each.killed_at, each.why = self._now(), why
-            _kill(each.process, signal.SIGTERM)
+            _signal_process_group(each.process, signal.SIGTERM)
 
     def _read_output(self, host: str, stream: IO[bytes], last: list[str]) -> None:
         while piece := stream.readline(_LINE_BYTES):
@@ -127,7 +127,7 @@ class CommandsOnHosts:
                 self._report(host, line)
 
 
-def _kill(process: subprocess.Popen[bytes], signum: int) -> None:
+def _signal_process_group(process: subprocess.Popen[bytes], signum: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended
         os.killpg(process.pid, signum)
 

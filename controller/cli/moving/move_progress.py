@@ -26,7 +26,7 @@ _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 Show = Callable[[Mapping[str, Any]], None]
 
 
-def route(move: Mapping[str, Any]) -> str:
+def route_text(move: Mapping[str, Any]) -> str:
     """Return the hosts of a move as text: ``host-1 → host-2``."""
     return f"{move['from_host']} → {move['to_host']}"
 
@@ -104,7 +104,7 @@ def _move_bar(*, quiet: bool) -> Iterator[Show]:
                 done = fraction_done(move)
                 shown.update(
                     task,
-                    description=plain(f"{move['vm_name']}: {route(move)}"),
+                    description=plain(f"{move['vm_name']}: {route_text(move)}"),
                     total=None if done is None else 1.0,
                     completed=done or 0.0,
                     far=plain(progress_text(move)),
@@ -116,7 +116,7 @@ def _move_bar(*, quiet: bool) -> Iterator[Show]:
 
         def report_tenth(move: Mapping[str, Any]) -> None:
             tenth = None if (done := fraction_done(move)) is None else int(10 * done)
-            line = f"{move['vm_name']}: {route(move)}  {progress_text(move)}"
+            line = f"{move['vm_name']}: {route_text(move)}  {progress_text(move)}"
             say((move["state"], tenth), line)
 
         yield report_tenth

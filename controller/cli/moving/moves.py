@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.moving.move_progress import fraction_done, progress_text, route, wait_for_move
+from controller.cli.moving.move_progress import (
+    fraction_done,
+    progress_text,
+    route_text,
+    wait_for_move,
+)
 from controller.client.errors import ApiProblemError
 from controller.session.completion import complete_host, complete_vm
 from controller.session.default_command import ImpliedCommand
@@ -70,7 +75,7 @@ COLUMNS = (
     field("vm_name", "vm", prose=True, spare=-2),
     field("tenant", spare=2),
     field("kind", spare=1),
-    Column("from → to", route, prose=True, spare=-1),
+    Column("from → to", route_text, prose=True, spare=-1),
     Column("state", _state_text, spare=-2),
     Column("progress", _progress_text, prose=True, spare=-1),
     Column("guest paused", _downtime_text, right=True, spare=2),
@@ -180,7 +185,7 @@ def show(session: Session, move: MoveArgument) -> None:
     for label, value in (
         ("move", found["id"]),
         ("vm", f"{found['vm_name']} of tenant {found['tenant']}"),
-        ("way", f"{route(found)}, {found['kind']}"),
+        ("way", f"{route_text(found)}, {found['kind']}"),
         ("state", _state_text(found)),
         ("progress", None if found["ended_at"] else progress_text(found)),
         ("reason", found["reason"]),
@@ -263,6 +268,8 @@ def _find_by_part_of_id(api: Client, typed: str) -> Json | None:
     newest = api.items("moves", max_items=_SEARCHED)
     found = [each for each in newest if is_part_of_id(typed, each["id"])]
     if len(found) > 1:
-        listed = "\n".join(f"  {each['vm_name']}, {route(each)}: {each['id']}" for each in found)
+        listed = "\n".join(
+            f"  {each['vm_name']}, {route_text(each)}: {each['id']}" for each in found
+        )
         raise BadInputError(f"{typed!r} is ambiguous; give the id of one:\n{listed}")
     return found[0] if found else None

@@ -325,7 +325,7 @@ def _print_moves(moves: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _no_moves_text(before: Mapping[str, Any] | None) -> str:
-    """Return a text that no move helps, with the VMs that were not considered."""
+    """Return the message for a plan without moves, with the VMs that were not considered."""
     resting = (before or {}).get("resting", 0)
     if not resting:
         return "no useful move"
@@ -334,7 +334,7 @@ def _no_moves_text(before: Mapping[str, Any] | None) -> str:
 
 
 def _admitted_hosts_text(admitted: Mapping[str, Any]) -> str:
-    """Return a text about the hosts that got room for a request's VMs."""
+    """Return a sentence that names the hosts with new room for a request's VMs."""
     hosts = ", ".join(f"{each['count']} on {each['host']}" for each in admitted["hosts"])
     parts = [f"lets in {hosts}"] if hosts else ["no moves let this request in"]
     if admitted["still_waits"]:
@@ -376,7 +376,7 @@ def _vm_name(session: Session, vm: str) -> str:
 
 
 def find_plan(session: Session, typed: str) -> Mapping[str, Any]:
-    """Return the plan with an id, or the one whose id begins or ends so."""
+    """Find a plan by its id, or by the beginning or end of the id."""
     if len(typed) == _WHOLE:
         return dict(session.api.get(f"plans/{typed}"))
     plans = session.api.items("plans", max_items=_SEARCHED)

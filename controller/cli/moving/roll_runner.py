@@ -117,9 +117,9 @@ class RollRunner:
         return None
 
     def _start_commands(self, turn: Json) -> dict[str, str | None]:
-        """Start the command on hosts whose start is recorded; return the results of the others.
+        """Start the command on hosts whose start is recorded; return hosts where it is too late.
 
-        It is written first: if this process ends now, a resumed run knows that it may have run.
+        The API records the start first: a resumed roll then knows that the command may have run.
         """
         too_late: dict[str, str | None] = {}
         for each in turn["hosts"]:
@@ -167,13 +167,13 @@ class RollRunner:
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
-        def keep(signum: int, _frame: object) -> None:
+        def record_signal(signum: int, _frame: object) -> None:
             self._signals.append(signum)
             self._wakes.set()
 
         # Ignored signals stay ignored: SIGHUP by nohup, SIGINT by a script's background.
         heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-        before = {each: signal.signal(each, keep) for each in heard}
+        before = {each: signal.signal(each, record_signal) for each in heard}
         try:
             yield
         finally:
@@ -193,13 +193,13 @@ def open_screen(*, quiet: bool) -> Iterator[Screen]:
     Quietly only what commands print, which nothing else keeps.
     """
     if sys.stderr.isatty() and not quiet:
-        with _bar() as shown:
+        with _progress_bar() as shown:
             yield shown
     else:
-        yield _StepLines(only_output=quiet)
+        yield _LineScreen(only_output=quiet)
 
 
-class _StepLines:
+class _LineScreen:
     def __init__(self, *, only_output: bool) -> None:
         self._only_output = only_output
         self._last: tuple[int, int] | None = None
@@ -215,13 +215,13 @@ class _StepLines:
 
 
 @contextmanager
-def _bar() -> Iterator[Screen]:
+def _progress_bar() -> Iterator[Screen]:
     from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
     with new_bar(MofNCompleteColumn()) as shown:
         task = shown.add_task("", total=None, visible=False)
 
-        class Shown:
+        class BarScreen:
             def line(self, line: str) -> None:
                 shown.console.print(text(line), markup=False, highlight=False, soft_wrap=True)
 
@@ -234,10 +234,10 @@ def _bar() -> Iterator[Screen]:
                     visible=bool(total or what),
                 )
 
-        yield Shown()
+        yield BarScreen()
 
 
-def run_steps(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
+def run_roll(api: Client, claim: Mapping[str, Any], argv: Sequence[str], *, quiet: bool) -> Json:
     """Carry out a roll from this terminal until it ends or stops."""
     with open_screen(quiet=quiet) as shown:
         return RollRunner(api, claim, argv, shown).run()

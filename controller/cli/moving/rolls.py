@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.cli.moving.roll_runner import run_steps
+from controller.cli.moving.roll_runner import run_roll
 from controller.session.completion import complete_host
 from controller.session.default_command import ImpliedCommand
 from controller.session.name_lookup import is_part_of_id
@@ -162,7 +162,7 @@ def run_over_hosts(
     else:
         claim = session.api.begin_roll({**body, "hosts": hosts, **given})
     _print_started(session, claim["roll"])
-    roll = run_steps(session.api, claim, argv, quiet=session.json)
+    roll = run_roll(session.api, claim, argv, quiet=session.json)
     if roll["state"] != "done":
         if session.json:
             print_json(roll)
@@ -229,7 +229,7 @@ def cancel(session: Session, roll: RollArgument) -> None:
 
 
 def find_roll(session: Session, typed: str) -> Json:
-    """Return the roll with an id, or the one whose id begins or ends so."""
+    """Find a roll by its id, or by the beginning or end of the id."""
     rolls = session.api.items("rolls", max_items=_SEARCHED)
     found = [each for each in rolls if is_part_of_id(typed, each["id"])]
     if len(found) != 1:
@@ -262,7 +262,7 @@ def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
 
 
 def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
-    """Return a text about finished hosts, the others, and how to continue."""
+    """Return a sentence about finished and remaining hosts, with the command to continue."""
     why = f": {roll['last_error']}" if roll["last_error"] else ""
     lines = [
         f"roll {roll['id']} is {roll['state']}{why}",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from controller.cli.operating.events import NoSubjectError, id_of_subject
+from controller.cli.operating.events import NoSubjectError, find_subject_id
 from controller.session.session import Session, list_command
 from controller.terminal.columns import Column, field
 from controller.terminal.output import table_width
@@ -78,7 +78,7 @@ def columns_for(width: int) -> Sequence[Column]:
 def _subject_id(session: Session, typed: str) -> str:
     """Return the id of the named subject, or the name of a subject without id."""
     try:
-        return id_of_subject(session, typed)
+        return find_subject_id(session, typed)
     except NoSubjectError:
         return typed
 

@@ -32,13 +32,13 @@ def upgrade(config: ConfigOption = None) -> None:
 
 
 @contextmanager
-def _end_cleanly_on_signals() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that incomplete files are removed."""
+def _exit_on_signals() -> Iterator[None]:
+    """Exit by exception on SIGTERM and SIGHUP, so that incomplete files are removed."""
 
-    def leave(number: int, _: object) -> None:
+    def exit_on_signal(number: int, _: object) -> None:
         sys.exit(128 + number)
 
-    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.signal(each, exit_on_signal) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
@@ -54,7 +54,7 @@ def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup
 
     url = load_settings().resolved_database_url()
     try:
-        with _end_cleanly_on_signals():
+        with _exit_on_signals():
             backups.backup(url, file)
     except backups.BackupError as error:
         raise CliError(str(error)) from None
@@ -82,7 +82,7 @@ def restore(
     from registry.admin.backup import restore as put_back  # noqa: PLC0415
 
     try:
-        with _end_cleanly_on_signals():
+        with _exit_on_signals():
             put_back(load_settings().resolved_database_url(), file)
     except BackupError as error:
         raise CliError(str(error)) from None

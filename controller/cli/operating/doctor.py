@@ -16,19 +16,19 @@ from controller.cli.extras import MissingExtraError, require_libvirt
 from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
-    confinement_finding,
-    exposure_finding,
+    confinement_findings,
+    exposure_findings,
     failure_findings,
     move_findings,
 )
 from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
-from controller.cli.operating.encryption import encryption
+from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
-    all_well_sentence,
     clock_sentence,
-    late_sentence,
+    healthy_sentence,
+    overdue_sentence,
     print_differences,
     release_sentence,
 )
@@ -91,13 +91,16 @@ def doctor(
     from registry.hosts import FailurePolicy  # noqa: PLC0415 - slow; `--help` needs none
 
     settings = load_settings()
-    rows = list(_print_settings(settings, os.environ))
+    rows = list(_setting_rows(settings, os.environ))
     findings = [
         *_misspelt_setting_findings(os.environ),
         *_policy_findings(settings),
         *settings_of_processes(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
-        *(CheckResult(*each) for each in encryption(settings, session.connection.urls, os.environ)),
+        *(
+            CheckResult(*each)
+            for each in encryption_findings(settings, session.connection.urls, os.environ)
+        ),
         *_credentials_findings(settings.state_dir),
         *_package_findings(),
         *credential_findings(settings.resolved_host_credentials(), datetime.now(UTC)),
@@ -126,7 +129,7 @@ def doctor(
         raise CliError(f"{wrong} of {len(findings)} findings are wrong")
 
 
-def _print_settings(
+def _setting_rows(
     settings: ControllerSettings, environ: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield each setting of each process with its value, secrets masked, and its source."""
@@ -214,7 +217,7 @@ def _lab_uris() -> tuple[str, ...]:
     return SetupRecord.load(StateDir(load_settings().state_dir)).lab_uris
 
 
-def host_trouble(host: Mapping[str, Any]) -> str | None:
+def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
     """Return the reason why an active host gets no VMs, or None."""
     if host["admin"] != "active":
         return None
@@ -242,9 +245,9 @@ def _liveness_findings(session: Session) -> Iterator[CheckResult]:
     for sentence in found.get("disks", ()):
         yield CheckResult("disks", False, sentence)
     for late in found["late"]:
-        yield CheckResult(_DONE_BY[late["work"]], False, late_sentence(late))
+        yield CheckResult(_DONE_BY[late["work"]], False, overdue_sentence(late))
     if found["healthy"] and found["leader"]:
-        yield CheckResult("processes", True, all_well_sentence(found))
+        yield CheckResult("processes", True, healthy_sentence(found))
 
 
 def _stored_login_findings(session: Session, settings: ControllerSettings) -> Iterator[CheckResult]:
@@ -272,13 +275,13 @@ def _host_findings(session: Session, on_failure: FailurePolicy) -> Iterator[Chec
     token = "a token" if session.connection.token else "no token"
     yield CheckResult("API", True, f"{url} answers, with {token}")
     for host in hosts:
-        if trouble := host_trouble(host):
+        if trouble := host_exclusion_reason(host):
             yield CheckResult(f"host {host['name']}", False, trouble)
         if host.get("can_filter") is False:
             why = "its libvirt has no network filters (nwfilter): no VM is created there"
             yield CheckResult(f"host {host['name']}", False, why)
-    yield from exposure_finding(hosts, _lab_uris())
-    yield from confinement_finding(hosts)
+    yield from exposure_findings(hosts, _lab_uris())
+    yield from confinement_findings(hosts)
     yield from failure_findings(hosts, on_failure)
     workers = _worker_settings()
     networks = list(session.api.items("networks"))

@@ -172,7 +172,7 @@ def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collecti
             left += 1
     done: queue.SimpleQueue[tuple[str, Collection[Address]]] = queue.SimpleQueue()
 
-    def work() -> None:
+    def resolve_pending() -> None:
         while True:
             try:
                 uri, name = names.get_nowait()
@@ -182,7 +182,7 @@ def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collecti
 
     # A resolver that hangs cannot be stopped: the process ends without it.
     for _ in range(min(_RESOLVERS, left)):
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=resolve_pending, daemon=True).start()
     ends_at = time.monotonic() + _WITHIN_S
     for _ in range(left):
         try:

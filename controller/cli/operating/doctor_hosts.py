@@ -43,7 +43,7 @@ def move_findings(
             f"FUGA_MOVES_AT_ONCE ({settings.moves_at_once}) is below FUGA_MOVES_PER_HOST"
             f" ({settings.moves_per_host}), which has no effect then",
         )
-    yield from _slow_vm_types(settings, vm_types)
+    yield from _slow_vm_type_findings(settings, vm_types)
     able = [
         host
         for host in hosts
@@ -70,7 +70,7 @@ def move_findings(
         )
 
 
-def _slow_vm_types(
+def _slow_vm_type_findings(
     settings: MoveSettings, vm_types: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     """Find VM types whose memory takes longer to send than the time limit of a move."""
@@ -124,8 +124,8 @@ _UNSEEN: Final = (
 )
 
 
-def confinement_finding(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
-    """Check whether hosts isolate guests from themselves and from each other."""
+def confinement_findings(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
+    """Check that hosts confine guests (AppArmor, SELinux) and share CPU time by cgroups."""
     checked = [host for host in hosts if host.get("security_model") and host["admin"] != "retired"]
     for host in checked:
         if host["security_model"] == "none":
@@ -149,10 +149,10 @@ def confinement_finding(hosts: Sequence[Mapping[str, Any]]) -> Iterator[CheckRes
         yield CheckResult("confinement", True, f"security models of hosts: {shown}; {_UNSEEN}")
 
 
-def exposure_finding(
+def exposure_findings(
     hosts: Sequence[Mapping[str, Any]], lab_uris: Collection[str] = ()
 ) -> Iterator[CheckResult]:
-    """Check whether other machines reach a host's libvirt; hosts of `fuga up` are local."""
+    """Find hosts whose libvirt accepts plain TCP without protection."""
     from registry.hosts import OPEN_DANGER, is_unprotected  # noqa: PLC0415 - slow; `--help` needs none
 
     for host in hosts:

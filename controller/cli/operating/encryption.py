@@ -16,17 +16,17 @@ Found = tuple[str, bool, str]
 _ADVICE: Final = "others can read passwords and data on the way"
 
 
-def encryption(
+def encryption_findings(
     settings: ControllerSettings, api_urls: Sequence[str], environ: Mapping[str, str]
 ) -> Iterator[Found]:
     """Check whether the connections to API, database and broker are encrypted."""
-    yield from map(_judge_api, api_urls)
+    yield from map(_api_finding, api_urls)
     database = settings.database_url
     if database is not None:
-        yield _judge_database(database.get_secret_value(), environ)
+        yield _database_finding(database.get_secret_value(), environ)
     broker = settings.broker_url
     if broker is not None:
-        yield from _judge_broker(broker.get_secret_value())
+        yield from _broker_findings(broker.get_secret_value())
 
 
 def is_local(host: str | None) -> bool:
@@ -39,16 +39,16 @@ def is_local(host: str | None) -> bool:
         return False
 
 
-def _judge_api(url: str) -> Found:
+def _api_finding(url: str) -> Found:
     about, parts = "connection to API", urlsplit(url)
     if parts.scheme == "https":
         return about, True, "encrypted, server name verified"
-    return _judge_unencrypted(
+    return _unencrypted_finding(
         about, parts.hostname, "set FUGA_TLS_CERT and FUGA_TLS_KEY of `fuga api`"
     )
 
 
-def _judge_database(url: str, environ: Mapping[str, str]) -> Found:
+def _database_finding(url: str, environ: Mapping[str, str]) -> Found:
     about, parts = "connection to database", urlsplit(url)
     if not parts.scheme.startswith("postgres"):
         return about, True, "a local file"
@@ -65,12 +65,12 @@ def _judge_database(url: str, environ: Mapping[str, str]) -> Found:
             weakness = "encrypted, but accepts any server"
             return about, is_local(host), f"{weakness}: set sslmode=verify-full and sslrootcert"
         case _:
-            return _judge_unencrypted(
+            return _unencrypted_finding(
                 about, host, "set sslmode=verify-full and sslrootcert in the URL"
             )
 
 
-def _judge_broker(url: str) -> Iterator[Found]:
+def _broker_findings(url: str) -> Iterator[Found]:
     about, parts = "connection to broker", urlsplit(url)
     if parts.scheme == "rediss":
         said = dict(parse_qsl(parts.query))
@@ -80,12 +80,12 @@ def _judge_broker(url: str) -> Iterator[Found]:
         else:
             yield about, True, "encrypted, server name verified"
     elif parts.hostname is not None:
-        yield _judge_unencrypted(about, parts.hostname, "use rediss:// with ssl_ca_certs")
+        yield _unencrypted_finding(about, parts.hostname, "use rediss:// with ssl_ca_certs")
     if parts.scheme.startswith("redis") and not parts.password and not is_local(parts.hostname):
         yield "broker", False, "anybody who reaches it can use it: the URL has no password"
 
 
-def _judge_unencrypted(about: str, host: str | None, advice: str) -> Found:
+def _unencrypted_finding(about: str, host: str | None, advice: str) -> Found:
     if is_local(host):
         return about, True, "not encrypted, local to this machine"
     return about, False, f"not encrypted: {_ADVICE}; {advice}"

@@ -87,7 +87,7 @@ def events(
         raise BadInputError("--follow is for people; programs poll with --after")
     query: dict[str, Any] = {"kind": kind}
     if subject is not None:
-        query["subject"] = id_of_subject(session, subject)
+        query["subject"] = find_subject_id(session, subject)
     if since is not None:
         query["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
     order = {"newest": True} if after is None else {"after": after}
@@ -106,7 +106,7 @@ def events(
 
 
 def _no_events_text(session: Session, kind: str | None) -> str:
-    """Return a text that there are no events, with the kinds of recent ones."""
+    """Return the message for an empty list of events, with the kinds of recent events."""
     if kind is None:
         return "no events"
     newest = session.api.get("events", limit=_PAGE, newest=True)["items"]
@@ -150,7 +150,7 @@ def _print_event(event: Mapping[str, Any]) -> None:
     echo("  ".join(str(each) for each in parts if each))
 
 
-def id_of_subject(session: Session, typed: str) -> str:
+def find_subject_id(session: Session, typed: str) -> str:
     """Return the id of the request, VM (also one that is gone) or host of this name."""
     from controller.client.errors import ApiProblemError  # noqa: PLC0415
     from controller.session.name_lookup import NameNotFoundError, find_past_target  # noqa: PLC0415

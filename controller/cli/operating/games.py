@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controller.cli.operating.shadow import TENANTS, summary_of_both
+from controller.cli.operating.shadow import TENANTS, comparison_rows
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, number, percent, print_table
 from plain_text import plain
@@ -126,7 +126,7 @@ def print_shadow_game(shadow_game: Row) -> None:
     """Print the decision of another policy beside the real one."""
     first, second = shadow_game["first_policy"], shadow_game["policy"]
     echo(f"round {shadow_game['round']} by {first} / by {second}, without effect:")
-    for label, line in summary_of_both(shadow_game):
+    for label, line in comparison_rows(shadow_game):
         echo(f"{label:18}{line}")
     echo("")
     print_table(TENANTS, shadow_game["shares"], empty="neither policy placed a VM")

@@ -52,7 +52,7 @@ def pause_notice(session: Session) -> str | None:
 
 
 def halt_notice(session: Session) -> str | None:
-    """Return a sentence about why no slot is decided, or None."""
+    """Return a sentence that explains why no slot is decided, or None."""
     if notice := pause_notice(session):
         return notice
     try:

@@ -38,7 +38,7 @@ _LOGS: Final = "systemctl status 'fuga-*'; journalctl -u fuga-api -n 20 (or the 
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _ReadinessAnswer:
     ready: bool
     heard: bool  #: something listens there
     message: str
@@ -83,23 +83,25 @@ def wait_until_ready(
         last = _query_readiness(url, context)
 
 
-def _query_readiness(url: str, context: ssl.SSLContext) -> _Answer:
+def _query_readiness(url: str, context: ssl.SSLContext) -> _ReadinessAnswer:
     if not url.startswith(("http://", "https://")):
         raise BadInputError(f"{url}: an address begins with http:// or https://")
     whole = url.rstrip("/").removesuffix(_PATH) + _PATH
     handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
     try:
         with urllib.request.build_opener(*handlers).open(whole, timeout=_ANSWER_S):
-            return _Answer(True, True, "ready")
+            return _ReadinessAnswer(True, True, "ready")
     except urllib.error.HTTPError as error:
         with error:
-            return _Answer(
+            return _ReadinessAnswer(
                 False, True, _missing_checks(error.read()) or f"HTTP status {error.code}"
             )
     except (OSError, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         refused = isinstance(cause, ConnectionRefusedError)
-        return _Answer(False, not refused, "nothing listens there" if refused else str(cause))
+        return _ReadinessAnswer(
+            False, not refused, "nothing listens there" if refused else str(cause)
+        )
 
 
 def _missing_checks(body: bytes) -> str | None:
@@ -188,7 +190,7 @@ def _schema_errors() -> Iterator[str]:
 
 
 def _crashed_units() -> Iterator[str]:
-    """Yield the systemd unit that fails again and again, if the database is available."""
+    """Yield the systemd unit that crashes repeatedly, if the database is available."""
     from registry import RegistryUnavailableError  # noqa: PLC0415
 
     if (crashed := crashed_unit()) is None:
@@ -201,23 +203,23 @@ def _crashed_units() -> Iterator[str]:
 
 
 def crashed_unit() -> str | None:
-    """Return the unit that systemd restarts again and again, with its last log lines."""
+    """Return the unit that systemd restarts repeatedly, with its last log lines; else None."""
     if shutil.which("systemctl") is None:
         return None
-    shown = _output_of("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
+    shown = _command_output("systemctl", "show", *_UNITS, "-p", "Id,SubState,NRestarts")
     for block in shown.split("\n\n"):
         unit = dict(line.partition("=")[::2] for line in block.splitlines())
         restarts = unit.get("NRestarts", "0")
         ended = unit.get("SubState") in {"auto-restart", "failed"}
         if unit.get("SubState") == "failed" or (ended and int(restarts or 0) >= _STARTS):
             name = unit.get("Id", "")
-            words = _output_of("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
+            words = _command_output("journalctl", "-u", name, "-n", "3", "--no-pager", "-o", "cat")
             last = " | ".join(words.strip().splitlines()) or "no words in the journal"
             return f"{name} ended {restarts} times: {last}; journalctl -u {name} -n 20"
     return None
 
 
-def _output_of(*words: str) -> str:
+def _command_output(*words: str) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -55,7 +55,7 @@ COLUMNS = (
 
 
 def _placed_column(row: Row) -> str | None:
-    """Return how many of a tenant's VMs each policy placed, if the round recorded it."""
+    """Return the number of a tenant's VMs that each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
 
@@ -114,10 +114,10 @@ def shadow(
     rows = list(found)[::-1]
     session.show(rows, COLUMNS, empty="no rounds. Set FUGA_SHADOW_POLICY to a second policy.")
     if rows and not session.json:
-        session.print_message(summary(rows))
+        session.print_message(agreement_summary(rows))
 
 
-def summary(rows: Sequence[Row]) -> str:
+def agreement_summary(rows: Sequence[Row]) -> str:
     """Return a summary of all these rounds."""
     both = [row for row in rows if row["first"] is not None and row["decided"] is not None]
     failed, skipped = len(rows) - len(both), sum(row["skipped"] for row in rows)
@@ -152,7 +152,7 @@ def print_comparison(found: Row) -> None:
     if found["error"] is not None:
         echo(f"not decided: {found['error']}")
         return
-    lines = summary_of_both(found)
+    lines = comparison_rows(found)
     if found["first"]["zones"] or found["decided"]["zones"]:
         lines.append(("in zones", _both_policies_column("zones", _zone_policies_text)(found)))
     for label, value in lines:
@@ -161,7 +161,7 @@ def print_comparison(found: Row) -> None:
     print_table(TENANTS, found["shares"], empty="neither policy placed a VM")
 
 
-def summary_of_both(found: Row) -> list[tuple[str, str | None]]:
+def comparison_rows(found: Row) -> list[tuple[str, str | None]]:
     """Return labels and the results of both policies."""
     lines = [
         ("placed", _both_policies_column("placed")(found)),

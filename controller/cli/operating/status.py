@@ -17,7 +17,7 @@ from plain_text import plain
 
 
 def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
-    """Print every difference with its answer; with ``repair`` ask before repairing."""
+    """Print every difference with its remedy; with ``repair``, ask and repair."""
     found = list(session.api.items("differences"))
     undecided = [each for each in found if each["remedy"] == "confirm"]
     if not repair:
@@ -31,7 +31,11 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
                 " `fuga doctor --hosts --repair`"
             )
         return
-    done = [each for each in undecided if _confirm_repair(each, yes=yes) and _repair(session, each)]
+    done = [
+        each
+        for each in undecided
+        if _confirm_repair(each, yes=yes) and _repair_difference(session, each)
+    ]
     if session.json:
         print_json(done)
     else:
@@ -61,7 +65,7 @@ def _confirm_repair(difference: Mapping[str, Any], *, yes: bool) -> bool:
     return typer.confirm(plain(f"  {difference['on_confirmation']}?"), err=True)
 
 
-def _repair(session: Session, difference: Mapping[str, Any]) -> bool:
+def _repair_difference(session: Session, difference: Mapping[str, Any]) -> bool:
     body = {key: difference[key] for key in ("difference", "subject")}
     try:
         session.api.post(f"hosts/{difference['host']}/repair", body)
@@ -89,17 +93,17 @@ def status(session: Session) -> None:
     else:
         _print_status(found)
     if not found["healthy"]:
-        late = [late_sentence(each) for each in found["late"]]
+        late = [overdue_sentence(each) for each in found["late"]]
         raise CliError("; ".join([*late, *found.get("disks", ())]) or "late")
 
 
-def late_sentence(late: Mapping[str, Any]) -> str:
-    """Return a sentence about one late thing."""
+def overdue_sentence(late: Mapping[str, Any]) -> str:
+    """Return a sentence about one overdue task of a process."""
     since = f" since {clock(late['since'])} ({time_since(late['since'])})" if late["since"] else ""
     return f"{late['message']}{since}"
 
 
-def all_well_sentence(found: Mapping[str, Any]) -> str:
+def healthy_sentence(found: Mapping[str, Any]) -> str:
     """Return a line about the leader and the running processes, if nothing is late."""
     heard = [each["kind"] for each in found["processes"] if not each["late"]]
     slot = f", last slot {clock(found['last_slot_at'])}" if found["last_slot_at"] else ""
@@ -144,8 +148,8 @@ def _print_status(found: Mapping[str, Any]) -> None:
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")
     length = f", {found['slot_length_s']:g} s each" if found["slot_length_s"] else ""
-    echo(f"{'last slot':12}{_time_text(found['last_slot_at'])}{length}")
-    number = f"{found['last_round']}, of the slot {_time_text(found['last_round_at'])}"
+    echo(f"{'last slot':12}{_round_time_text(found['last_slot_at'])}{length}")
+    number = f"{found['last_round']}, of the slot {_round_time_text(found['last_round_at'])}"
     echo(f"{'last round':12}{number if found['last_round'] else 'none yet'}")
     if hosts := found["hosts"]:
         echo(f"{'hosts':12}{hosts['up']} of {hosts['active']} active hosts are up")
@@ -171,5 +175,5 @@ def _print_status(found: Mapping[str, Any]) -> None:
         echo()
 
 
-def _time_text(value: object) -> str:
+def _round_time_text(value: object) -> str:
     return f"{clock(value)} ({time_since(value)} ago)" if value else "none yet"

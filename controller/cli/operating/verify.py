@@ -49,7 +49,7 @@ def verify(
         raise BadInputError("--save and --from exclude each other: a saved file is there already")
     try:
         if read is not None:
-            document = parse_document(_read(read))
+            document = parse_document(_read_file(read))
         else:
             rounds = session.api.items(
                 "rounds/proofs", max_items=None if everything else last, tenant=tenant
@@ -60,22 +60,24 @@ def verify(
         found = verify_chain(document, tenant, known)
     except ProofError as error:
         raise CliError(f"NOT VERIFIED: {plain(str(error))}") from error
-    session.answer(_result_document(found), *_lines_of(found))
+    session.answer(_result_document(found), *_result_lines(found))
 
 
 def _result_document(found: VerifiedChain) -> dict[str, Any]:
     return {name: getattr(found, name) for name in VerifiedChain.__dataclass_fields__}
 
 
-def _lines_of(found: VerifiedChain) -> list[str]:
+def _result_lines(found: VerifiedChain) -> list[str]:
     lines = [
         f"{found.rounds} rounds, {found.first} to {found.last}, are one chain",
         f"{found.rows} of them have a row of {found.tenant}, each as it was committed",
     ]
     if found.without_row:
-        lines.append(f"{len(found.without_row)} have none: {_numbers(found.without_row)}")
+        lines.append(f"{len(found.without_row)} have none: {_numbers_text(found.without_row)}")
     if found.purged:
-        lines.append(f"{len(found.purged)} are purged but for their link: {_numbers(found.purged)}")
+        lines.append(
+            f"{len(found.purged)} are purged but for their link: {_numbers_text(found.purged)}"
+        )
     if found.known_at is not None:
         where = f"the link of round {found.known_at}" if found.known_at else "the anchor"
         lines.append(f"the known link is {where}: the chain goes on from it")
@@ -85,12 +87,12 @@ def _lines_of(found: VerifiedChain) -> list[str]:
     return lines
 
 
-def _numbers(rounds: tuple[int, ...]) -> str:
+def _numbers_text(rounds: tuple[int, ...]) -> str:
     some = ", ".join(map(str, rounds[:_SHOWN]))
     return f"{some}, …" if len(rounds) > _SHOWN else some
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

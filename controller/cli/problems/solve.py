@@ -16,7 +16,7 @@ from controller.terminal.output import OutputFormat, echo_lines
 from controller.terminal.pairs import parameters_of
 from controller.terminal.streams import keep_output_clean
 
-# `solving` brings numpy and is imported where it is used: `--help` is there at once
+# `problem_run` brings numpy and is imported where it is used: `--help` is there at once
 
 FileArgument = Annotated[
     str | None, typer.Argument(metavar="FILE|-", help="Problem file (JSON); - reads standard input")
@@ -71,7 +71,7 @@ def solve_command(
         raise BadInputError(f"-o: found {form.value!r}, wanted table or json")
     as_json = form is OutputFormat.JSON
     if list_policies:
-        rows, broken = _catalogue()
+        rows, broken = _catalogue_entries()
         _print_json({"policies": rows}) if as_json else solve_table.print_catalogue(rows)
         for message in broken:
             echo_lines(f"fuga: {message}", err=True)
@@ -80,7 +80,7 @@ def solve_command(
         raise BadInputError("give a problem file, or - for standard input")
     if policy is None:
         raise BadInputError("give a policy with --policy; `fuga solve --list` shows all")
-    from controller.cli.problems.solving import solve_problem  # noqa: PLC0415
+    from controller.cli.problems.problem_run import solve_problem  # noqa: PLC0415
 
     keep_output_clean()
     parameters = parameters_of("-p", parameter or ())
@@ -88,7 +88,7 @@ def solve_command(
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 
 
-def _catalogue() -> tuple[list[dict[str, Any]], list[str]]:
+def _catalogue_entries() -> tuple[list[dict[str, Any]], list[str]]:
     """Return the entries for `--list`, and the errors of unusable plugins."""
     from placement.catalog.names import listings  # noqa: PLC0415
 

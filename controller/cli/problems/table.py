@@ -45,7 +45,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
     out = sum(each["count"] for each in answer["left_out"])
     unit, done = ("tasks", "given") if answer["divisible"] else ("VMs", "placed")
     echo(
-        f"{answer['policy']}: {_number(placed)} {unit} {done}, {_number(out)} left out, "
+        f"{answer['policy']}: {_number_text(placed)} {unit} {done}, {_number_text(out)} left out, "
         f"{answer['seconds']:.3f} s"
     )
     if answer["details"].get("cut"):
@@ -55,9 +55,9 @@ def print_answer(answer: Row, *, details: bool) -> None:
     _print_limited_table(
         (
             field("name", "tenant"),
-            Column(unit, lambda row: _number(row["tasks"]), right=True),
-            Column("dominant share", lambda row: _percent(row["dominant_share"]), right=True),
-            *_fair_share(answer["details"]),
+            Column(unit, lambda row: _number_text(row["tasks"]), right=True),
+            Column("dominant share", lambda row: _percent_text(row["dominant_share"]), right=True),
+            *_fair_share_columns(answer["details"]),
         ),
         answer["tenants"],
         empty="none",
@@ -67,7 +67,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
         (
             Column("host", lambda row: row["host"] or "(all as one pool)"),
             Column("demands", lambda row: _entry_names(row["demands"])),
-            Column(unit, lambda row: _number(row["tasks"]), right=True),
+            Column(unit, lambda row: _number_text(row["tasks"]), right=True),
         ),
         _rows_by_host(answer["tasks"]),
         empty="Nothing was placed.",
@@ -77,7 +77,7 @@ def print_answer(answer: Row, *, details: bool) -> None:
         _print_limited_table(
             (
                 field("demand"),
-                Column(unit, lambda row: _number(row["count"]), right=True),
+                Column(unit, lambda row: _number_text(row["count"]), right=True),
                 Column("reason", lambda row: REASONS.get(row["reason"], row["reason"])),
             ),
             answer["left_out"],
@@ -88,8 +88,11 @@ def print_answer(answer: Row, *, details: bool) -> None:
     print_table(
         (
             field("resource"),
-            Column("in use", lambda row: _percent(row["in_use"]), right=True),
-            *([Column("at most", lambda row: _percent(row["at_most"]), right=True)] * bool(bound)),
+            Column("in use", lambda row: _percent_text(row["in_use"]), right=True),
+            *(
+                [Column("at most", lambda row: _percent_text(row["at_most"]), right=True)]
+                * bool(bound)
+            ),
         ),
         [
             {"resource": name, "in_use": part, "at_most": bound.get(name)}
@@ -109,23 +112,25 @@ def print_catalogue(rows: Sequence[Row]) -> None:
     width = min(max(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MIN_WIDTH), _MAX_WIDTH)
     for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
         _print_entry(row, width)
-    echo_lines(_wrap(_SIZES, width, indent=""))
+    echo_lines(_wrap_text(_SIZES, width, indent=""))
 
 
 def _print_entry(row: Row, width: int) -> None:
     echo_lines(
-        _wrap(f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  ")
+        _wrap_text(
+            f"{row['name']} ({row['kind']}): {row['summary']}", width, indent="", hanging="  "
+        )
     )
     parts = {key: row[key] for key in ("paper", "guarantees", "complexity")}
     parts["parameters"] = ", ".join(row["parameters"]) or "none"
     if row["origin"]:
         parts["from"] = row["origin"]
     for key, text in parts.items():
-        echo_lines(_wrap(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
+        echo_lines(_wrap_text(f"{key:<11} {text}", width, indent="  ", hanging=" " * 14))
     echo()
 
 
-def _wrap(text: str, width: int, *, indent: str, hanging: str = "") -> str:
+def _wrap_text(text: str, width: int, *, indent: str, hanging: str = "") -> str:
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
     )
@@ -148,19 +153,21 @@ def _print_heading(title: str) -> None:
     echo(title)
 
 
-def _fair_share(details: Row) -> list[Column]:
+def _fair_share_columns(details: Row) -> list[Column]:
     """Return the column of fair shares that answers of policies have."""
     if "shares" not in details:
         return []
     shares: Row = details["shares"]
-    return [Column("fair share", lambda row: _percent(shares[row["name"]]["fair"]), right=True)]
+    return [
+        Column("fair share", lambda row: _percent_text(shares[row["name"]]["fair"]), right=True)
+    ]
 
 
-def _percent(part: float | None) -> str:
+def _percent_text(part: float | None) -> str:
     return "-" if part is None else f"{number(100 * part, 2)} %"
 
 
-def _number(amount: float) -> str:
+def _number_text(amount: float) -> str:
     """Return a number as text, with six significant digits if it is not whole."""
     return str(int(amount)) if amount == int(amount) else f"{amount:.6g}"
 
@@ -170,7 +177,7 @@ def _rows_by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
     rows: dict[str | None, dict[str, Any]] = {}
     for each in tasks:
         row = rows.setdefault(each["host"], {"host": each["host"], "demands": [], "tasks": 0})
-        row["demands"].append(f"{_number(each['tasks'])} {each['demand']}")
+        row["demands"].append(f"{_number_text(each['tasks'])} {each['demand']}")
         row["tasks"] += each["tasks"]
     return list(rows.values())
 

@@ -27,7 +27,7 @@ class StudyProgress(Protocol):
         ...
 
     def warn(self, sentence: str) -> None:
-        """Show a warning about what stops the study."""
+        """Show a warning about an obstacle to the study."""
         ...
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from controller.cli.simulations.simulating import SimulateOptions
+from controller.cli.simulations.study_run import SimulateOptions
 from controller.session.settings import load_settings
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
@@ -47,11 +47,11 @@ def save_recording(window: RecordingWindow, folder: Path) -> None:
     if folder.exists():
         raise BadInputError(f"--save-trace {folder}: already exists")
     found = _record_window(window, folder)
-    echo_lines(_summary(found))
+    echo_lines(_recording_summary(found))
     echo(found.command())
 
 
-def options_on_recording(
+def record_and_build_options(
     options: SimulateOptions, window: RecordingWindow, *, out: Path, resume: bool
 ) -> SimulateOptions:
     """Record the register center into DIR; return options that simulate the recording.
@@ -75,7 +75,7 @@ def options_on_recording(
         if (out / "runs").exists():
             raise BadInputError(f"{out} holds a simulation: give another --out, or --resume")
         found = _record_window(window, folder)
-    echo_lines(_summary(found), err=True)
+    echo_lines(_recording_summary(found), err=True)
     return replace(
         options,
         trace=found.trace,
@@ -124,7 +124,7 @@ def _slot_start(at: datetime, length_s: float) -> datetime:
     return datetime.fromtimestamp(at.timestamp() // length_s * length_s, UTC)
 
 
-def _summary(found: Recording) -> str:
+def _recording_summary(found: Recording) -> str:
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"

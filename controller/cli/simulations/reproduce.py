@@ -12,7 +12,7 @@ from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
 
-# `reproducing` brings numpy and is imported where it is used: `--help` is there at once
+# `reproduction_run` brings numpy and is imported where it is used: `--help` is there at once
 
 NamesArgument = Annotated[
     list[str] | None,
@@ -53,14 +53,14 @@ def reproduce_command(
     the paper's numbers, ours, and the reasons for differences. Exits with status
     1 if a worked example differs. docs/reproduction.md is DIR/reproduction.md.
     """
-    from controller.cli.simulations import reproducing  # noqa: PLC0415
+    from controller.cli.simulations import reproduction_run  # noqa: PLC0415
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
     if list_them:
-        reproducing.list_items(form)
+        reproduction_run.list_items(form)
         return
     if not names:
         raise BadInputError("give tables or figures (see fuga reproduce --list), or all")
     require_simulation_packages("fuga reproduce")
-    reproducing.reproduce(names, quick=quick, seed=seed, out=out, resume=resume, form=form)
+    reproduction_run.reproduce(names, quick=quick, seed=seed, out=out, resume=resume, form=form)

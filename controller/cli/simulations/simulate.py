@@ -14,7 +14,7 @@ from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
 
-# `simulating` brings numpy and is imported where it is used: `--help` is there at once
+# `study_run` brings numpy and is imported where it is used: `--help` is there at once
 
 _WHAT, _HOW, _MOVES, _OUT = "Input", "Decisions", "Moves", "Output"
 
@@ -343,11 +343,11 @@ def simulate_command(
     """
     if save_trace is None:
         require_simulation_packages("fuga simulate")
-    from controller.cli.simulations import simulating  # noqa: PLC0415
+    from controller.cli.simulations import study_run  # noqa: PLC0415
 
     before = ctx.obj if isinstance(ctx.obj, Common) else Common()
     form = output or before.output or OutputFormat.TABLE
-    options = simulating.SimulateOptions(
+    options = study_run.SimulateOptions(
         hosts=hosts,
         add_hosts=tuple(add_hosts or ()),
         without_hosts=tuple(filter(None, (without_hosts or "").split(","))),
@@ -384,7 +384,7 @@ def simulate_command(
         if save_trace is not None:
             recording.save_recording(window, save_trace)
             return
-        options = recording.options_on_recording(
+        options = recording.record_and_build_options(
             replace(options, sweep=(*options.sweep, *(words or ()))), window, out=out, resume=resume
         )
     elif since is not None or save_trace is not None or anonymous:
@@ -399,9 +399,9 @@ def simulate_command(
             options,
             trace=trace,
             sweep=(*options.sweep, *more),
-            began_at_s=simulating.parse_calendar_time(began_at, "--began-at"),
-            until_s=simulating.parse_seconds(until, "--until"),
+            began_at_s=study_run.parse_calendar_time(began_at, "--began-at"),
+            until_s=study_run.parse_seconds(until, "--until"),
         )
-    simulating.run_study(
+    study_run.run_study(
         options, out=out, jobs=jobs, celery=celery, resume=resume, as_csv=as_csv, form=form
     )

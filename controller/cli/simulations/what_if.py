@@ -118,7 +118,7 @@ def run(  # noqa: PLR0917 - options of a command line
         }
     what_if = session.api.post("what-ifs", body)
     if wait:
-        print_what_if(session, _wait_until_over(session, what_if, timeout))
+        print_what_if(session, _wait_until_ended(session, what_if, timeout))
         return
     session.answer(
         what_if,
@@ -144,7 +144,7 @@ def show(
 ) -> None:
     """Show a what-if and its report."""
     found = find_what_if(session, what_if)
-    print_what_if(session, _wait_until_over(session, found, timeout) if wait else found)
+    print_what_if(session, _wait_until_ended(session, found, timeout) if wait else found)
 
 
 @app.command()
@@ -156,7 +156,7 @@ def cancel(session: Session, what_if: IdArgument) -> None:
 
 
 def find_what_if(session: Session, typed: str) -> Mapping[str, Any]:
-    """Return the what-if with an id, or the one whose id begins or ends so."""
+    """Find a what-if by its id, or by the beginning or end of the id."""
     if len(typed) != _WHOLE:
         known = session.api.items("what-ifs", max_items=_SEARCHED)
         found = [each for each in known if is_part_of_id(typed, each["id"])]
@@ -291,7 +291,7 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     )
 
 
-def _wait_until_over(
+def _wait_until_ended(
     session: Session, what_if: Mapping[str, Any], timeout_s: float
 ) -> Mapping[str, Any]:
     """Wait until a what-if ends, and return it."""

@@ -27,17 +27,17 @@ def list_types(session: Session) -> None:
     rows = list(session.api.vm_types.list())
     names = dict.fromkeys(name for row in rows for name in row["resources"])
     columns = [field("name"), field("revision", right=True)]
-    columns += [Column(name, _amount(name), right=True) for name in names]
+    columns += [Column(name, _amount_cell(name), right=True) for name in names]
     limited = dict.fromkeys(name for row in rows for name in row.get("limits", {}))
-    columns += [Column(name, _limit(name), right=True) for name in limited]
+    columns += [Column(name, _limit_cell(name), right=True) for name in limited]
     session.show(rows, columns, empty="no VM types. Add one with `fuga type add`.")
 
 
-def _amount(resource: str) -> Any:
+def _amount_cell(resource: str) -> Any:
     return lambda row: row["resources"].get(resource, 0)
 
 
-def _limit(name: str) -> Any:
+def _limit_cell(name: str) -> Any:
     return lambda row: row.get("limits", {}).get(name, "-")
 
 

@@ -36,7 +36,7 @@ def maintenance(
 @pass_session
 def activate(session: Session, name: NameArgument) -> None:
     """Place VMs on a host again."""
-    _set_admin(session, name, "active", "takes VMs again")
+    _set_admin_state(session, name, "active", "takes VMs again")
 
 
 @pass_session
@@ -72,7 +72,7 @@ def _take_out_of_service(
     if wait and not move:
         raise BadInputError("--wait needs --move: without it nothing is waited for")
     if not move:
-        _set_admin(session, name, admin, message)
+        _set_admin_state(session, name, admin, message)
         return
     from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
     from controller.session.plan_progress import wait_until_empty  # noqa: PLC0415
@@ -85,7 +85,7 @@ def _take_out_of_service(
         wait_until_empty(session.api, name)
 
 
-def _set_admin(session: Session, name: str, admin: str, message: str) -> None:
+def _set_admin_state(session: Session, name: str, admin: str, message: str) -> None:
     answer = session.api.hosts.change(name, {"admin": admin})
     if admin == "active":
         session.answer(answer, f"host {name} {message}")

@@ -13,7 +13,7 @@ import typer
 
 from controller.cli.extras import require_libvirt
 from controller.cli.operating.doctor_register import CheckResult
-from controller.cli.site.host_judgement import host_findings
+from controller.cli.site.host_findings import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
 from controller.session.config import ConfigOption
@@ -91,10 +91,10 @@ def check(
         "pool": pool,
         "network": network,
     }
-    target = _target(host, file, registered, api_fault)
+    target = _find_target_host(host, file, registered, api_fault)
     is_registered = any(each["name"] == target["name"] for each in registered)
     target |= {key: value for key, value in given.items() if value is not None}
-    findings = [] if is_registered else list(_of_uri(target["uri"], settings))
+    findings = [] if is_registered else list(_uri_findings(target["uri"], settings))
     if not findings:
         findings = _check_results(
             target,
@@ -105,7 +105,7 @@ def check(
     if api_fault:
         why = f"not compared with registered hosts: {api_fault}"
         findings.append(CheckResult("registered hosts", True, why, note=True))
-    _show(session, target, findings)
+    _print_findings(session, target, findings)
 
 
 def _check_results(
@@ -122,7 +122,7 @@ def _check_results(
     findings = list(reach_findings(target["uri"], credential))
     if any(each.about in {"name", "port"} and not each.well for each in findings):
         return findings  # libvirt would only say it again, later
-    others = _others(target, registered)
+    others = _comparable_hosts(target, registered)
     seen = _run_check(
         {
             "target": _target_fields(target),
@@ -140,7 +140,7 @@ def _check_results(
 
 
 def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
-    """Ask in a process of the monitor's: the controller imports no hypervisor."""
+    """Run the check in a process of the monitor, because the controller imports no hypervisor."""
     questions = 3  # the host, its pool, and the processors of others
     try:
         done = subprocess.run(
@@ -164,7 +164,7 @@ def _target_fields(host: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": host["name"]} | {key: host[key] for key in _FIELDS if host.get(key) is not None}
 
 
-def _target(
+def _find_target_host(
     host: str, file: Path | None, registered: Sequence[Mapping[str, Any]], api_fault: str | None
 ) -> dict[str, Any]:
     if "://" in host:
@@ -193,17 +193,17 @@ def _target(
 
 
 def _registered_hosts(session: Session) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the registered hosts, or none and why."""
+    """Return the registered hosts; if the API fails, no hosts and the error as text."""
     try:
         return list(session.api.items("hosts")), None
     except (ApiError, ApiProblemError, CliError) as error:
         return [], str(error).replace("\n", " ")
 
 
-def _others(
+def _comparable_hosts(
     target: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return some hosts to and from which its VMs would move."""
+    """Return some usable hosts of the target's domain type, to compare CPU models with."""
     kind = target.get("domain_type", "kvm")
     found = [
         each
@@ -217,7 +217,7 @@ def _others(
     return found[:_MAX_COMPARED]
 
 
-def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:
+def _uri_findings(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:
     from registry import UriRefusedError  # noqa: PLC0415 - slow; `--help` needs none
     from registry.hosts import check_uri  # noqa: PLC0415
 
@@ -227,7 +227,9 @@ def _of_uri(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:
         yield CheckResult("URI", False, str(error))
 
 
-def _show(session: Session, target: Mapping[str, Any], findings: Sequence[CheckResult]) -> None:
+def _print_findings(
+    session: Session, target: Mapping[str, Any], findings: Sequence[CheckResult]
+) -> None:
     rows = [{"level": f.level, "about": f.about, "message": f.message} for f in findings]
     wrong = sum(not each.well for each in findings)
     if session.json:

@@ -40,7 +40,7 @@ def port_of(uri: str) -> int:
 
 
 def reach_findings(uri: str, credential: Path | None) -> Iterator[CheckResult]:
-    """Judge how far a host can be reached; ``credential`` is the folder of one for TLS."""
+    """Check a host's name, ports and certificate; ``credential`` is a folder with TLS files."""
     name = urlsplit(uri).hostname
     if not name:
         yield CheckResult("name", True, "a libvirt of this machine: no network is between")
@@ -56,17 +56,19 @@ def reach_findings(uri: str, credential: Path | None) -> Iterator[CheckResult]:
             "name", True, f"{name} is {shown}" if shown != name else f"address {name}"
         )
     port = port_of(uri)
-    fault = _connects(name, port)
+    fault = _connection_fault(name, port)
     if fault is not None:
-        yield CheckResult("port", False, f"TCP {port} of {name}: {fault}; {_remedy(port, fault)}")
+        yield CheckResult(
+            "port", False, f"TCP {port} of {name}: {fault}; {_port_remedy(port, fault)}"
+        )
         return
     yield CheckResult("port", True, f"TCP {port} of {name} is open")
     if urlsplit(uri).scheme.endswith("+tls"):
         yield certificate_finding(name, port, credential)
-    yield from _other_ports(name, port)
+    yield from _open_port_findings(name, port)
 
 
-def _remedy(port: int, fault: str) -> str:
+def _port_remedy(port: int, fault: str) -> str:
     if fault != "refused":
         return "let the firewalls between this machine and the host pass it"
     if port == _TLS_PORT:
@@ -74,8 +76,8 @@ def _remedy(port: int, fault: str) -> str:
     return "start what listens there on the host"
 
 
-def _other_ports(name: str, port: int) -> Iterator[CheckResult]:
-    if port != _PLAIN_PORT and not is_local(name) and _connects(name, _PLAIN_PORT) is None:
+def _open_port_findings(name: str, port: int) -> Iterator[CheckResult]:
+    if port != _PLAIN_PORT and not is_local(name) and _connection_fault(name, _PLAIN_PORT) is None:
         from registry.hosts import OPEN_DANGER  # noqa: PLC0415 - slow; `--help` needs none
 
         yield CheckResult(
@@ -84,7 +86,7 @@ def _other_ports(name: str, port: int) -> Iterator[CheckResult]:
             f"TCP {_PLAIN_PORT} is open as well: {OPEN_DANGER}; on the host: systemctl disable"
             " --now libvirtd-tcp.socket (or virtproxyd-tcp.socket)",
         )
-    fault = _connects(name, _MOVES_PORT)
+    fault = _connection_fault(name, _MOVES_PORT)
     if fault in {None, "refused"}:
         message = f"TCP {_MOVES_PORT} is not filtered from here; hosts need {_MOVES} of each other"
         yield CheckResult("ports of moves", True, message)
@@ -98,8 +100,8 @@ def _other_ports(name: str, port: int) -> Iterator[CheckResult]:
         )
 
 
-def _connects(name: str, port: int) -> str | None:
-    """Return why a port cannot be connected to; None: it can."""
+def _connection_fault(name: str, port: int) -> str | None:
+    """Return the reason why no connection to a port is possible, or None."""
     try:
         socket.create_connection((name, port), _CONNECT_S).close()
     except ConnectionRefusedError:
@@ -112,40 +114,40 @@ def _connects(name: str, port: int) -> str | None:
 
 
 def certificate_finding(name: str, port: int, credential: Path | None) -> CheckResult:
-    """Judge the certificate that a host shows, by the authority that is to have signed it."""
+    """Verify the certificate that a host presents against the expected authority."""
     about = "certificate"
     try:
-        context = _context(credential)
+        context = _tls_context(credential)
     except OSError as error:
         where = "credential" if credential else str(_LIBVIRTS_AUTHORITY.parent)
         why = f"the files of the {where} cannot be used: {error.strerror or error}"
         return CheckResult(about, False, f"not looked at: {why}")
     try:
-        shown, by_common_name = _shown(name, port, context)
+        shown, by_common_name = _accepted_certificate(name, port, context)
     except ssl.SSLCertVerificationError as error:
         advice = "sign one for the name in the URI, by the authority in cacert.pem"
         return CheckResult(about, False, f"the host's is refused: {error.verify_message}; {advice}")
     except (OSError, ValueError) as error:
-        return CheckResult(about, False, f"no TLS with {name}:{port}: {_reason(error)}")
-    return _by_age(about, shown, by_common_name=by_common_name)
+        return CheckResult(about, False, f"no TLS with {name}:{port}: {_error_reason(error)}")
+    return _expiry_finding(about, shown, by_common_name=by_common_name)
 
 
 def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult | None:
-    """Judge whether a host's certificate has the name that the host itself reports.
+    """Check that a host's certificate contains the name that the host itself reports.
 
-    Other hosts reach it by that name when VMs move. None if the certificate has it, and where
-    that cannot be judged, as of one that `certificate_finding` refuses.
+    Other hosts reach it by that name when VMs move. The function returns None if the certificate
+    has the name, or if `certificate_finding` refuses the certificate.
     """
     parts = urlsplit(uri)
     name = parts.hostname
     if not name or not parts.scheme.endswith("+tls") or own.lower() == name:
         return None
     try:
-        _shown(name, port_of(uri), _context(credential))
+        _accepted_certificate(name, port_of(uri), _tls_context(credential))
     except (OSError, ValueError):
         return None
     try:
-        _shown(name, port_of(uri), _context(credential), by=own)
+        _accepted_certificate(name, port_of(uri), _tls_context(credential), by=own)
     except ssl.SSLCertVerificationError:
         message = (
             f"the host calls itself {own}, which its certificate does not name, and other hosts"
@@ -159,7 +161,7 @@ def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult
     return None
 
 
-def _context(credential: Path | None) -> ssl.SSLContext:
+def _tls_context(credential: Path | None) -> ssl.SSLContext:
     authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
     if credential is not None:
         authority = credential / "cacert.pem"
@@ -170,25 +172,25 @@ def _context(credential: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _shown(
+def _accepted_certificate(
     name: str, port: int, context: ssl.SSLContext, *, by: str | None = None
 ) -> tuple[Mapping[str, Any], bool]:
-    """Return the certificate, and whether it names the host in its common name alone.
+    """Return the verified certificate, and whether only its common name has the host's name.
 
     ``by`` is the name that it must have, by default ``name``.
     """
     context.hostname_checks_common_name = False
     try:
-        return _certificate(name, port, context, by or name), False
+        return _fetch_certificate(name, port, context, by or name), False
     except ssl.SSLCertVerificationError:
         context.hostname_checks_common_name = True
-        shown = _certificate(name, port, context, by or name)
-        if _is_taken_by_common_name(shown):
+        shown = _fetch_certificate(name, port, context, by or name)
+        if _is_common_name_accepted(shown):
             return shown, True
         raise
 
 
-def _certificate(name: str, port: int, context: ssl.SSLContext, by: str) -> Mapping[str, Any]:
+def _fetch_certificate(name: str, port: int, context: ssl.SSLContext, by: str) -> Mapping[str, Any]:
     with (
         socket.create_connection((name, port), _CONNECT_S) as plain,
         context.wrap_socket(plain, server_hostname=by) as secured,
@@ -196,14 +198,17 @@ def _certificate(name: str, port: int, context: ssl.SSLContext, by: str) -> Mapp
         return secured.getpeercert() or {}
 
 
-def _is_taken_by_common_name(shown: Mapping[str, Any]) -> bool:
-    """Judge as GnuTLS does, and so libvirt: OpenSSL takes one of several, and one next to IPs."""
+def _is_common_name_accepted(shown: Mapping[str, Any]) -> bool:
+    """Return whether GnuTLS, and so libvirt, accepts the common name as the host's name.
+
+    OpenSSL is less strict: it accepts one of several, and one beside IP addresses.
+    """
     others = {kind for kind, _ in shown.get("subjectAltName", ())}
     common = [pair for part in shown["subject"] for pair in part if pair[0] == "commonName"]
     return len(common) == 1 and not others & {"DNS", "IP Address"}
 
 
-def _by_age(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> CheckResult:
+def _expiry_finding(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> CheckResult:
     ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
     left = ends_at - datetime.now(UTC)
     message = f"the host's names it, and ends at {clock(ends_at)}, in {left.days} days"
@@ -217,7 +222,7 @@ def _by_age(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> Ch
     return CheckResult(about, True, message, note=by_common_name)
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_CONNECT_S:g} s"
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)

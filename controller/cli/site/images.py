@@ -112,7 +112,7 @@ def list_(
 def show(session: Session, image: ReferenceArgument) -> None:
     """Show an image and, to operators, its copies on hosts."""
     found = session.api.get(f"images/{image}")
-    copies = _copies(session, found)
+    copies = _read_copies(session, found)
     if session.json:
         print_json(found if copies is None else {**found, "copies": copies})
         return
@@ -129,7 +129,7 @@ def show(session: Session, image: ReferenceArgument) -> None:
         )
 
 
-def _copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
+def _read_copies(session: Session, image: Mapping[str, Any]) -> list[Any] | None:
     try:
         items: list[Any] = session.api.get(f"images/{image_reference(image)}/copies")["items"]
     except ApiProblemError as problem:
@@ -190,13 +190,20 @@ def add(
         said |= {"url": origin, "format": (image_format or ImageFormatOption.QCOW2).value}
         _await_import(session, session.api.post("images", said), timeout_s=timeout)
         return
-    query = {**said, "format": (image_format or _image_format(file)).value, "source": file.name}
-    with file.open("rb") as content, _bar(f"sending {file.name}", quiet=session.json) as report:
+    query = {
+        **said,
+        "format": (image_format or _detect_image_format(file)).value,
+        "source": file.name,
+    }
+    with (
+        file.open("rb") as content,
+        _progress_bar(f"sending {file.name}", quiet=session.json) as report,
+    ):
         made = session.api.upload("images/upload", content, query=query, report=report)
     _await_import(session, made, timeout_s=timeout)
 
 
-def _print_ready(session: Session, made: Mapping[str, Any]) -> None:
+def _print_ready_image(session: Session, made: Mapping[str, Any]) -> None:
     session.answer(
         made,
         f"image {image_reference(made)} is ready: {size_text(made['size_bytes'])}, "
@@ -223,7 +230,7 @@ def _await_import(session: Session, made: Mapping[str, Any], *, timeout_s: float
             )
     if seen["state"] != "ready":
         raise CliError(f"image {image_reference(made)}: {seen['last_error'] or seen['state']}")
-    _print_ready(session, seen)
+    _print_ready_image(session, seen)
 
 
 @app.command()
@@ -257,7 +264,7 @@ def _read_signature(file: Path) -> str:
     raise BadInputError(f"{file}: not a signature by minisign or cosign")
 
 
-def _image_format(file: Path) -> ImageFormatOption:
+def _detect_image_format(file: Path) -> ImageFormatOption:
     try:
         with file.open("rb") as content:
             return (
@@ -270,7 +277,7 @@ def _image_format(file: Path) -> ImageFormatOption:
 
 
 @contextmanager
-def _bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+def _progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _whole: None

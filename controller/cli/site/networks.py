@@ -33,10 +33,10 @@ def parse_source(text: str) -> dict[str, str]:
 
 def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
     """Read ``HOST=SOURCE`` pairs; ``HOST=`` gives None."""
-    return unique_pairs("HOST=SOURCE", map(_host, given or ()))
+    return unique_pairs("HOST=SOURCE", map(_parse_host_source, given or ()))
 
 
-def _host(each: str) -> tuple[str, dict[str, str] | None]:
+def _parse_host_source(each: str) -> tuple[str, dict[str, str] | None]:
     host, equals, source = each.partition("=")
     if not (host and equals):
         raise BadInputError(f"found {each!r}, wanted HOST=SOURCE: {_SOURCE}")
@@ -70,7 +70,7 @@ def users_text(network: Mapping[str, Any]) -> str:
 
 
 def guest_traffic_text(network: Mapping[str, Any]) -> str:
-    """Return as text whether VMs of a network reach each other."""
+    """Return a text that says whether VMs of a network reach each other."""
     said = "isolated" if network["isolated"] else "reach each other"
     return said if network["filtered"] else f"{said}, NOT FILTERED"
 

@@ -159,7 +159,7 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
         [
             field("name"),
             Column("kind", _kind_text),
-            Column("group", _group_change),
+            Column("group", _group_change_text),
             Column("share now", lambda row: percent(row["share"]), right=True),
             Column("entitled to", _change_text("entitlement"), right=True),
             Column("fair next round", _change_text("target"), right=True),
@@ -177,7 +177,7 @@ def _is_affected(row: Mapping[str, Any]) -> bool:
     )
 
 
-def _group_change(row: Mapping[str, Any]) -> str:
+def _group_change_text(row: Mapping[str, Any]) -> str:
     before, after = (row[f"parent_{when}"] or TOP for when in ("before", "after"))
     return str(after) if before == after else f"{before} → {after}"
 

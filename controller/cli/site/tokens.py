@@ -117,7 +117,7 @@ def renew_token(
     if expires is not None:
         body["ttl_s"] = parse_end(expires)
     elif before.get("expires_at") is not None:
-        body["ttl_s"] = round(_lifetime(before).total_seconds())
+        body["ttl_s"] = round(_token_lifetime(before).total_seconds())
     made = session.api.post("tokens", body)
     session.answer(made, made["secret"])
 
@@ -158,10 +158,10 @@ def _state_text(token: Mapping[str, Any]) -> str:
     if left <= timedelta(0):
         return "expired"
     # A token made for hours is not expected to last weeks.
-    return "ends soon" if left < min(ENDS_SOON, _lifetime(token) / 4) else "good"
+    return "ends soon" if left < min(ENDS_SOON, _token_lifetime(token) / 4) else "good"
 
 
-def _lifetime(token: Mapping[str, Any]) -> timedelta:
+def _token_lifetime(token: Mapping[str, Any]) -> timedelta:
     """Return the lifetime of a token that expires."""
     ends, made = (datetime.fromisoformat(token[at]) for at in ("expires_at", "created_at"))
     return ends - made

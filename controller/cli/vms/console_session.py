@@ -65,7 +65,7 @@ class ConsoleSession:
                 self._forward_keystrokes(path)
         finally:
             self._over.set()
-            self._close(path)
+            self._delete_session(path)
             os.write(self._stdout, b"\r\n")
         reader.join(_WAIT_S)
         return self._reason
@@ -163,6 +163,6 @@ class ConsoleSession:
         self._over.set()
         os.write(self._wake, b".")
 
-    def _close(self, path: str) -> None:
+    def _delete_session(self, path: str) -> None:
         with contextlib.suppress(ApiError):  # it ends by itself when no call comes
             self._api.delete(path)

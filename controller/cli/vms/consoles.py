@@ -26,7 +26,7 @@ class PlainTextFilter:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
     def clean(self, content: bytes) -> str:
-        """Return the text with plain line ends and no other control characters."""
+        """Replace line ends by plain ones and remove all other control characters."""
         text = self._decode(content)
         return "".join(each for each in text if each in "\n\t" or each.isprintable())
 

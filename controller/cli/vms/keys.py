@@ -24,7 +24,7 @@ _MAX_KEY_FILE_BYTES = 262_144
 
 def read_public_keys(path: Path) -> list[str]:
     """Read a file of public keys in the format of ``authorized_keys``."""
-    text = _read_limited(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
+    text = _read_limited_file(path, _MAX_KEY_FILE_BYTES).decode("utf-8", errors="replace")
     if "PRIVATE KEY" in text:
         raise BadInputError(f"{path} holds a private key; give the public key, {path}.pub")
     lines = [line.strip() for line in text.splitlines()]
@@ -38,14 +38,14 @@ def read_user_data(path: Path) -> str:
     """Read a user-data file; warn if cloud-init will ignore it."""
     from controller.cloud_init import ignored_reason  # noqa: PLC0415 - YAML, seldom needed
 
-    content = _read_limited(path, MAX_USER_DATA_BYTES)
+    content = _read_limited_file(path, MAX_USER_DATA_BYTES)
     why = ignored_reason(content)
     if why is not None:
         echo(f"warning: cloud-init will ignore {plain(str(path))}, which {why}", err=True)
     return base64.b64encode(content).decode()
 
 
-def _read_limited(path: Path, max_bytes: int) -> bytes:
+def _read_limited_file(path: Path, max_bytes: int) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)

@@ -10,7 +10,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.middleware.auth import PROTECTED_PREFIX, SAFE_METHODS, is_of_api
+from controller.rest.middleware.auth import PROTECTED_PREFIX, SAFE_METHODS, is_api_path
 from controller.rest.middleware.rate_limits import address_of
 from controller.rest.problems.refusals import Refusals
 from registry import Registry
@@ -43,7 +43,7 @@ class AuditTrail:
         if (
             scope["type"] != "http"
             or scope["method"] in SAFE_METHODS
-            or not is_of_api(scope["path"])
+            or not is_api_path(scope["path"])
         ):
             await self.app(scope, receive, send)
             return

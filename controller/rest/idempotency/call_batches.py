@@ -69,10 +69,10 @@ class CallBatcher(Generic[M, R]):
         if waiting.worker is None:
             # Context variables of one call must not apply to the others.
             empty = contextvars.Context()
-            waiting.worker = loop.create_task(self._serve(waiting), context=empty)
+            waiting.worker = loop.create_task(self._serve_batches(waiting), context=empty)
         return await future
 
-    async def _serve(self, waiting: _Batch[M, R]) -> None:
+    async def _serve_batches(self, waiting: _Batch[M, R]) -> None:
         try:
             while waiting.members:
                 await asyncio.sleep(0)  # calls that have arrived already join the batch

@@ -109,7 +109,7 @@ class Creation:
         adapter: TypeAdapter[T],
         shown: Callable[[T], bytes],
     ) -> Response:
-        """Do the same as `answer` for a creation that is batched with others."""
+        """Answer like `answer`, for a creation that is batched with others."""
         key = self.key_of(body, status)
         if key is not None and self.registry.idempotency.is_deletion_due():
             await run_in_threadpool(self.registry.idempotency.delete_expired)
@@ -138,7 +138,7 @@ class Creation:
 
 
 # It takes the request alone: each FastAPI dependency costs every creating call.
-async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
+async def _provide_creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     note_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
     assert sent is not None  # noqa: S101 - a known caller has sent one
@@ -152,7 +152,7 @@ async def _creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
     )
 
 
-IdempotencyDep = Annotated[Creation, Depends(_creation)]
+IdempotencyDep = Annotated[Creation, Depends(_provide_creation)]
 
 
 def _replayed_answer(

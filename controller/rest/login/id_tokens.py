@@ -69,14 +69,14 @@ def claims_of(
         If the token is not valid; the message says why.
     """
     if len(id_token) > MAX_CHARACTERS:
-        raise _refusal("it is too long")
+        raise _login_refusal("it is too long")
     try:
         header = jwt.get_unverified_header(id_token)
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-            raise _refusal("its algorithm is not allowed")
+            raise _login_refusal("its algorithm is not allowed")
         if "crit" in header:
-            raise _refusal("it asks for extensions")
+            raise _login_refusal("it asks for extensions")
         key = _signing_key(header, algorithm, keys)
         claims: dict[str, Any] = jwt.decode(
             id_token,
@@ -91,16 +91,16 @@ def claims_of(
         _check_authorized_party(claims, client_id)
         _check_login(claims, nonce, time.time())
     except jwt.PyJWTError as error:
-        raise _refusal(_WORDS.get(type(error), "it is not valid")) from error
+        raise _login_refusal(_WORDS.get(type(error), "it is not valid")) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _refusal("it is not valid") from error
+        raise _login_refusal("it is not valid") from error
     return claims
 
 
 def _signing_key(
     header: Mapping[str, Any], algorithm: str, keys: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Return the key that a token names, if its type is that of the algorithm."""
+    """Return the key that a token names, if its type fits the algorithm."""
     kid = header.get("kid")
     fitting = [
         each
@@ -115,10 +115,10 @@ def _signing_key(
             f"{_BEGIN}: it is signed with a key that the provider does not publish"
         )
     if not _PRIVATE.isdisjoint(fitting[0]):
-        raise _refusal("its key is no secret: the provider publishes private parts of it")
+        raise _login_refusal("its key is no secret: the provider publishes private parts of it")
     key = jwt.PyJWK(dict(fitting[0]), algorithm=algorithm).key
     if ALGORITHMS[algorithm] == "RSA" and key.key_size < _MIN_RSA_BITS:
-        raise _refusal("its key is too short")
+        raise _login_refusal("its key is too short")
     return key
 
 
@@ -127,18 +127,18 @@ def _check_times(claims: Mapping[str, Any]) -> None:
     for name in ("exp", "iat", "nbf"):
         found = claims.get(name, 0)
         if isinstance(found, bool) or not isinstance(found, int | float):
-            raise _refusal("it is not valid")
+            raise _login_refusal("it is not valid")
         if not 0 <= found <= _LATEST_S:  # nor NaN
-            raise _refusal("it is not valid")
+            raise _login_refusal("it is not valid")
 
 
 def _check_authorized_party(claims: Mapping[str, Any], client_id: str) -> None:
     """Refuse a token that was issued for another client."""
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     if claims.get("azp", None if several else client_id) != client_id:
-        raise _refusal("it is for another application")
+        raise _login_refusal("it is for another application")
     if not isinstance(claims["sub"], str) or not claims["sub"]:
-        raise _refusal("it is not valid")
+        raise _login_refusal("it is not valid")
 
 
 def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
@@ -146,9 +146,9 @@ def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
     if not isinstance(claimed_nonce, str) or not hmac.compare_digest(
         claimed_nonce.encode(), nonce.encode()
     ):
-        raise _refusal("it is of another login")
+        raise _login_refusal("it is of another login")
     if now - float(claims["iat"]) > MAX_AGE_S:
-        raise _refusal("it is too old")
+        raise _login_refusal("it is too old")
 
 
 _BEGIN: Final = "the provider's token was refused"
@@ -161,5 +161,5 @@ _WORDS: Final[Mapping[type[jwt.PyJWTError], str]] = {
 }
 
 
-def _refusal(why: str) -> LoginRefusedError:
+def _login_refusal(why: str) -> LoginRefusedError:
     return LoginRefusedError(f"{_BEGIN}: {why}")

@@ -122,7 +122,7 @@ class Provider:
             If the provider does not answer correctly.
         """
         async with self._login_slot():
-            id_token = await self._exchange(code, verifier, redirect_uri)
+            id_token = await self._exchange_code(code, verifier, redirect_uri)
             claims = await self._verified_claims(id_token, nonce_of(verifier))
         found = admission_of(
             claims, self.settings.rules, name_claim=self.settings.name_claim, tenant=tenant
@@ -145,7 +145,7 @@ class Provider:
         finally:
             self._under_way -= 1
 
-    async def _exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
+    async def _exchange_code(self, code: str, verifier: str, redirect_uri: str) -> str:
         described = await self.metadata()
         form = {
             "grant_type": "authorization_code",
@@ -215,15 +215,15 @@ class Provider:
             raise ProviderError("it offers no PKCE with S256")
         auth_methods = _string_list(said.get("token_endpoint_auth_methods_supported"))
         return ProviderMetadata(
-            authorization_endpoint=self._endpoint(said, "authorization_endpoint"),
-            token_endpoint=self._endpoint(said, "token_endpoint"),
-            jwks_uri=self._endpoint(said, "jwks_uri"),
+            authorization_endpoint=self._private_endpoint(said, "authorization_endpoint"),
+            token_endpoint=self._private_endpoint(said, "token_endpoint"),
+            jwks_uri=self._private_endpoint(said, "jwks_uri"),
             in_fragment="fragment" in _string_list(said.get("response_modes_supported")),
             secret_in_body="client_secret_post" in auth_methods
             and "client_secret_basic" not in auth_methods,
         )
 
-    def _endpoint(self, said: Mapping[str, Any], name: str) -> str:
+    def _private_endpoint(self, said: Mapping[str, Any], name: str) -> str:
         """Return an endpoint of the metadata, if the connection to it is private."""
         address = said.get(name)
         if not isinstance(address, str) or not is_private_address(address, local=self._local):

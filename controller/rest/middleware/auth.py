@@ -44,10 +44,10 @@ CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 def is_protected(path: str) -> bool:
     """Return whether a path needs a token."""
-    return path == METRICS_PATH or (is_of_api(path) and path != LOGIN_PATH)
+    return path == METRICS_PATH or (is_api_path(path) and path != LOGIN_PATH)
 
 
-def is_of_api(path: str) -> bool:
+def is_api_path(path: str) -> bool:
     """Return whether a path belongs to an operation of the API, and not to a page."""
     return path == PROTECTED_PREFIX or path.startswith(PROTECTED_PREFIX + "/")
 
@@ -108,10 +108,10 @@ class Caller:
                 registry.tenants.check_known(name)
             return name
         if name not in (None, self.tenant):
-            raise self.not_for(name, f"may list only its own items, not those of {name}")
+            raise self.forbidden_error(name, f"may list only its own items, not those of {name}")
         return self.tenant
 
-    def not_for(self, tenant: str | None, message: str) -> ForbiddenError:
+    def forbidden_error(self, tenant: str | None, message: str) -> ForbiddenError:
         """Return the error for a call that needs another tenant's token (None: an operator's)."""
         needed = "operator" if tenant is None else f"{scope_name(tenant)} or operator"
         return ForbiddenError(
@@ -171,12 +171,12 @@ def check_operator(request: HttpRequest) -> Caller:
     """Return the calling operator, or raise `ForbiddenError`."""
     caller = caller_of(request)
     if not caller.is_operator:
-        raise caller.not_for(None, "may not do this; only an operator may")
+        raise caller.forbidden_error(None, "may not do this; only an operator may")
     return caller
 
 
 # Coroutines, because they wait for nothing: FastAPI runs plain functions in a thread.
-async def _caller(request: HttpRequest) -> Caller:
+async def _provide_caller(request: HttpRequest) -> Caller:
     return caller_of(request)
 
 
@@ -185,5 +185,5 @@ async def requires_operator(request: HttpRequest) -> Caller:
     return check_operator(request)
 
 
-AnyCaller = Annotated[Caller, Depends(_caller)]
+AnyCaller = Annotated[Caller, Depends(_provide_caller)]
 Operator = Annotated[Caller, Depends(requires_operator)]

@@ -47,7 +47,7 @@ class Authentication:
         try:
             if scope["type"] == "http":
                 await (
-                    self._authenticate
+                    self._authenticate_call
                     if is_protected(scope["path"])
                     else self._count_tokenless_call
                 )(scope)
@@ -83,7 +83,7 @@ class Authentication:
             "too many calls without a token from this address", whole_seconds(wait_s)
         )
 
-    async def _authenticate(self, scope: Scope) -> None:
+    async def _authenticate_call(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         credentials = headers.get("authorization")
         address = address_of(scope)
@@ -104,7 +104,7 @@ class Authentication:
 
 
 def check_sent_once(headers: Headers) -> None:
-    """Refuse a call that repeats a header whose value must be unique."""
+    """Refuse a call with a repeated header that may occur only once."""
     for name in SENT_ONCE:
         times = len(headers.getlist(name))
         if times > 1:

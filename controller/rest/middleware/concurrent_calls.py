@@ -49,7 +49,7 @@ class ConcurrentCalls:
         place = _PoolPermit(party)
         place.move_to(pools.work)
         awaited = _has_body(scope)
-        end: Callable[[], None] = _no_op
+        end: Callable[[], None] = _do_nothing
 
         async def receive_in_place() -> Message:
             nonlocal awaited, end
@@ -75,7 +75,7 @@ class ConcurrentCalls:
             release()
 
 
-def _no_op() -> None:
+def _do_nothing() -> None:
     """Do nothing: the call has not begun."""
 
 

@@ -191,7 +191,9 @@ class LimitedListener(socket.socket):
     def _reason_to_refuse(self, address: Any) -> str | None:
         key = network_of(str(address[0]))
         if self._is_unbounded(address):
-            return None if self._has_room(0) or self._make_room(()) else "too many in all"
+            return (
+                None if self._has_room(0) or self._close_idle_connection(()) else "too many in all"
+            )
         if self._of_addresses[key] >= self._bounds.per_address:
             return "too many of one address"
         site = site_of(str(address[0]))
@@ -200,7 +202,7 @@ class LimitedListener(socket.socket):
         if self._arrivals.take(key):
             return "too often from one address"
         keys = (key,) if site is None else (key, site)
-        if self._has_room(self._of_addresses[key]) or self._make_room(keys):
+        if self._has_room(self._of_addresses[key]) or self._close_idle_connection(keys):
             return None
         return "too many in all"
 
@@ -209,7 +211,7 @@ class LimitedListener(socket.socket):
         kept = int(self._bounds.in_all * _FOR_NEW_ADDRESSES) if held else 0
         return self._open < self._bounds.in_all - kept
 
-    def _make_room(self, keys: tuple[str, ...]) -> bool:
+    def _close_idle_connection(self, keys: tuple[str, ...]) -> bool:
         """Close the longest idle connection of the address that holds most.
 
         Return False if no address holds more than the new one would then hold.
@@ -225,7 +227,7 @@ class LimitedListener(socket.socket):
             victim = min(waiting)[2]
             if not self._holds_more_connections(victim.keys, keys):
                 return False
-            victim.give_way()
+            victim.shut_down()
             self._log_refused("gave way to another address", (network,))
             return True
         return False
@@ -307,7 +309,7 @@ class CountedConnection(socket.socket):
         """Mark the connection as busy: its caller waits for an answer."""
         self.waiting_since = None
 
-    def give_way(self) -> None:
+    def shut_down(self) -> None:
         """Shut the connection down and count it no more; asyncio then closes it."""
         self.mark_busy()
         with suppress(OSError):  # the other end has gone

@@ -121,23 +121,25 @@ class _Chunks(ChunkedReader):
             start = bytes(buf._data[:MAX_TRAILER_BYTES])
             ends = start.startswith((b"\r\n", b"\n")) or _END_OF_HEAD.search(start)
             if len(start) == MAX_TRAILER_BYTES and not ends:
-                self._refuse(f"its trailers are longer than {MAX_TRAILER_BYTES} bytes")
+                self._refuse_body(f"its trailers are longer than {MAX_TRAILER_BYTES} bytes")
         elif self._bytes_in_chunk == 0:
             skipped = len(self._bytes_to_discard)
             start = bytes(buf._data[skipped : skipped + MAX_CHUNK_LINE_BYTES])
             if len(start) == MAX_CHUNK_LINE_BYTES and b"\r\n" not in start:
-                self._refuse(f"the line before a chunk is longer than {MAX_CHUNK_LINE_BYTES} bytes")
+                self._refuse_body(
+                    f"the line before a chunk is longer than {MAX_CHUNK_LINE_BYTES} bytes"
+                )
         event = super().__call__(buf)
         if isinstance(event, h11.Data):
             self._chunks += event.chunk_start
             self._taken += len(event.data)
             if self._chunks > MAX_SHORT_CHUNKS + self._taken // CHUNK_BYTES:
-                self._refuse(
+                self._refuse_body(
                     f"it has more than {MAX_SHORT_CHUNKS} chunks of fewer than {CHUNK_BYTES} "
                     "bytes; send longer chunks or a Content-Length"
                 )
         return event
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse_body(self, reason: str) -> None:
         self.excess = f"the body was refused: {reason}"
         raise h11.LocalProtocolError(self.excess)

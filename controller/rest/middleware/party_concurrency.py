@@ -34,7 +34,7 @@ class PartyConcurrency:
         self._before: tuple[str, float] = ("", float("-inf"))
 
     async def begin(self, party: str) -> Callable[[], None]:
-        """Wait until a call may begin; return the idempotent function that ends it."""
+        """Wait until a call may begin; return a function that ends it, safe to call twice."""
         self._note_caller(party)
         if self._counted[party] >= self._at_once and not self._is_alone(party):
             begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -43,13 +43,13 @@ class PartyConcurrency:
                 await begins
             except asyncio.CancelledError:
                 if begins.done() and not begins.cancelled():
-                    self._end(party)
+                    self._end_call(party)
                 raise
         else:
             self._counted[party] += 1
-        return self._count_for_a_while(party)
+        return self._count_call(party)
 
-    def _count_for_a_while(self, party: str) -> Callable[[], None]:
+    def _count_call(self, party: str) -> Callable[[], None]:
         counts = True
 
         def end() -> None:
@@ -57,12 +57,12 @@ class PartyConcurrency:
             if counts:
                 counts = False
                 timer.cancel()
-                self._end(party)
+                self._end_call(party)
 
         timer = asyncio.get_running_loop().call_later(COUNTS_S, end)
         return end
 
-    def _end(self, party: str) -> None:
+    def _end_call(self, party: str) -> None:
         """End a call; let the next waiting call of its party begin."""
         self._counted[party] -= 1
         waiting = self._waiting[party]

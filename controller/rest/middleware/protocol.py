@@ -49,7 +49,7 @@ class Deadlines:
     goodbye_s: float = 5.0  #: the same for what is left of one when the connection closes
 
 
-class _Missing(Enum):
+class _AwaitedPhase(Enum):
     """The phase that a connection waits for."""
 
     NOTHING = auto()  #: it is our turn, or uvicorn's own timer runs
@@ -66,7 +66,7 @@ class BoundedProtocol(H11Protocol):
         super().__init__(*given, **more)
         self.conn: h11.Connection = BoundedConnection()
         self._served_by = self.app
-        self.app = self._serve
+        self.app = self._serve_call
         self._body_awaited = False
         self._socket: Any = None
         self._connection: CountedConnection | None = None
@@ -74,7 +74,7 @@ class BoundedProtocol(H11Protocol):
         self._deadlines = deadlines
         self._limits = limits
         self._refused = False  #: what was sent is no HTTP that is served; nothing more is read
-        self._missing = _Missing.NOTHING
+        self._missing = _AwaitedPhase.NOTHING
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._received = 0
@@ -89,11 +89,11 @@ class BoundedProtocol(H11Protocol):
         self._socket = transport.get_extra_info("socket")  # TLS forgets it when it closes
         found = getattr(self._socket, "_sock", None)
         self._connection = found if isinstance(found, CountedConnection) else None
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
-        self._missing = _Missing.NOTHING
+        self._missing = _AwaitedPhase.NOTHING
         for timer in (self._timer, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -103,8 +103,8 @@ class BoundedProtocol(H11Protocol):
         """Parse received bytes, unless the connection is refused or its body discarded."""
         self._received += len(data)
         if not self._refused and not self._is_cut_off():
-            self._parse(data)
-        if self._missing is _Missing.REST and self._received - self._seen > MAX_BODY_BYTES:
+            self._parse_bytes(data)
+        if self._missing is _AwaitedPhase.REST and self._received - self._seen > MAX_BODY_BYTES:
             self.transport.abort()
 
     def on_response_complete(self) -> None:
@@ -114,12 +114,12 @@ class BoundedProtocol(H11Protocol):
         idle_s = min(deadlines.idle_s, deadlines.crowded_idle_s) if crowded else deadlines.idle_s
         self.timeout_keep_alive = idle_s  # type: ignore[assignment]  # any number does
         super().on_response_complete()
-        self._watch()
+        self._update_timer()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close idle connections."""
         super().timeout_keep_alive_handler()
-        self._watch()
+        self._update_timer()
 
     def shutdown(self) -> None:
         """Close once the current call is answered."""
@@ -128,7 +128,7 @@ class BoundedProtocol(H11Protocol):
             end_stream(cast(Scope, self.cycle.scope))
         if self._refused:  # the answer that is still due is a refusal
             self.transport.close()
-        self._watch()
+        self._update_timer()
 
     def pause_writing(self) -> None:
         """Start the time limit of a caller that does not read its answer."""
@@ -140,7 +140,7 @@ class BoundedProtocol(H11Protocol):
         """End the wait: the caller reads again."""
         super().resume_writing()
         self._mark_connection()
-        if self._stalled is not None and self._missing is not _Missing.GOODBYE:
+        if self._stalled is not None and self._missing is not _AwaitedPhase.GOODBYE:
             self._stalled.cancel()
             self._stalled = None
 
@@ -152,14 +152,14 @@ class BoundedProtocol(H11Protocol):
         connections that its address may have.
         """
         self._refused = True
-        status, detail = self._parser.refusal, self._parser.refusal_detail
+        status, detail = self._bounded_parser.refusal, self._bounded_parser.refusal_detail
         address = self.client[0] if self.client else "unknown"
         if not self._limits.count_tokenless_call(address):
-            self._refuse(status, detail)
+            self._refuse_call(status, detail)
         elif self._end_call():
             self.flow.pause_reading()
-            self._watch()
-            self._start_timer(self._limits.refused_after_s, self._refuse, status, detail)
+            self._update_timer()
+            self._start_timer(self._limits.refused_after_s, self._refuse_call, status, detail)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing, because any unknown caller can request another protocol."""
@@ -167,34 +167,38 @@ class BoundedProtocol(H11Protocol):
     # ---- bodies in chunks
 
     @property
-    def _parser(self) -> BoundedConnection:
+    def _bounded_parser(self) -> BoundedConnection:
         return cast(BoundedConnection, self.conn)
 
     def _is_cut_off(self) -> bool:
         """Return whether the rest of a body is discarded: its call is answered."""
-        return self.cycle is not None and self.cycle.response_complete and self._parser.in_chunks
+        return (
+            self.cycle is not None
+            and self.cycle.response_complete
+            and self._bounded_parser.in_chunks
+        )
 
-    def _parse(self, data: bytes) -> None:
+    def _parse_bytes(self, data: bytes) -> None:
         if self._body_awaited:
-            self._parser.grant_chunks()
+            self._bounded_parser.grant_chunks()
         super().data_received(data)
-        if self._parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
+        if self._bounded_parser.in_chunks and len(self.conn.trailing_data[0]) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
-        self._watch()
+        self._update_timer()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the application; parse chunks of a body as it reads them."""
 
         async def next_message() -> Message:
-            if scope is not self.scope or not self._parser.in_chunks:
+            if scope is not self.scope or not self._bounded_parser.in_chunks:
                 return await receive()
             await asyncio.sleep(0)  # other calls get their turn between two parts of a body
             self._body_awaited = True
             try:
-                if self._parser.in_chunks and not self.transport.is_closing():
-                    self._parser.grant_chunks()
+                if self._bounded_parser.in_chunks and not self.transport.is_closing():
+                    self._bounded_parser.grant_chunks()
                     self.handle_events()
-                    self._watch()
+                    self._update_timer()
                 return await receive()
             finally:
                 self._body_awaited = False
@@ -203,7 +207,7 @@ class BoundedProtocol(H11Protocol):
 
     # ---- time limits
 
-    def _watch(self) -> None:
+    def _update_timer(self) -> None:
         self._mark_connection()
         missing = self._awaited_phase()
         if missing is self._missing:
@@ -214,14 +218,14 @@ class BoundedProtocol(H11Protocol):
             self._timer = None
         self._seen = self._received
         match missing:
-            case _Missing.HEAD:
+            case _AwaitedPhase.HEAD:
                 self._start_timer(self._deadlines.head_s, self._end_slow_call)
-            case _Missing.BODY:
+            case _AwaitedPhase.BODY:
                 self._patience_s = self._deadlines.body_s
                 self._start_timer(min(_TICK_S, self._deadlines.body_s), self._check_body_rate)
-            case _Missing.REST:
+            case _AwaitedPhase.REST:
                 self._start_timer(self._deadlines.unread_s, self.transport.abort)
-            case _Missing.GOODBYE:
+            case _AwaitedPhase.GOODBYE:
                 self._limit_answer_time(self._deadlines.goodbye_s)
 
     def _mark_connection(self) -> None:
@@ -238,17 +242,17 @@ class BoundedProtocol(H11Protocol):
     def _start_timer(self, seconds: float, then: Any, *given: Any) -> None:
         self._timer = self.loop.call_later(seconds, then, *given)
 
-    def _awaited_phase(self) -> _Missing:
+    def _awaited_phase(self) -> _AwaitedPhase:
         if self.transport.is_closing():
-            return _Missing.GOODBYE
+            return _AwaitedPhase.GOODBYE
         if self._refused:
-            return _Missing.NOTHING
+            return _AwaitedPhase.NOTHING
         if self.cycle is not None and not self.cycle.response_complete:
-            return _Missing.BODY if self.cycle.more_body else _Missing.NOTHING
+            return _AwaitedPhase.BODY if self.cycle.more_body else _AwaitedPhase.NOTHING
         if self.conn.their_state is h11.SEND_BODY:
-            return _Missing.REST
+            return _AwaitedPhase.REST
         idle = self.timeout_keep_alive_task is not None
-        return _Missing.NOTHING if idle else _Missing.HEAD
+        return _AwaitedPhase.NOTHING if idle else _AwaitedPhase.HEAD
 
     def _check_body_rate(self) -> None:
         """Reduce the time left for a body by a second, and add time for the bytes received."""
@@ -295,13 +299,13 @@ class BoundedProtocol(H11Protocol):
         return self.transport.get_write_buffer_size() + handed_on + in_kernel
 
     def _end_slow_call(self) -> None:
-        if self._missing is _Missing.HEAD and not self.conn.trailing_data[0]:
+        if self._missing is _AwaitedPhase.HEAD and not self.conn.trailing_data[0]:
             self.transport.close()  # it never sent a request
-            self._watch()
+            self._update_timer()
             return
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+        self._refuse_call(HTTPStatus.REQUEST_TIMEOUT)
 
-    def _refuse(self, status: HTTPStatus, detail: str | None = None) -> None:
+    def _refuse_call(self, status: HTTPStatus, detail: str | None = None) -> None:
         """Answer in place of the application, unless an answer has begun, and close."""
         if not self._end_call():
             return
@@ -320,7 +324,7 @@ class BoundedProtocol(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-        self._watch()
+        self._update_timer()
 
     def _end_call(self) -> bool:
         """End the call under way. Return False if its answer has begun: the connection is gone."""

@@ -97,7 +97,9 @@ class RateLimits:
 
         So a caller can work although another one at its address guesses tokens.
         """
-        if self._failures is None or (credentials and _digest(credentials) in self._good):
+        if self._failures is None or (
+            credentials and _credentials_digest(credentials) in self._good
+        ):
             return
         self._refuse_address(self._failures.wait_s(network_of(address)))
 
@@ -108,14 +110,14 @@ class RateLimits:
     def count_failure(self, address: str, credentials: str | None = None) -> None:
         """Count a call without a valid token, or refuse it; forget credentials that were valid."""
         if credentials:
-            self._good.pop(_digest(credentials), None)
+            self._good.pop(_credentials_digest(credentials), None)
         if self._failures is not None:
             self._refuse_address(self._failures.take(network_of(address)))
 
     def count_success(self, caller: Caller, credentials: str | None) -> None:
         """Count a call with a valid token, or refuse it."""
         if self._failures is not None and credentials:
-            digest = _digest(credentials)
+            digest = _credentials_digest(credentials)
             self._good.pop(digest, None)
             self._good[digest] = None
             if len(self._good) > MAX_KEYS:
@@ -180,7 +182,7 @@ def as_ipv4(address: str) -> str:
     return address if mapped is None else str(mapped)
 
 
-def _digest(credentials: str) -> bytes:
+def _credentials_digest(credentials: str) -> bytes:
     return hashlib.sha256(credentials.encode("utf-8", "surrogatepass")).digest()
 
 

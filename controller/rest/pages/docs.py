@@ -67,12 +67,12 @@ def docs_pages() -> Mapping[str, StaticPage]:
         DOCS_PATH: StaticPage(lambda: _PAGE, "text/html", policy),
         f"{DOCS_PATH}/start.js": StaticPage(lambda: _START, _SCRIPT),
         **{
-            f"{DOCS_PATH}/{name}": StaticPage(partial(asset, name), media_type)
+            f"{DOCS_PATH}/{name}": StaticPage(partial(read_asset, name), media_type)
             for name, media_type in _ASSETS.items()
         },
     }
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Read one of Swagger UI's files."""
     return files("fastapi_swagger").joinpath("resources", name).read_text("utf-8")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from controller.rest.idempotency.versions import UPDATES, versioned_resource_at
+from controller.rest.idempotency.etags import UPDATES, versioned_resource_at
 from controller.rest.problems.documents import MEDIA_TYPE
 from controller.rest.schemas.operations import ProblemDocument
 from service.version import engine_version
@@ -60,7 +60,7 @@ _METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the ``responses`` of an operation that may answer with these problems."""
+    """Return the ``responses`` of an operation for these kinds of problem."""
     content = {MEDIA_TYPE: {"schema": {"$ref": SCHEMA_REF + ProblemDocument.__name__}}}
     return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
 

@@ -70,7 +70,7 @@ class StaticPage:
         """Answer one call."""
         made = self._page
         if made is None:
-            made = await run_in_threadpool(self._packed)
+            made = await run_in_threadpool(self._packed_page)
         headers = Headers(scope=request.scope)
         response_headers = {
             "Cache-Control": "no-cache",  # cache it, but revalidate it
@@ -87,7 +87,7 @@ class StaticPage:
             )
         return _ChunkedResponse(made.plain, media_type=self._media_type, headers=response_headers)
 
-    def _packed(self) -> _PackedPage:
+    def _packed_page(self) -> _PackedPage:
         with self._making:
             if self._page is None:
                 self._page = _compress_page(self._make().encode())

@@ -57,7 +57,7 @@ def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
     that the page of the running version still loads.
     """
     try:
-        found = _files(folder)
+        found = _built_files(folder)
     except FileNotFoundError:  # it is being replaced at this moment
         return {}
     if _INDEX not in found:
@@ -71,7 +71,7 @@ def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
     return pages
 
 
-def _files(folder: Path) -> Mapping[str, str]:
+def _built_files(folder: Path) -> Mapping[str, str]:
     """Return the built files by their path below the folder."""
     return {
         file.relative_to(folder).as_posix(): file.read_text("utf-8")

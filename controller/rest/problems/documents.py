@@ -47,8 +47,8 @@ from controller.rest.problems.faults import (
     RefusedCall,
     call_of,
     faulty_places,
-    quotable,
-    summary,
+    faulty_places_summary,
+    quotable_value,
 )
 from registry import (
     CapacityExceededError,
@@ -312,8 +312,8 @@ def _problem_headers(kind: Kind) -> dict[str, str]:
 
 def _http_exception_answer(error: HTTPException, *, method: str, path: str) -> ProblemAnswer:
     details = {
-        404: f"path {quotable(path)} not found; /docs lists all paths",
-        405: f"{quotable(path)} does not support {method}",
+        404: f"path {quotable_value(path)} not found; /docs lists all paths",
+        405: f"{quotable_value(path)} does not support {method}",
     }
     status = HTTPStatus(error.status_code)
     kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
@@ -336,7 +336,7 @@ def _internal_error_answer(error: Exception) -> ProblemAnswer:
 
 def _detail_text(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
     if errors:
-        return summary(errors)
+        return faulty_places_summary(errors)
     if isinstance(error, NotFoundError):
         return call.add_suggestions(str(error), error.kind, error.key)
     if isinstance(error, DatabaseFullError):

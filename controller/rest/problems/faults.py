@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
 from controller.json_pointers import WHOLE, pointer_of, pointer_text
-from controller.rest.middleware.auth import PROTECTED_PREFIX, is_of_api
+from controller.rest.middleware.auth import PROTECTED_PREFIX, is_api_path
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.schema_text import ExpectedValues, Operation
@@ -51,7 +51,7 @@ Names = Callable[[str], Sequence[str] | None]
 
 
 def no_names(kind: str) -> None:
-    """Return no names: the caller may see none, or they are not needed."""
+    """Return None for every kind of name: the caller may see no names, or none are needed."""
     del kind
 
 
@@ -80,7 +80,7 @@ def call_of(scope: Scope) -> RefusedCall:
     if routed is None:
         return UNKNOWN
     # A router does not know its prefix.
-    template = f"{PROTECTED_PREFIX}{routed}" if is_of_api(scope["path"]) else routed
+    template = f"{PROTECTED_PREFIX}{routed}" if is_api_path(scope["path"]) else routed
     return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 
@@ -89,7 +89,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
     match error:
         case RequestValidationError():
             return list(
-                _unique_places(_fault_of(found, call.operation) for found in error.errors())
+                _unique_places(_describe_fault(found, call.operation) for found in error.errors())
             )
         case InvalidError():
             place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
@@ -110,16 +110,16 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
             found, allowed, detail = error.found, error.allowed, str(error)
         case _:
             return []
-    return [{**place, "detail": detail, "found": quotable(found), "allowed": allowed}]
+    return [{**place, "detail": detail, "found": quotable_value(found), "allowed": allowed}]
 
 
-def summary(errors: Sequence[Mapping[str, Any]]) -> str:
+def faulty_places_summary(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence about the first faulty places."""
     first = "; ".join(str(error["detail"]) for error in errors[:3])
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
 
 
-def quotable(value: Any) -> Any:
+def quotable_value(value: Any) -> Any:
     """Return the found value, shortened for quoting and always valid JSON."""
     rendered: Any
     match value:
@@ -159,13 +159,13 @@ def _place_of_field(name: str, method: str) -> dict[str, str]:
     return {"in": "query", "parameter": name}
 
 
-def _fault_of(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+def _describe_fault(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
     source, *path = error["loc"]
     surplus = error["type"] == "extra_forbidden"
     wanted = operation.expected_values(source, path[:-1] if surplus else path)
-    at = tuple(quotable(part) if isinstance(part, str) else part for part in wanted.path)
+    at = tuple(quotable_value(part) if isinstance(part, str) else part for part in wanted.path)
     if surplus:
-        at = (*at, quotable(path[-1]))
+        at = (*at, quotable_value(path[-1]))
     place: dict[str, Any] = {"in": source}
     if source == "body":
         place["pointer"] = pointer_of([part for part in at if part != "[key]"])
@@ -196,7 +196,7 @@ def _found_value(error: Mapping[str, Any], path: Sequence[Any]) -> Any:
     value = error.get("input")
     if isinstance(value, str) and UNQUOTED & set(path):
         return f"{len(value)} characters"
-    return quotable(value)
+    return quotable_value(value)
 
 
 def _is_worth_quoting(value: Any, path: Sequence[Any]) -> bool:

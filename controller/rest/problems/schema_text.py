@@ -33,14 +33,16 @@ class ExpectedValues:
     @property
     def description(self) -> str | None:
         """Return a description, if the document knows the place."""
-        return None if self.schema is None else _description(self.schema, self.document)
+        return None if self.schema is None else _schema_description(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
         """Return the names of the object's fields there."""
         if self.schema is None:
             return []
-        each = (found.get("properties", {}) for found in _branches(self.schema, self.document))
+        each = (
+            found.get("properties", {}) for found in _schema_branches(self.schema, self.document)
+        )
         return [name for properties in each for name in properties]
 
     @property
@@ -48,13 +50,13 @@ class ExpectedValues:
         """Return the allowed words there."""
         if self.schema is None:
             return []
-        branches = _branches(self.schema, self.document)
+        branches = _schema_branches(self.schema, self.document)
         return [str(word) for found in branches for word in found.get("enum", ())]
 
     @property
     def pattern(self) -> str | None:
         """Return the pattern of the text there, if it has one."""
-        branches = () if self.schema is None else _branches(self.schema, self.document)
+        branches = () if self.schema is None else _schema_branches(self.schema, self.document)
         return next((str(found["pattern"]) for found in branches if "pattern" in found), None)
 
 
@@ -81,13 +83,13 @@ class Operation:
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
             schema = next((each.get("schema") for each in content.values()), None)
-            return self._walk(schema, (), path)
+            return self._follow_path(schema, (), path)
         for found in self.described.get("parameters", ()):
             if path and (found["in"], found["name"]) == (source, path[0]):
-                return self._walk(found["schema"], (path[0],), path[1:])
+                return self._follow_path(found["schema"], (path[0],), path[1:])
         return ExpectedValues(tuple(path), None, self.document)
 
-    def _walk(
+    def _follow_path(
         self, schema: Schema | None, done: tuple[str | int, ...], rest: Sequence[str | int]
     ) -> ExpectedValues:
         """Follow a path through the schema, ignoring branches of unions that Pydantic adds."""
@@ -106,19 +108,19 @@ class Operation:
         return ExpectedValues(done, schema, self.document)
 
 
-def _branches(schema: Schema, document: Schema) -> list[Schema]:
+def _schema_branches(schema: Schema, document: Schema) -> list[Schema]:
     """Return the alternatives of a schema with references resolved, without null."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
-        return _branches(document["components"]["schemas"][name], document)
+        return _schema_branches(document["components"]["schemas"][name], document)
     alternatives = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
     if alternatives:
-        return [found for each in alternatives for found in _branches(each, document)]
+        return [found for each in alternatives for found in _schema_branches(each, document)]
     return [] if schema.get("type") == "null" else [schema]
 
 
 def _child_schema(schema: Schema, part: str | int, document: Schema) -> Schema | None:
-    for found in _branches(schema, document):
+    for found in _schema_branches(schema, document):
         below = found.get("items") if isinstance(part, int) else _member_schema(found, part)
         if isinstance(below, Mapping):
             return below
@@ -135,14 +137,14 @@ def _member_schema(schema: Schema, name: str) -> Schema | None:
 
 def _key_schema(schema: Schema, document: Schema) -> Schema | None:
     """Return the schema of the names of an object's members."""
-    for found in _branches(schema, document):
+    for found in _schema_branches(schema, document):
         for pattern in found.get("patternProperties", ()):
             return {"type": "string", "pattern": pattern}
     return None
 
 
-def _description(schema: Schema, document: Schema) -> str:
-    said = [_branch_description(each, document) for each in _branches(schema, document)]
+def _schema_description(schema: Schema, document: Schema) -> str:
+    said = [_branch_description(each, document) for each in _schema_branches(schema, document)]
     return join_names(list(dict.fromkeys(said)), "or") if said else "null"
 
 
@@ -156,7 +158,7 @@ def _branch_description(schema: Schema, document: Schema) -> str:
         case "string":
             return _text_description(schema)
         case "array":
-            each = _description(schema.get("items", {}), document)
+            each = _schema_description(schema.get("items", {}), document)
             return f"a list{_maximum_text(schema, 'maxItems')}, each {each}"
         case "object":
             fields = list(schema.get("properties", ()))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
 
-from controller.queries.capacity import Capacity, capacity_in_steps, capacity_left
+from controller.queries.capacity import Capacity, capacity_left, redact_capacity
 from controller.queries.capacity_after_queue import CapacityInputs, capacity_in_turn
 from controller.queries.failure_survival import NICENESS, Survival, survival_in_child
 from controller.rest.dependencies import ServicesDep, ViewerDep
@@ -52,7 +52,7 @@ def show_capacity(
     finally:
         if reckon:
             services.turns.give_back(caller.scope)
-    return found if reader.is_operator else capacity_in_steps(found, named=named is not None)
+    return found if reader.is_operator else redact_capacity(found, named=named is not None)
 
 
 @router.get("/survival", response_model=Survival, responses=problems(403, 409))

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep, ServicesDep
+from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -115,7 +115,7 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: Regist
 
 @router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
 def retire_host(name: Name, caller: Operator, registry: RegistryDep) -> Host:
-    """Retire a host. Refused while VMs hold a part of it: have them moved away first."""
+    """Retire a host. Refused while VMs hold resources of it: move them away first."""
     return registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=caller.actor)
 
 

@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
+from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -40,9 +40,9 @@ def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) 
         try:
             return registry.networks.add(
                 body.name,
-                default=_optional_source(body.default),
-                hosts={host: _network_source(source) for host, source in body.hosts.items()},
-                subnet=_subnet(body.subnet),
+                default=_to_optional_source(body.default),
+                hosts={host: _to_network_source(source) for host, source in body.hosts.items()},
+                subnet=_to_subnet(body.subnet),
                 tenant=body.tenant,
                 offered_to=body.offered_to,
                 isolated=body.isolated,
@@ -82,7 +82,7 @@ def change_network(
     try:
         return registry.networks.change(
             name,
-            hosts={host: _optional_source(source) for host, source in body.hosts.items()},
+            hosts={host: _to_optional_source(source) for host, source in body.hosts.items()},
             offers=offers,
             isolated=body.isolated,
             filtered=body.filtered,
@@ -105,15 +105,15 @@ def _unknown_name_error(error: NotFoundError) -> UnknownNameError:
     return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 
-def _optional_source(given: NetworkSourceInput | None) -> NetworkSource | None:
-    return None if given is None else _network_source(given)
+def _to_optional_source(given: NetworkSourceInput | None) -> NetworkSource | None:
+    return None if given is None else _to_network_source(given)
 
 
-def _network_source(source: NetworkSourceInput) -> NetworkSource:
+def _to_network_source(source: NetworkSourceInput) -> NetworkSource:
     return NetworkSource(kind=source.kind, name=source.name)
 
 
-def _subnet(given: SubnetInput | None) -> Subnet | None:
+def _to_subnet(given: SubnetInput | None) -> Subnet | None:
     if given is None:
         return None
     return Subnet(

@@ -20,8 +20,8 @@ from controller.queries.explanations import RequestExplanation
 from controller.queries.request_explanation import explain_request
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
 from controller.rest.idempotency.call_batches import CallBatcher
+from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.idempotency.versions import ETagDep
 from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.pages.openapi import problems
@@ -237,5 +237,5 @@ def _requesting_tenant(body: RequestInput, caller: Caller) -> str:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise caller.not_for(body.tenant, f"may not request VMs for {body.tenant}")
+        raise caller.forbidden_error(body.tenant, f"may not request VMs for {body.tenant}")
     return caller.tenant

@@ -93,5 +93,5 @@ def _reserving_tenant(body: ReservationInput, caller: Caller) -> str:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise caller.not_for(body.tenant, f"may not reserve for {body.tenant}")
+        raise caller.forbidden_error(body.tenant, f"may not reserve for {body.tenant}")
     return caller.tenant

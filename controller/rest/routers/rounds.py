@@ -97,7 +97,7 @@ async def show_game(
     services: ServicesDep,
     http: HttpRequest,
 ) -> RoundGame:
-    """Show a round step by step: hosts in the order in which they play, and what each weighed.
+    """Show a round step by step: the order of the hosts, and the combinations that each weighed.
 
     It is computed again from what is stored, in a new process, which takes about as long as the
     round did and a few seconds more. Of a large round the first steps are listed one by one, the

@@ -29,7 +29,7 @@ _ADAPTER: Final = TypeAdapter(SshKey)
 @router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
 def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Add a public key to every VM that is created for the tenant from now on."""
-    tenant = _tenant_of(body, caller)
+    tenant = _key_owner(body, caller)
 
     def create(registry: Registry) -> SshKey:
         try:
@@ -60,11 +60,11 @@ def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: RegistryDep) -> Ss
     return registry.ssh_keys.remove(key_id, actor=caller.actor)
 
 
-def _tenant_of(body: SshKeyInput, caller: Caller) -> str:
+def _key_owner(body: SshKeyInput, caller: Caller) -> str:
     if caller.tenant is None:
         if body.tenant is None:
             raise InvalidError("tenant", None, "a tenant's name (required for operators)")
         return body.tenant
     if body.tenant not in (None, caller.tenant):
-        raise caller.not_for(body.tenant, f"may not add keys for {body.tenant}")
+        raise caller.forbidden_error(body.tenant, f"may not add keys for {body.tenant}")
     return caller.tenant

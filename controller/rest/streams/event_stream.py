@@ -96,7 +96,7 @@ class EventStream(StreamingResponse):
                 yield _sse_message({"reason": self._listener.ends}, kind="end")
                 return
             if self._brief:
-                is_due = self._feed.has(self._wanted, after) is not False
+                is_due = self._feed.has_matching(self._wanted, after) is not False
                 after = max(after, self._feed.upto)
                 if is_due:
                     yield _sse_message({"after": after}, kind="changed", number=after)

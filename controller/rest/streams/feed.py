@@ -143,8 +143,8 @@ class EventFeed:
         """Remove a listener; the reader ends with the last one."""
         self._listeners.discard(listener)
 
-    def has(self, wanted: EventFilter, after: int) -> bool | None:
-        """Return whether there are wanted events above an id; None if that needs the database."""
+    def has_matching(self, wanted: EventFilter, after: int) -> bool | None:
+        """Return whether events above an id match; None if only the database can tell."""
         if after >= self.upto:
             return False
         if not self._batches or self._batches[0].after > after:
@@ -154,7 +154,7 @@ class EventFeed:
     async def events_after(
         self, wanted: EventFilter, after: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
-        """Return the wanted events above an id, and the id up to which they are complete.
+        """Return the matching events above an id, and the id up to which they are complete.
 
         Raises `RegistryError`.
         """

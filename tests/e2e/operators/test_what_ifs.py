@@ -174,11 +174,11 @@ def test_a_cancelled_one_leaves_no_process(api: Api, decider: PolicyProcess):
 PARENT = """
 import sys, time
 from uuid import UUID
-from controller.rest.app import what_ifs_of
+from controller.rest.app import build_what_if_executor
 from controller.settings import ControllerSettings
 from registry import Registry
 registry = Registry.connect(sys.argv[1])
-carried = what_ifs_of(registry, ControllerSettings.model_construct())
+carried = build_what_if_executor(registry, ControllerSettings.model_construct())
 asked = {"hours": 1, "add_hosts": None, "remove_hosts": [], "policy": "first_fit",
          "parameters": {}, "weights": {}}
 carried.start(registry.what_ifs.create(asked, carried.executor_id, actor="ada").id, asked)

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from controller.queries.ahead import ForecastQuery
 from controller.queries.wait_estimates import WaitingTimes
+from controller.queries.wait_forecast import ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from registry.db.ids import lowest_uuid7
 from registry.rounds import forecast_inputs as reading

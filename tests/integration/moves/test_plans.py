@@ -261,7 +261,7 @@ def test_a_plan_that_is_cancelled_as_its_next_moves_are_asked_for_begins_none(
     world.registry.plans.cancel(asked.id, actor=ACTOR)
     moved = world.registry.moves.list(limit=500).items
 
-    centre._carry_out(approved)  # which it read before
+    centre._carry_out_plan(approved)  # which it read before
 
     assert [each.id for each in world.registry.moves.list(limit=500).items] == [
         each.id for each in moved

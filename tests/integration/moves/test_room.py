@@ -12,7 +12,7 @@ from controller.control_center import policy_child
 from controller.plans.executor import PlanExecutor
 from controller.plans.plan_inputs import decide_plan
 from controller.plans.room_plans import RoomRule
-from controller.queries.destinations import destinations
+from controller.queries.destinations import destination_hosts
 from controller.queries.request_explanation import explain_request
 from controller.rounds.inputs import decode_inputs
 from controller.rounds.interfaces import PolicyChoice, RoundDecider, RoundReport, Slot
@@ -35,7 +35,7 @@ class DecidesHere:
         return policy_child.decide(data)
 
     def ideal(self, data: bytes, *, resource: int, deadline_s: float) -> Ideal:
-        return policy_child.ideal(decode_inputs(data).snapshot, resource)
+        return policy_child.compute_ideal(decode_inputs(data).snapshot, resource)
 
 
 @pytest.fixture
@@ -170,13 +170,13 @@ def test_a_vm_that_is_moved_by_hand_takes_no_room_that_is_kept(
         if vm.host not in {*taken, None} and vm.name not in taken
     )
 
-    may_go_to = set(destinations(world.registry.moves.cluster_for_move(vm.id), vm.name))
+    may_go_to = set(destination_hosts(world.registry.moves.cluster_for_move(vm.id), vm.name))
 
     assert may_go_to == {"h1", "h2", "h3"} - {made["host"], vm.host}
     for name in may_go_to:
         world.registry.hosts.change_admin(name, HostAdminEvent.DRAIN, actor=ACTOR)
     with pytest.raises(MoveRefusedError, match="reserved for requests that have waited longer"):
-        next(destinations(world.registry.moves.cluster_for_move(vm.id), vm.name))
+        next(destination_hosts(world.registry.moves.cluster_for_move(vm.id), vm.name))
     # Who names the host means it.
     assert world.ask(vm, made["host"]).to_host == made["host"]
 

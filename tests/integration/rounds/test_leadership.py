@@ -34,7 +34,7 @@ def once(leadership: Leadership) -> None:
             self.set()
             return True
 
-    leadership.keep(Stopping())
+    leadership.renew_until_stopped(Stopping())
 
 
 @pytest.fixture

@@ -8,9 +8,13 @@ from uuid import UUID
 import pytest
 
 from controller.control_center.purge import purge_all
-from controller.queries.destinations import destinations
+from controller.queries.destinations import destination_hosts
 from controller.queries.request_explanation import explain_request
-from controller.queries.reservation_decision import decision_of, judge_reservation, query_of
+from controller.queries.reservation_decision import (
+    build_reservation_query,
+    decision_of,
+    judge_reservation,
+)
 from controller.queries.tenant_shares import tenant_shares
 from controller.queries.vm_explanation import explain_vm
 from controller.rest.schemas.operations import RoundDetail
@@ -56,7 +60,7 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
     view, standing = register.views.forecast_inputs(), register.reservations.list_accepted()
-    decision = decision_of(asked, judge_reservation(query_of(view, asked, standing)))
+    decision = decision_of(asked, judge_reservation(build_reservation_query(view, asked, standing)))
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
 
@@ -260,14 +264,14 @@ def test_one_that_is_held_after_a_step_ahead_of_the_clock_is_as_it_should_be(
 def test_a_move_by_hand_passes_over_room_that_is_reserved(register: Registry) -> None:
     world = MovingWorld(register)
     vm = world.running("h1")
-    free = set(destinations(register.moves.cluster_for_move(vm.id), vm.name))
+    free = set(destination_hosts(register.moves.cluster_for_move(vm.id), vm.name))
     accepted(register, 29)  # all that is free
 
     a_round(register, 60)
 
     assert free
     with pytest.raises(MoveRefusedError):
-        list(destinations(register.moves.cluster_for_move(vm.id), vm.name))
+        list(destination_hosts(register.moves.cluster_for_move(vm.id), vm.name))
 
 
 def test_those_that_ended_long_ago_are_purged_and_those_that_hold_are_not(

@@ -39,7 +39,7 @@ class FailsFor:
     def __init__(self, key: UUID, error: Exception) -> None:
         self._key, self._error = key, error
 
-    def reserve(self, question: object, *, deadline_s: float) -> Any:
+    def judge_reservation(self, question: object, *, deadline_s: float) -> Any:
         assert isinstance(question, ReservationQuery)
         if question.reservation.id == self._key:
             raise self._error

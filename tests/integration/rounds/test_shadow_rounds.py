@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.shadow import print_comparison, summary
+from controller.cli.operating.shadow import agreement_summary, print_comparison
 from controller.control_center.purge import purge_all
 from controller.rounds.policy_process import PolicyProcess
 from controller.shadow.metrics import ShadowMetrics
-from controller.shadow.second import MAX_BEHIND, SecondPolicy, ShadowDecider
+from controller.shadow.shadow_decider import MAX_BEHIND, SecondPolicy, ShadowDecider
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry, upgrade
 from registry.admin import Periods
@@ -304,7 +304,7 @@ def test_a_window_is_summed_up() -> None:
 
     failed = {"first": None, "decided": None, "skipped": 0}
 
-    assert summary([row(2), row(3, skipped=7), failed]) == (
+    assert agreement_summary([row(2), row(3, skipped=7), failed]) == (
         "2 rounds; 8 VMs placed, 10 by the second policy; 5 (50%) on the same host; "
         "distance from fair 25.0%, 25.0% by the second; which took 0.500 s (median); 1 failed; "
         "7 skipped"

@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from controller.control_center.dispatch import Dispatcher
-from controller.queue import CeleryQueue
 from controller.simulations.queue import NoFleetError, SimulationQueue
+from controller.worker_queue import CeleryQueue
 from registry import AssignmentState, Registry, RequestState
 from service.settings import SharedSettings
 from tests.raw_sql import RawSql

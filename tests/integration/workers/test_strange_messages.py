@@ -21,8 +21,8 @@ import pytest
 import redis as client
 from pydantic import SecretStr
 
-from controller.queue import CeleryQueue
 from controller.simulations.queue import SimulationQueue
+from controller.worker_queue import CeleryQueue
 from registry import ImageState
 from registry.images import NewImage
 from service.broker.redis_inbox import MAX_WAITING

@@ -55,7 +55,7 @@ class Carried:
         return child
 
     def run(self) -> Carried:
-        self.what_ifs._carry_out(uuid4(), {"hours": 1})
+        self.what_ifs._carry_out_what_if(uuid4(), {"hours": 1})
         return self
 
 

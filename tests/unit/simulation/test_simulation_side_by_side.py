@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.simulations.simulating import print_study
+from controller.cli.simulations.study_run import print_study
 from simulation.experiments.variant_comparison import compare_variants
 from simulation.metrics.summary import MEASURES
 from simulation.report.comparison_table import comparison_section

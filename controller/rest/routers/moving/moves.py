@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Query, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from controller.queries.destinations import destinations
+from controller.queries.destinations import destination_hosts
 from controller.queries.move_text import redact_move
 from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
@@ -65,7 +65,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
             hosts = (_host_name(registry, body.host),)
         else:
             view = registry.moves.cluster_for_move(vm.id, only_cold=body.only_cold)
-            hosts = destinations(view, vm.name)
+            hosts = destination_hosts(view, vm.name)
         return _create_move(registry, body, islice(hosts, MAX_HOSTS_TRIED), caller.actor)
 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
@@ -106,7 +106,7 @@ def cancel_move(
     caller: Operator,
     creation: IdempotencyDep,
 ) -> Response:
-    """End a move with the VM where it was; one that a worker carries out ends with its next step.
+    """Cancel a move; the VM stays on its host. A move under way ends with its worker's next step.
 
     A guest that has already arrived stays where it arrived, and the move is `moved`.
     """

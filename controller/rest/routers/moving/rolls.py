@@ -110,7 +110,7 @@ def list_hosts_of_roll(
     caller: Operator,
     registry: RegistryDep,
 ) -> Page[RollHost]:
-    """List the hosts of a roll in their order, and where each is."""
+    """List the hosts of a roll in their order, each with its phase."""
     return registry.rolls.hosts(id, limit=query.limit, cursor=query.cursor)
 
 
@@ -139,9 +139,10 @@ def drive_roll(
     caller: Operator,
     registry: RegistryDep,
 ) -> RollStep:
-    """Take a step of a roll, as its driver; the answer has the hosts of the present turn.
+    """Record what the roll's driver did, and return the hosts of the current turn.
 
-    For hosts that are `empty` the driver says that it begins the command, then runs it.
+    The driver is the client that runs the command. Before it runs it on a host that is `empty`,
+    it reports that host as begun.
     """
     report = StepReport(
         begun=tuple(body.begun),

@@ -68,7 +68,7 @@ def list_what_ifs(
 
 @router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
 def show_what_if(id: UUID, caller: Operator, registry: RegistryDep) -> WhatIfDetail:  # noqa: A002
-    """Show a what-if: how far it is, and what it came to."""
+    """Show a what-if with its progress and its report."""
     return WhatIfDetail.model_validate(registry.what_ifs.get(id), from_attributes=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from controller.cli.operating.encryption import encryption
+from controller.cli.operating.encryption import encryption_findings
 from controller.settings import ControllerSettings
 
 
@@ -13,7 +13,9 @@ def judged(
     api: str = "http://127.0.0.1:8732", env: dict[str, str] | None = None, **urls: str
 ) -> dict[str, tuple[bool, str]]:
     settings = ControllerSettings(**{name: SecretStr(url) for name, url in urls.items()})
-    return {about: (well, said) for about, well, said in encryption(settings, [api], env or {})}
+    return {
+        about: (well, said) for about, well, said in encryption_findings(settings, [api], env or {})
+    }
 
 
 @pytest.mark.parametrize(

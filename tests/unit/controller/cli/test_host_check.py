@@ -15,7 +15,7 @@ import pytest
 
 from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site import host_check, host_reach
-from controller.cli.site.host_judgement import host_findings
+from controller.cli.site.host_findings import host_findings
 from controller.cli.site.host_reach import reach_findings
 from tests.fakes.http_api import HttpApi
 from tests.servers.certificates import Authority, Pair
@@ -294,7 +294,9 @@ def test_a_port_that_nothing_listens_at_is_said_before_libvirt_is_asked() -> Non
 
 def test_plain_ports_that_are_open_as_well_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_reach, "addresses_of", lambda uris, _: {uris[0]: ("192.0.2.1",)})
-    monkeypatch.setattr(host_reach, "_connects", lambda _, port: None if port != 49152 else "lost")
+    monkeypatch.setattr(
+        host_reach, "_connection_fault", lambda _, port: None if port != 49152 else "lost"
+    )
 
     found = {each.about: each for each in reach_findings("qemu+ssh://root@h9/system", None)}
 
@@ -378,4 +380,4 @@ def test_the_uri_of_a_registered_host_is_no_second_name_of_it(
 ) -> None:
     host = a_host(name="kvm-01", **{"uri": "qemu+tls://h/system", "admin": "active", **registered})
 
-    assert host_check._target("qemu+tls://h/system", None, [host], None)["name"] == name
+    assert host_check._find_target_host("qemu+tls://h/system", None, [host], None)["name"] == name

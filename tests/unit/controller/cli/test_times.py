@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.cli.simulations.recording import RecordingWindow
-from controller.cli.simulations.simulating import parse_calendar_time
+from controller.cli.simulations.study_run import parse_calendar_time
 from controller.terminal.errors import BadInputError
 from controller.terminal.times import clock, parse_moment, parse_start, parse_time
 

@@ -31,7 +31,7 @@ def waiting_on(caller: HangingUpClient, pids: list[int]) -> Any:
         child = process._running_child(time.monotonic() + 60)
         pids.append(child.pid)
         caller.gone = True
-        process._call("ready", None, 600.0, policy="test")
+        process._call_child("ready", None, 600.0, policy="test")
         child.close()
         raise PolicyFailedError("test", "ended")
 

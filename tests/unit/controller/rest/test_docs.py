@@ -78,10 +78,10 @@ def test_refusals_at_the_same_time_make_one_document(monkeypatch: pytest.MonkeyP
 
     def ask() -> dict[str, Any]:
         together.wait(60)
-        return api_app._document()
+        return api_app._routes_document()
 
     monkeypatch.setattr(api_app, "openapi_of", slowly)
-    api_app._described_routes.cache_clear()
+    api_app._cached_routes_document.cache_clear()
     with ThreadPoolExecutor(8) as threads:
         documents = [each.result(60) for each in [threads.submit(ask) for _ in range(8)]]
 

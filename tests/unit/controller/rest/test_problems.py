@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 import registry.errors
 from controller.errors import PolicyFailedError
 from controller.rest.problems import errors as rest_errors
-from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, quotable  # type: ignore[attr-defined]
+from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, quotable_value  # type: ignore[attr-defined]
 from registry import (
     DatabaseFullError,
     DuplicateError,
@@ -197,7 +197,7 @@ def test_a_missing_token_is_answered_with_the_scheme_to_use():
 )
 def test_whatever_was_found_can_be_quoted(found: object):
     document = problem_of(
-        InvalidError("count", quotable(found), "less"), method="POST", path="/v1/requests"
+        InvalidError("count", quotable_value(found), "less"), method="POST", path="/v1/requests"
     )
 
     body = json.loads(document.response().body)

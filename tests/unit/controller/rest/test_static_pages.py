@@ -30,7 +30,7 @@ def test_a_flood_of_calls_for_a_page_makes_it_once(path: str, monkeypatch: pytes
         return "a page " * 1000
 
     monkeypatch.setattr(app_module, "problem_page", counted)
-    monkeypatch.setattr(docs_page, "asset", counted)
+    monkeypatch.setattr(docs_page, "read_asset", counted)
     monkeypatch.setattr(app_module.json, "dumps", counted)  # type: ignore[attr-defined]
     app = create_app(cast(Registry, None))
 

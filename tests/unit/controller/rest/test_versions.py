@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.rest.idempotency.versions import VERSIONED, version_of
+from controller.rest.idempotency.etags import VERSIONED, version_of
 from controller.rest.pages.published import openapi_document
 from registry.db import FieldRole, field_roles, settable_fields
 from registry.hosts import Host

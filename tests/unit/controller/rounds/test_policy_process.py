@@ -51,7 +51,7 @@ def test_a_child_that_dies_is_an_error_that_names_the_policy(process):
     os.kill(process._child.pid, signal.SIGKILL)
 
     with pytest.raises(PolicyFailedError, match="policy process ended without an answer"):
-        process._call("ready", None, 60, policy="process")
+        process._call_child("ready", None, 60, policy="process")
 
 
 def test_a_policy_that_raises_is_told_with_its_error(process):

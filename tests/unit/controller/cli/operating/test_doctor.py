@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.doctor import host_trouble
+from controller.cli.operating.doctor import host_exclusion_reason
 
 SINCE = "2026-01-01T00:00:00Z"
 HUNG = "storage pool 'default' does not answer since 2026-01-01 00:00:00 UTC"
@@ -27,4 +27,4 @@ def test_a_host_that_gets_no_vms_is_named_with_the_reason(
 ) -> None:
     host = {"name": "h1", "admin": "active", "health": "up", "last_error": None, **changes}
 
-    assert host_trouble(host) == told
+    assert host_exclusion_reason(host) == told

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.cli.operating.doctor_hosts import confinement_finding, exposure_finding
+from controller.cli.operating.doctor_hosts import confinement_findings, exposure_findings
 from controller.cli.operating.status import print_differences
 from controller.session.session import Session
 from controller.terminal import output
@@ -19,7 +19,7 @@ def a_host(**fields: Any) -> dict[str, Any]:
 
 
 def wrong(*hosts: dict[str, Any]) -> list[str]:
-    return [each.about for each in confinement_finding(hosts) if not each.well]
+    return [each.about for each in confinement_findings(hosts) if not each.well]
 
 
 @pytest.mark.parametrize(
@@ -42,22 +42,22 @@ def test_a_host_of_guests_that_nothing_confines_is_wrong(
 def test_models_are_counted_and_what_cannot_be_seen_is_said() -> None:
     hosts = [a_host(), a_host(name="h2"), a_host(name="h3", security_model="none")]
 
-    *_, told = confinement_finding(hosts)
+    *_, told = confinement_findings(hosts)
 
     assert "apparmor on 2, none on 1" in told.message
     assert "seccomp_sandbox" in told.message
 
 
 def test_a_host_that_shares_no_processors_out_is_told() -> None:
-    [told, _] = confinement_finding([a_host(shares_kept=False)])
+    [told, _] = confinement_findings([a_host(shares_kept=False)])
 
     assert (told.about, told.level) == ("host h1", "note")
     assert "no cgroup" in told.message
 
 
 def test_guests_that_nothing_confines_are_noted_even_where_it_is_not_wrong() -> None:
-    [lab, _] = confinement_finding([a_host(security_model="none", domain_type="qemu")])
-    [real, _] = confinement_finding([a_host(security_model="none")])
+    [lab, _] = confinement_findings([a_host(security_model="none", domain_type="qemu")])
+    [real, _] = confinement_findings([a_host(security_model="none")])
 
     assert (lab.level, real.level) == ("note", "WRONG")
 
@@ -79,7 +79,7 @@ def test_guests_that_nothing_confines_are_noted_even_where_it_is_not_wrong() -> 
 def test_a_host_whose_port_lets_everybody_in_is_wrong_beyond_this_machine(
     fields: dict[str, Any], found: list[bool]
 ) -> None:
-    told = list(exposure_finding([a_host(**fields)], ("qemu+tcp://10.213.0.1/system",)))
+    told = list(exposure_findings([a_host(**fields)], ("qemu+tcp://10.213.0.1/system",)))
 
     assert [each.well for each in told] == found
     assert all("TCP" in each.message for each in told)

@@ -173,7 +173,7 @@ def test_nothing_of_this_machine_is_judged_for_an_address_of_another(
 ) -> None:
     of_a_unit(tmp_path, monkeypatch)
     monkeypatch.setenv("FUGA_SLOT_LENGTH_S", "never")
-    silent = readiness._Answer(False, False, "nothing listens there")
+    silent = readiness._ReadinessAnswer(False, False, "nothing listens there")
     monkeypatch.setattr(readiness, "_query_readiness", lambda *_: silent)
 
     ended = fuga("wait-ready", "http://192.0.2.1:8732", "--refused-for", "0.1")
@@ -208,8 +208,8 @@ def test_a_process_that_begins_to_listen_while_it_is_judged_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a busy machine judging took longer than silence may last."""
-    answers = [readiness._Answer(False, False, "nothing listens there")]
-    ready = readiness._Answer(True, True, "ready")
+    answers = [readiness._ReadinessAnswer(False, False, "nothing listens there")]
+    ready = readiness._ReadinessAnswer(True, True, "ready")
     monkeypatch.setattr(
         readiness, "_query_readiness", lambda *_: answers.pop() if answers else ready
     )

@@ -53,7 +53,7 @@ class Estimates:
 
 
 def estimate_waits(question: ForecastQuery) -> Estimates:
-    """Simulate future rounds from a view, decided by the policy of its latest round.
+    """Estimate waiting times by simulating future rounds with the policy of the latest round.
 
     Equal views give equal samples; only their number depends on the time taken.
     """
@@ -105,7 +105,7 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
     snapshot, _ = to_snapshot(both)
     count = snapshot.count.copy()
     count[waiting:] = 0
-    groups = _Groups(view)
+    groups = _LifetimeGroups(view)
     living = [
         each
         for each in view.living
@@ -127,11 +127,13 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
             ]
         ),
         running=RunningVms(
-            host=_ints(host_index[each.host_id] for each in living),
-            tenant=_ints(tenant_index[each.tenant_id] for each in living),
-            request=_ints(numbers.setdefault(each.request_id, len(numbers)) for each in living),
-            count=_ints(each.count for each in living),
-            demand=_ints(view.demand[each.vm_type_id] for each in living).reshape(
+            host=_int_array(host_index[each.host_id] for each in living),
+            tenant=_int_array(tenant_index[each.tenant_id] for each in living),
+            request=_int_array(
+                numbers.setdefault(each.request_id, len(numbers)) for each in living
+            ),
+            count=_int_array(each.count for each in living),
+            demand=_int_array(view.demand[each.vm_type_id] for each in living).reshape(
                 len(living), len(cluster.resources)
             ),
             groups=groups.rows(
@@ -148,8 +150,8 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
                 [(each.requested_at - view.came_since).total_seconds() for each in came],
                 dtype=np.float64,
             ),
-            row=_ints(waiting + row_of_kind[each.kind] for each in came),
-            count=_ints(each.count for each in came),
+            row=_int_array(waiting + row_of_kind[each.kind] for each in came),
+            count=_int_array(each.count for each in came),
             span_s=(cluster.now - view.came_since).total_seconds(),
         ),
     )
@@ -161,7 +163,7 @@ def lifetimes_of(view: ForecastInputs) -> Lifetimes:
     lives = view.lives
     return Lifetimes(
         ObservedLifetimes(
-            groups=_Groups(view).rows(
+            groups=_LifetimeGroups(view).rows(
                 [(each.tenant_id, view.vm_types[each.vm_type_id]) for each in lives]
             ),
             age_s=np.array([each.lived_s for each in lives], dtype=np.float64),
@@ -170,7 +172,7 @@ def lifetimes_of(view: ForecastInputs) -> Lifetimes:
     )
 
 
-class _Groups:
+class _LifetimeGroups:
     """Numbers the groups of VMs with similar lifetimes: tenant and type, type, tenant."""
 
     def __init__(self, view: ForecastInputs) -> None:
@@ -182,14 +184,14 @@ class _Groups:
 
     def rows(self, of: Sequence[tuple[UUID, str]]) -> IntArray:
         """Return the three groups of each VM, shape (V, 3), the smallest group first."""
-        tenant = _ints(self._tenants[tenant] for tenant, _ in of)
-        vm_type = _ints(self._types[name] for _, name in of)
+        tenant = _int_array(self._tenants[tenant] for tenant, _ in of)
+        vm_type = _int_array(self._types[name] for _, name in of)
         both = tenant * len(self._types) + vm_type
         return np.column_stack([both, vm_type, tenant]).reshape(len(of), 3)
 
 
-def _zone_policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
-    return _Policies(
+def _zone_policies(cluster: ClusterView, inputs: RoundInputs) -> _SubsetPolicies:
+    return _SubsetPolicies(
         policy=NamedPolicy(policy=inputs.policy, parameters=inputs.parameters),
         zones={
             zone.name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
@@ -200,7 +202,7 @@ def _zone_policies(cluster: ClusterView, inputs: RoundInputs) -> _Policies:
     )
 
 
-class _Policies:
+class _SubsetPolicies:
     """Makes the policy that decides on a subset of hosts."""
 
     def __init__(
@@ -234,5 +236,5 @@ def _seconds_until(times: Iterable[datetime | None], now: datetime) -> FloatArra
     )
 
 
-def _ints(values: object) -> IntArray:
+def _int_array(values: object) -> IntArray:
     return np.array(list(values), dtype=np.int64)  # type: ignore[call-overload]

@@ -73,8 +73,8 @@ def solve_problem(
     """
     try:
         entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
-        problem = _replace_parameters(read_problem(_read_bytes(file)), parameters or {})
-        seed = _seed(problem, seed)
+        problem = _replace_parameters(read_problem(_read_problem_bytes(file)), parameters or {})
+        seed = _choose_seed(problem, seed)
         if isinstance(entry, MechanismEntry):
             return _run_mechanism(problem, policy, entry, seed, details=details)
         return _run_policy(to_whole_vms(problem), policy, entry, seed, details=details)
@@ -162,19 +162,19 @@ def _solver_error(file: str, problem: Problem, name: str, error: SolverError) ->
     )
 
 
-def _seed(problem: Problem, option: int | None) -> int:
+def _choose_seed(problem: Problem, option: int | None) -> int:
     if option is not None and not 0 <= option <= MOST_SEED:
         raise BadInputError(f"--seed must be from 0 to {MOST_SEED}, found {option}")
     return option if option is not None else problem.seed or 0
 
 
-def _read_bytes(file: str) -> bytes:
+def _read_problem_bytes(file: str) -> bytes:
     """Read a file or standard input, at most one byte beyond the limit."""
     try:
         if file == "-":
-            return _read_some(sys.stdin.buffer)
+            return _read_limited_stream(sys.stdin.buffer)
         with Path(file).open("rb") as stream:
-            return _read_some(stream)
+            return _read_limited_stream(stream)
     except IsADirectoryError as error:
         raise BadInputError(f"{file}: is a directory, not a problem file") from error
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
@@ -182,7 +182,7 @@ def _read_bytes(file: str) -> bytes:
         raise BadInputError(f"{file}: cannot be read: {reason}") from error
 
 
-def _read_some(stream: BinaryIO) -> bytes:
+def _read_limited_stream(stream: BinaryIO) -> bytes:
     return stream.read(MOST_BYTES + 1)
 
 

@@ -72,19 +72,19 @@ class CeleryQueue:
             if self._connection is None:
                 self._connection = self._app.connection_for_write()
                 self._connection.ensure_connection(max_retries=1, interval_start=0)
-            return {queue: self._length(queue) for queue in WorkQueue}
-        except self._errors():
+            return {queue: self._queue_length(queue) for queue in WorkQueue}
+        except self._broker_errors():
             # The broken connection is useless once the broker is back.
             if self._connection is not None:
                 self._connection.release()
                 self._connection = None
             return None
 
-    def _errors(self) -> tuple[type[Exception], ...]:
+    def _broker_errors(self) -> tuple[type[Exception], ...]:
         known: tuple[type[Exception], ...] = (OperationalError, OSError)
         return known if self._connection is None else (*known, *self._connection.connection_errors)
 
-    def _length(self, queue: WorkQueue) -> int:
+    def _queue_length(self, queue: WorkQueue) -> int:
         channel = self._connection.default_channel
         try:
             return int(channel.queue_declare(queue.broker_name, passive=True).message_count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controller.cli.operating.doctor_hosts import confinement_finding, exposure_finding
+from controller.cli.operating.doctor_hosts import confinement_findings, exposure_findings
 from controller.cli.operating.doctor_register import CheckResult
 
 #: With which fuga is tested; see docs/development.md.
@@ -21,7 +21,7 @@ _UNIT: Final = 1_000_000
 def host_findings(
     target: Mapping[str, Any], seen: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
-    """Judge what `python -m monitor.preflight` found."""
+    """Judge the results of `python -m monitor.preflight` for a host."""
     if fault := seen.get("credential_fault"):
         yield CheckResult("credential", False, fault)
         return
@@ -29,18 +29,18 @@ def host_findings(
         yield CheckResult("libvirt", False, fault)
         return
     host = seen["host"]
-    yield from _versions(host)
-    yield from _emulation(target, host)
-    yield from _processors(seen)
-    yield from _confinement(target, host)
-    yield from _pool(target, seen)
-    yield from _clock(seen)
-    yield from _network(target, host)
-    yield from _machine(target, host, registered)
-    yield from exposure_finding([{**target, "admin": "active"}])
+    yield from _version_findings(host)
+    yield from _emulation_findings(target, host)
+    yield from _cpu_findings(seen)
+    yield from _confinement_findings(target, host)
+    yield from _pool_findings(target, seen)
+    yield from _clock_findings(seen)
+    yield from _network_findings(target, host)
+    yield from _machine_findings(target, host, registered)
+    yield from exposure_findings([{**target, "admin": "active"}])
 
 
-def _versions(host: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _version_findings(host: Mapping[str, Any]) -> Iterator[CheckResult]:
     if host["driver"] != "QEMU":
         why = f"its driver is {host['driver']}, not QEMU: it runs no VMs"
         yield CheckResult("libvirt", False, why)
@@ -49,19 +49,21 @@ def _versions(host: Mapping[str, Any]) -> Iterator[CheckResult]:
         ("libvirt", host["libvirt_version"], _TESTED_LIBVIRT),
         ("QEMU", host["qemu_version"], _TESTED_QEMU),
     ):
-        version = _version(found)
+        version = _version_text(found)
         if found < tested:
-            why = f"{version} is older than {_version(tested)}, with which fuga is tested"
+            why = f"{version} is older than {_version_text(tested)}, with which fuga is tested"
             yield CheckResult(about, True, f"{why}: upgrade it", note=True)
         else:
             yield CheckResult(about, True, version)
 
 
-def _version(number: int) -> str:
+def _version_text(number: int) -> str:
     return f"{number // _UNIT}.{number // 1000 % 1000}.{number % 1000}"
 
 
-def _emulation(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _emulation_findings(
+    target: Mapping[str, Any], host: Mapping[str, Any]
+) -> Iterator[CheckResult]:
     kind = target.get("domain_type", "kvm")
     if host["driver"] != "QEMU":
         return
@@ -79,7 +81,7 @@ def _emulation(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[C
         yield CheckResult("KVM", True, message, note=True)
 
 
-def _processors(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _cpu_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     about = "CPU model"
     model = seen["host"]["processor_model"] or "not reported"
     compared = seen.get("processors")
@@ -105,15 +107,17 @@ def _processors(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
         yield CheckResult(about, True, f"not compared with {name}: {fault}", note=True)
 
 
-def _confinement(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
-    """Judge as the doctor does."""
+def _confinement_findings(
+    target: Mapping[str, Any], host: Mapping[str, Any]
+) -> Iterator[CheckResult]:
+    """Check confinement by the rules of `fuga doctor`, and whether libvirt can filter packets."""
     fields = {
         "name": target["name"],
         "admin": "active",
         "domain_type": target.get("domain_type", "kvm"),
         "security_model": host["security_model"],
     }
-    for each in confinement_finding([fields]):
+    for each in confinement_findings([fields]):
         if each.about == "confinement":
             if host["security_model"] != "none":
                 yield CheckResult(
@@ -128,7 +132,7 @@ def _confinement(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator
         yield CheckResult("filters", True, "libvirt has network filters")
 
 
-def _pool(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _pool_findings(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     name = target.get("pool", "default")
     about = f"pool {name}"
     if fault := seen.get("pool_fault"):
@@ -150,7 +154,7 @@ def _pool(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[CheckR
         yield CheckResult(about, True, room)
 
 
-def _clock(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _clock_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
     ahead_s = (seen.get("pool") or {}).get("clock_ahead_s")
     if ahead_s is None:
         message = (
@@ -165,7 +169,7 @@ def _clock(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
         yield CheckResult("clock", True, f"within {_CLOCK_S:g} s of this machine's")
 
 
-def _network(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _network_findings(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
     name = target.get("network", "default")
     about, fault = f"network {name}", host["network_fault"]
     if fault == "unsupported":
@@ -185,7 +189,7 @@ def _network(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[Che
         yield CheckResult(about, True, "active")
 
 
-def _machine(
+def _machine_findings(
     target: Mapping[str, Any], host: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
     found = host["machine_uuid"]

@@ -63,7 +63,7 @@ def reproduce(
             echo(_verdict_line(each, width))
 
     try:
-        with _bar(len(items)) as begins:
+        with _progress_bar(len(items)) as begins:
             run_items(
                 items,
                 setup,
@@ -109,7 +109,7 @@ def _verdict_line(finished: FinishedItem, width: int) -> str:
 
 
 @contextmanager
-def _bar(items: int) -> Iterator[Callable[[Item], Callable[[float], None]]]:
+def _progress_bar(items: int) -> Iterator[Callable[[Item], Callable[[float], None]]]:
     """Show the running item and the progress on standard error."""
     if not sys.stderr.isatty():
         yield lambda item: lambda part: None

@@ -74,7 +74,9 @@ class ShadowDecider:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
+        self._thread = threading.Thread(
+            target=self._decide_until_stopped, name="shadow", daemon=True
+        )
         self._thread.start()
 
     def nudge(self) -> None:
@@ -135,7 +137,7 @@ class ShadowDecider:
         """Return the zone of each host, by the host's id as text."""
         return {str(key): zone for key, zone in self._registry.shadows.zones().items()}
 
-    def _run(self) -> None:
+    def _decide_until_stopped(self) -> None:
         while not self._stop.is_set():
             self._woken.wait(self._interval_s)
             self._woken.clear()
