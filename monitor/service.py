@@ -102,7 +102,7 @@ class Monitor:
         age_s = time.monotonic() - self._followed_at
         if age_s > _FOLLOWED_WITHIN_S:
             return Check("polling", False, f"the list of hosts was last read {age_s:.0f} s ago")
-        late = self._overdue_polls()
+        late = self._count_overdue_polls()
         if late or not self._scheduler.is_alive:
             count = len(self._watches)
             return Check("polling", False, f"polls of {late} of {count} hosts are late")
@@ -141,8 +141,10 @@ class Monitor:
         if not self._scheduler.is_alive:
             return  # without a heartbeat other monitors take these hosts
         try:
-            peers = self._peers.renew_lease(watched=len(self._watches), late=self._overdue_polls())
-            changed = self._table.follow(peers)
+            peers = self._peers.renew_lease(
+                watched=len(self._watches), late=self._count_overdue_polls()
+            )
+            changed = self._table.find_changed_hosts(peers)
         except Exception:
             log.exception("hosts_not_read")  # the existing watches go on
             return
@@ -194,7 +196,7 @@ class Monitor:
         log.info("watch_started", host=host.name)
         return watch
 
-    def _overdue_polls(self) -> int:
+    def _count_overdue_polls(self) -> int:
         """Return how many hosts have an overdue poll, allowing for a hung one."""
         return self._scheduler.count_late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s

@@ -168,7 +168,7 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
         with suppress(OSError, ValueError):  # another check reports these files
             context.load_cert_chain(server.certificate, server.key)
     try:
-        with _connect(server, ends_at) as plain:
+        with _connect_to_server(server, ends_at) as plain:
             if server.postgres:
                 plain.sendall(_SSL_REQUEST)
                 if plain.recv(1) != b"S":
@@ -182,7 +182,7 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
     return CertificateEnd(of=server.of, at=server.at, ends_at=end)
 
 
-def _connect(server: TlsServer, ends_at: float) -> socket.socket:
+def _connect_to_server(server: TlsServer, ends_at: float) -> socket.socket:
     """Connect to the first address of a server that answers, before ``ends_at``."""
     found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, address) in enumerate(found, 1):

@@ -41,14 +41,16 @@ class DiskWatch:
             if self._look is None or (not self._look.is_alive() and now - self._began >= _EVERY_S):
                 first = self._look is None
                 self._began = now
-                self._look = threading.Thread(target=self._run, name="disks", daemon=True)
+                self._look = threading.Thread(
+                    target=self._check_disks_again, name="disks", daemon=True
+                )
                 self._look.start()
                 if first:
                     self._look.join(_FIRST_S)
             hangs = self._look.is_alive() and now - self._began >= _HANGS_S
         return [*self._found, "a disk of this process does not answer"] if hangs else self._found
 
-    def _run(self) -> None:
+    def _check_disks_again(self) -> None:
         self._found = short_of_room(self._settings)
 
 

@@ -142,7 +142,7 @@ class History:
                 tenants=tenants_,
                 quotas=quotas,
                 hosts=_past_hosts(connection, axis, since, until),
-                requests=_requests(connection, since, until),
+                requests=_stream_requests(connection, since, until),
             )
 
     def last_decision(self, since: datetime, until: datetime) -> PastDecision | None:
@@ -182,7 +182,7 @@ def _past_hosts(
     changes = _host_events(connection, [row.id for row in rows], since)
     found = []
     for row in rows:
-        was_open, was_there, transitions = _transitions_of(row, changes[row.id], since, until)
+        was_open, was_there, transitions = _host_transitions(row, changes[row.id], since, until)
         if was_there:
             found.append(
                 PastHost(
@@ -223,7 +223,7 @@ def _host_events(
     return found
 
 
-def _transitions_of(
+def _host_transitions(
     host: Any, changes: Sequence[Any], since: datetime, until: datetime
 ) -> tuple[bool, bool, tuple[tuple[datetime, HostTransition], ...]]:
     """Return whether a host took VMs and existed at the beginning, and its later changes.
@@ -267,7 +267,9 @@ def _takes_vms(state: Mapping[str, str]) -> bool:
     )
 
 
-def _requests(connection: Connection, since: datetime, until: datetime) -> Iterator[PastRequest]:
+def _stream_requests(
+    connection: Connection, since: datetime, until: datetime
+) -> Iterator[PastRequest]:
     """Yield the requests of VMs that existed in the time."""
     of_type = demands(connection)
     query = (

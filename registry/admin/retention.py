@@ -139,7 +139,7 @@ class Retention:
         with self._database.write() as connection:
             if lease is not None:
                 check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
-            _delete(connection, name, keys)
+            _delete_rows(connection, name, keys)
         return PurgeCounts(**{name: len(keys)})
 
 
@@ -297,7 +297,7 @@ def _first_due_batch(
     return "events", ()
 
 
-def _delete(connection: Connection, name: str, keys: Sequence[Any]) -> None:
+def _delete_rows(connection: Connection, name: str, keys: Sequence[Any]) -> None:
     for column in _KEYS[name]:
         connection.execute(delete(column.table).where(column.in_(keys)))
 

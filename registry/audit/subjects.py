@@ -33,7 +33,7 @@ def subjects_of_events(connection: Connection, given: str, tenant: str | None) -
     known = events.c.subject_id == given
     if tenant is not None:
         known &= events.c.tenant == tenant
-    return _subjects(connection, given, known, tenant)
+    return _find_subjects(connection, given, known, tenant)
 
 
 def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
@@ -41,14 +41,14 @@ def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
 
     It raises `InvalidError` as `subjects_of_events` does.
     """
-    found = _subjects(connection, given, audit.c.subject == given, None)
+    found = _find_subjects(connection, given, audit.c.subject == given, None)
     return found if found[0] == given else (given, *found)
 
 
-def _subjects(
+def _find_subjects(
     connection: Connection, given: str, known: ColumnElement[bool], tenant: str | None
 ) -> tuple[str, ...]:
-    key = _id_from(given)
+    key = _parse_id(given)
     if key is None and (_has_row(connection, known) or _is_key(connection, given, tenant)):
         key = given
     try:
@@ -63,7 +63,7 @@ def _subjects(
     return found
 
 
-def _id_from(text: str) -> str | None:
+def _parse_id(text: str) -> str | None:
     """Return an id in its stored form, or None if the text is no id."""
     if text.isdigit():
         return text

@@ -22,13 +22,17 @@ def checkpoint(name: str) -> None:
     """
     for variable, number in _SIGNALS.items():
         names = os.environ.get(variable)
-        if names and name in (each.strip() for each in names.split(",")) and _is_first(name):
+        if (
+            names
+            and name in (each.strip() for each in names.split(","))
+            and _is_first_process(name)
+        ):
             # To this very thread, which would otherwise run on until the signal,
             # taken by another one, has stopped them all.
             signal.pthread_kill(threading.get_ident(), number)
 
 
-def _is_first(name: str) -> bool:
+def _is_first_process(name: str) -> bool:
     mark = os.environ.get("FUGA_KILL_MARK")
     if not mark:
         return True

@@ -96,7 +96,7 @@ class Differences:
             for some in chunks(hosts_of_rows(connection, rows), _AT_ONCE):
                 seen = _read_compared_hosts(connection, some)
                 for each in some:
-                    found += _differences(connection, each, seen)
+                    found += _host_differences(connection, each, seen)
             return tuple(found)
 
     @retry_on_rollback
@@ -115,7 +115,7 @@ class Differences:
             lock_hosts(connection, key)
             lock_vms_on(connection, key)
             at = host_of(connection, key)
-            for found in _differences(connection, at, _read_compared_hosts(connection, [at])):
+            for found in _host_differences(connection, at, _read_compared_hosts(connection, [at])):
                 if (found.difference, found.subject) == (difference, subject):
                     break
             else:
@@ -202,7 +202,7 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
     )
 
 
-def _differences(
+def _host_differences(
     connection: Connection, host: Host, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:

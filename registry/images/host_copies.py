@@ -68,7 +68,7 @@ def request_copies(
     """Request copies of the VMs' images on their hosts, unless they exist."""
     history: list[dict[str, Any]] = []
     missing = _uncounted_copies(connection, _image_host_pairs(chosen))
-    names = _names_of(connection, {host_id for _, host_id in missing})
+    names = _host_names(connection, {host_id for _, host_id in missing})
     for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
         made = insert_if_absent(
             connection,
@@ -105,7 +105,7 @@ def request_copies(
     record_events(connection, history)
 
 
-def _names_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
+def _host_names(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
     names: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))

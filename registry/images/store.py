@@ -175,7 +175,7 @@ class ImageStore:
                 # To write: over a shared file system no other process may lock it exclusively.
                 file = stack.enter_context(path.open("r+b"))
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine = path.suffix != PART or _is_stale(path)
+                mine = path.suffix != PART or _is_stale_file(path)
             except OSError:
                 mine = False
             yield mine
@@ -196,5 +196,5 @@ def image_id_of(path: Path) -> UUID | None:
         return None
 
 
-def _is_stale(part: Path) -> bool:
+def _is_stale_file(part: Path) -> bool:
     return part.stat().st_mtime < time.time() - _STALE_S

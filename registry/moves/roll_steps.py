@@ -184,7 +184,7 @@ def _plan_evacuation(
         elif now - row.since > timedelta(seconds=roll.empty_within_s):
             problem = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
             write_host(connection, row, error=problem)
-        elif stay and _may_plan(connection, row, stay, now):
+        elif stay and _may_plan_evacuation(connection, row, stay, now):
             to_plan.append(row)
     if to_plan:
         names = {"hosts": sorted(row.name for row in to_plan)}
@@ -193,7 +193,7 @@ def _plan_evacuation(
             write_host(connection, row, plan_id=plan, plans=row.plans + 1)
 
 
-def _may_plan(
+def _may_plan_evacuation(
     connection: Connection, row: Row[Any], stay: Sequence[Row[Any]], now: datetime
 ) -> bool:
     """Return whether another plan should move the remaining VMs; else record the host's error."""

@@ -222,7 +222,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
         ),
         gateway=subnet.gateway if subnet is not None else None,
         dns=subnet.dns if subnet is not None else (),
-        card=_card_rules(row),
+        card=_to_interface_rules(row),
     )
 
 
@@ -237,7 +237,7 @@ def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
         .where(vms.c.id == vm_id)
     )
     row = connection.execute(query).one()
-    return _card_rules(row) if row.id is not None else CardRules()
+    return _to_interface_rules(row) if row.id is not None else CardRules()
 
 
 def _count_held_addresses(
@@ -256,7 +256,7 @@ def _count_held_addresses(
     return held
 
 
-def _card_rules(row: Row[Any]) -> CardRules:
+def _to_interface_rules(row: Row[Any]) -> CardRules:
     rules = CardRules(
         isolated=row.isolated,
         filtered=row.filtered,

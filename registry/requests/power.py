@@ -57,7 +57,7 @@ def request_power_change(
             else "it does not run yet"
         )
         raise ConflictError(f"VM {row.name} cannot be rebooted: {why}")
-    _store_requests(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
+    _store_power_changes(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def request_power_changes(
@@ -80,7 +80,7 @@ def request_power_changes(
             why = "those that were built are stopped: start it" if stopped else "none runs yet"
             raise ConflictError(f"no VM of this request can be rebooted: {why}")
         rows = running
-    _store_requests(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
+    _store_power_changes(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def _can_reboot(row: Row[Any]) -> bool:
@@ -91,7 +91,7 @@ def _can_reboot(row: Row[Any]) -> bool:
     )
 
 
-def _store_requests(
+def _store_power_changes(
     connection: Connection,
     rows: Collection[Row[Any]],
     event: VmDesiredEvent,

@@ -64,7 +64,7 @@ class VmGroups:
             query = query.where(vm_groups.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-            found = _members(connection, (row.id for row in rows))
+            found = _read_members(connection, (row.id for row in rows))
         groups = [
             record_of(
                 VmGroup,
@@ -80,7 +80,7 @@ class VmGroups:
         return page_of(groups, limit, lambda group: (group.id.hex,))
 
 
-def _members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
+def _read_members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
     found: defaultdict[UUID, _Members] = defaultdict(_Members)
     for some in chunks(sorted(keys)):
         of_some = request_groups.c.group_id.in_(some)

@@ -419,10 +419,14 @@ def _request_views(
         for view in found
     ]
     kept = kept_disks_of_requests(connection, which) if to_place else {}
-    return tuple(part for view in found for part in _split_by_pool(view, kept.get(view.id, {})))
+    return tuple(
+        part for view in found for part in _split_by_shared_pool(view, kept.get(view.id, {}))
+    )
 
 
-def _split_by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
+def _split_by_shared_pool(
+    view: RequestView, kept: Mapping[UUID, KeptDisk]
+) -> Iterator[RequestView]:
     """Yield a request in parts: one for each shared pool with disks of its VMs, and the rest.
 
     VMs with a disk precede those without.

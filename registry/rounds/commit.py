@@ -96,7 +96,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_disks_of_requests(connection, is_waiting_vm())
-    chosen, short = _choose_vms(connection, standing, kept)
+    chosen, short = _choose_waiting_vms(connection, standing, kept)
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
@@ -247,7 +247,7 @@ def _count_doubtful_vms(commit: RoundCommit, moved: Collection[UUID]) -> int:
     )
 
 
-def _choose_vms(
+def _choose_waiting_vms(
     connection: Connection,
     standing: Sequence[Placement],
     kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
@@ -262,7 +262,7 @@ def _choose_vms(
     for request_id in wanted.keys() & kept.keys():
         wanted[request_id] += len(kept[request_id])  # whichever of them are the oldest
     waiting: defaultdict[tuple[UUID, str | None], list[Any]] = defaultdict(list)
-    for row in _lock_oldest(connection, wanted, kept):
+    for row in _lock_oldest_vms(connection, wanted, kept):
         disk = kept.get(row.request_id, {}).get(row.id)
         waiting[row.request_id, None if disk is None else disk.shared_pool].append(row)
     in_turn = {key: iter(found) for key, found in waiting.items()}
@@ -277,7 +277,7 @@ def _choose_vms(
     return chosen, short
 
 
-def _lock_oldest(
+def _lock_oldest_vms(
     connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
 ) -> list[Any]:
     """Lock and return the oldest waiting VMs of each request, up to the wanted number.
@@ -291,13 +291,13 @@ def _lock_oldest(
     for _ in range(_LOOKS):
         with_disks = (vm for key in wanted for vm in kept.get(key, ()))
         keys = sorted({*oldest_waiting_vms(connection, wanted), *with_disks})
-        found = [row for some in chunks(keys) for row in _lock_waiting(connection, some)]
+        found = [row for some in chunks(keys) for row in _lock_waiting_vms(connection, some)]
         if len(found) == len(keys):
             break
     return found
 
 
-def _lock_waiting(connection: Connection, some: Sequence[UUID]) -> list[Any]:
+def _lock_waiting_vms(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     """Lock VMs and return those that still wait."""
     which = and_(is_any_of(connection, vms.c.id, some), is_waiting_vm())
     locked = lock_vms(connection, which)

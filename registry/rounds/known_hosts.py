@@ -183,7 +183,7 @@ class KnownHosts:
         away = _sums_query(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
         held = dict(self._held)
         for tenant, *amounts in connection.execute(away):
-            held[tenant] = _subtract(held[tenant], _int_sums(amounts))
+            held[tenant] = _subtract_amounts(held[tenant], _to_int_sums(amounts))
         found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
@@ -203,10 +203,10 @@ class KnownHosts:
             query = query.where(is_any_of(connection, assignments.c.host_id, some))
             for host in some:
                 for tenant, amounts in self._held_on.pop(host, ()):
-                    self._held[tenant] = _subtract(self._held[tenant], amounts)
+                    self._held[tenant] = _subtract_amounts(self._held[tenant], amounts)
         nothing = (0,) * (1 + len(axis))
         for host, tenant, *sums in connection.execute(query):
-            amounts, before = _int_sums(sums), self._held.get(tenant, nothing)
+            amounts, before = _to_int_sums(sums), self._held.get(tenant, nothing)
             self._held_on.setdefault(host, []).append((tenant, amounts))
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
@@ -330,11 +330,11 @@ def _sums_query(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
     )
 
 
-def _int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
+def _to_int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in sums)
 
 
-def _subtract(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
+def _subtract_amounts(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int.__sub__, held, amounts))
 
 

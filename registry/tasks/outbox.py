@@ -424,17 +424,17 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
 
 def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
     """Extend the claim on a leftover, also one that expired and was not taken over."""
-    _check_claim(connection, leftover)
+    _check_leftover_claim(connection, leftover)
     LEFTOVERS.extend(connection, leftover.id, lease_s)
 
 
 def note_why_leftover_stays(connection: Connection, leftover: Leftover, error: str) -> None:
     """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
-    _check_claim(connection, leftover)
+    _check_leftover_claim(connection, leftover)
     LEFTOVERS.write(connection, leftover.id, last_error=error)
 
 
-def _check_claim(connection: Connection, leftover: Leftover) -> None:
+def _check_leftover_claim(connection: Connection, leftover: Leftover) -> None:
     """Lock a claimed leftover; raise `ClaimLostError` if it is gone or claimed by another."""
     query = select(leftovers.c.lease_owner, leftovers.c.lease_token)
     query = query.where(leftovers.c.id == leftover.id).with_for_update()
