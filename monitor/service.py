@@ -15,19 +15,19 @@ import structlog
 from monitor.address_cache import AddressCache
 from monitor.clock import EstimatedClock
 from monitor.host_shards import Peers
-from monitor.metrics import PollMetrics
-from monitor.poller import HostWatch
-from monitor.probe import HostProbe, LockedOutProbe, ProbeFactory
-from monitor.recorder import PollRecorder
-from monitor.scheduler import PollScheduler
-from monitor.settings import MonitorSettings
-from monitor.table import (
+from monitor.host_table import (
     ConnectionSettings,
     CredentialChecks,
     HostTable,
     credential_key,
     may_keep_connection,
 )
+from monitor.metrics import PollMetrics
+from monitor.poller import HostWatch
+from monitor.probe import HostProbe, LockedOutProbe, ProbeFactory
+from monitor.recorder import PollRecorder
+from monitor.scheduler import PollScheduler
+from monitor.settings import MonitorSettings
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check

@@ -172,7 +172,7 @@ def _remove_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> 
 def _leave(leftover: Leftover, why: str, context: WorkerContext, bound: Any) -> TaskOutcome:
     """Store why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
     bound.warning("leftover_stays", error=why)
-    context.registry.assignments.note_why_leftover_stays(leftover, why)
+    context.registry.assignments.record_leftover_error(leftover, why)
     return TaskOutcome.HANDED_BACK
 
 

@@ -23,7 +23,7 @@ from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.locks import roll_back_when_idle
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     events,

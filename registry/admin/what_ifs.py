@@ -21,11 +21,11 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import what_ifs
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
 from registry.lifecycle import WhatIfEvent, WhatIfState
-from registry.records.what_ifs import WhatIf, WhatIfDone
+from registry.records.what_ifs import WhatIf, WhatIfResult
 
 #: How long the process that runs a what-if may be silent.
 LEASE_S: Final = 20.0
@@ -173,14 +173,14 @@ class WhatIfs:
             )
             return store_result(connection, _get_what_if(connection, id))
 
-    def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
+    def get(self, id: UUID) -> WhatIfResult:  # noqa: A002
         """Return a what-if with its report, or raise `NotFoundError`."""
         query = select(what_ifs).where(what_ifs.c.id == id)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise NotFoundError("what-if", id)
-            return _to_what_if(row, db_now(connection), WhatIfDone)
+            return _to_what_if(row, db_now(connection), WhatIfResult)
 
     def list(
         self,

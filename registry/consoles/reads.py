@@ -19,7 +19,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.ids import uuid7
 from registry.db.names import check_int
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import assignments, console_reads, hosts, is_place
 from registry.records.hosts import HostAccess
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, case, exists
 
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess

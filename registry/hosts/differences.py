@@ -33,6 +33,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import ConflictError
+from registry.hosts.host_records import host_id_of, host_of, hosts_of_rows
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import (
@@ -42,7 +43,6 @@ from registry.hosts.machines import (
     machines_of,
 )
 from registry.hosts.reports import compares_pool_volumes, is_rebuilt, is_state_current
-from registry.hosts.rows import host_id_of, host_of, hosts_of_rows
 from registry.hosts.stored_reports import latest_report, reports_of
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,

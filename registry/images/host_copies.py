@@ -18,7 +18,7 @@ from registry.audit.changes import COPY
 from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks, insert_if_absent
 from registry.db.ids import uuid7
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
 from registry.lifecycle import CopyEvent, CopyState

@@ -17,7 +17,7 @@ from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
 from registry.db.names import MAX_AMOUNT, check_int, check_name, check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.images.holds import release_image

@@ -18,7 +18,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.packed_json import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import row_of
+from registry.db.row_conversion import row_of
 from registry.db.schema import hosts, moves, plan_moves, plans, slot_loop, vms
 from registry.errors import (
     ConflictError,
@@ -28,7 +28,7 @@ from registry.errors import (
     UnknownNameError,
 )
 from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotLoopState
-from registry.moves.plan_reasons import gain_values, refuse_moves_from, reopened_hosts
+from registry.moves.plan_changes import gain_values, refuse_moves_from, reopened_hosts
 from registry.moves.room_plans import check_request_waits, count_waiting_vms
 from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
@@ -248,7 +248,7 @@ class Plans:
             return get_plan(connection, id)
 
     @retry_on_rollback
-    def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
+    def record_failure(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
         """Record that a plan could not be decided."""
         with self._database.write() as connection:
             row, now = _lock_plan(connection, id), db_now(connection)

@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from registry.db.locks import lock_hosts
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,

@@ -23,7 +23,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, decode_cursor, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.lifecycle import HostAdmin, HostHealth, RollEvent, RollPhase, RollState

@@ -41,7 +41,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardRules:
+class InterfaceRules:
     """The filter rules of a VM's network card."""
 
     isolated: bool = True  #: it does not reach the VMs of its network
@@ -63,7 +63,7 @@ class GuestNetwork:
     address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
     gateway: str | None = None
     dns: tuple[str, ...] = ()
-    card: CardRules = CardRules()
+    card: InterfaceRules = InterfaceRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from registry.db.names import check_int
 from registry.db.schema import vms
 from registry.errors import ConflictError
 from registry.ledger.power import MAX_TIMEOUT_S, power_query, write_power_action
-from registry.ledger.progress import recompute_states
+from registry.ledger.request_progress import recompute_states
 from registry.lifecycle import AssignmentState, PowerEvent, VmDesired, VmDesiredEvent, VmObserved
 
 _POWER_EVENT_OF: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(

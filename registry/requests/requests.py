@@ -22,7 +22,7 @@ from registry.db.engine import (
 from registry.db.idempotency_keys import claim_key, store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, name_contains, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.errors import (
     ConflictError,
@@ -34,7 +34,7 @@ from registry.errors import (
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import is_waiting_vm
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S
-from registry.ledger.progress import vm_counts_query
+from registry.ledger.request_progress import vm_counts_query
 from registry.ledger.waiting_status import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
@@ -51,9 +51,9 @@ from registry.requests.resize import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_preemptions import (
     apply_preemptions,
-    delete_expired_rooms,
+    delete_expired_room,
     due_preemptions,
-    has_expired_rooms,
+    has_expired_room,
 )
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reservation_use import ReservationDraws
@@ -320,12 +320,12 @@ class Requests:
         with self._database.read() as connection:
             now = db_now(connection)
             found = due_preemptions(connection, now, at_once)
-            over = has_expired_rooms(connection, now)
+            over = has_expired_room(connection, now)
         if not found and not over:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
-            delete_expired_rooms(connection, now)
+            delete_expired_room(connection, now)
             return apply_preemptions(connection, found, now=now, actor=actor)
 
     @retry_on_rollback

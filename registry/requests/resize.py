@@ -16,7 +16,7 @@ from registry.db.names import check_int
 from registry.db.schema import assignments, is_place, request_networks, requests, vms
 from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
-from registry.ledger.progress import recompute_states
+from registry.ledger.request_progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import create_interfaces
 from registry.records.requests import Request

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, func, select
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,

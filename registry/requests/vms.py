@@ -25,7 +25,7 @@ from registry.db.pages import (
     name_contains,
     page_of,
 )
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,

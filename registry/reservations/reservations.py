@@ -17,7 +17,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import reservation_holds, reservations, tenants, vm_types
 from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState

@@ -50,7 +50,7 @@ from registry.db.schema import (
 from registry.errors import InvalidError, SlotLoopPausedError
 from registry.images.host_copies import request_copies
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests, oldest_waiting_vms
-from registry.ledger.progress import recompute_after_placing
+from registry.ledger.request_progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
@@ -68,9 +68,9 @@ from registry.rounds.dropped_placements import (
 )
 from registry.rounds.hash_chain import add_link
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.reserved_room import record_reservation_use, record_reserved_rooms
+from registry.rounds.reserved_room import record_reservation_use, record_reserved_room
 from registry.rounds.rule_violations import drop_rule_violations
-from registry.rounds.spot import announce_endings, reduce_kept_rooms
+from registry.rounds.spot import announce_endings, reduce_kept_room
 from registry.tenancy.quota_use import drop_over_quota, lock_limited_nodes
 
 ACTOR: Final = "control"
@@ -113,7 +113,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
     # 5. Note what the round decided of spot VMs and of reservations.
     if commit.spot.keeps_rooms:
-        reduce_kept_rooms(
+        reduce_kept_room(
             connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
         )
     announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
@@ -121,7 +121,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         record_reservation_use(
             connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
         )
-        record_reserved_rooms(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+        record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with background_executor(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}

@@ -125,7 +125,7 @@ def held_for_reservations(
     return held
 
 
-def record_reserved_rooms(
+def record_reserved_room(
     connection: Connection,
     decided: ReservedCommit,
     moved: Collection[UUID],

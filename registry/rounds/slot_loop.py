@@ -11,7 +11,7 @@ from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
 from registry.lifecycle import SlotLoopEvent

@@ -70,11 +70,11 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
             )
             for row in rows
         ),
-        kept=kept_rooms(connection, now),
+        kept=read_kept_room(connection, now),
     )
 
 
-def kept_rooms(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
+def read_kept_room(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
     """Return the room that ending spot VMs leave, kept for the requests that need it."""
     kept = connection.execute(
         select(spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
@@ -165,7 +165,7 @@ def announce_endings(
     _replace_kept_room(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
-def reduce_kept_rooms(
+def reduce_kept_room(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
     """Reduce the kept room by the VMs placed in it, by request and host."""

@@ -20,8 +20,8 @@ from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_hosts, lock_vms
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import ASSIGNMENTS, is_claimed
-from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -55,7 +55,7 @@ from registry.tasks.outbox import (
     finish_leftover,
     machine_of_host,
     neighbours_of,
-    note_why_leftover_stays,
+    record_leftover_error,
 )
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
@@ -196,7 +196,7 @@ class Assignments:
             ASSIGNMENTS.release_claim(connection, row.id, last_error=None)
 
     @retry_on_rollback
-    def fail(
+    def record_failure(
         self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
     ) -> None:
         """Record that a build failed, and release the claim.
@@ -331,10 +331,10 @@ class Assignments:
             extend_leftover(connection, leftover, lease_s)
 
     @retry_on_rollback
-    def note_why_leftover_stays(self, leftover: Leftover, error: str) -> None:
+    def record_leftover_error(self, leftover: Leftover, error: str) -> None:
         """Store why a leftover was not removed; raises as `extend_leftover` does."""
         with self._database.write() as connection:
-            note_why_leftover_stays(connection, leftover, error)
+            record_leftover_error(connection, leftover, error)
 
     @retry_on_rollback
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002

@@ -189,7 +189,7 @@ class Fencing:
             FENCES.extend(connection, order.host_id, lease_s)
 
     @retry_on_rollback
-    def succeed(self, order: FenceOrder) -> int:
+    def record_success(self, order: FenceOrder) -> int:
         """Record that the host is off, and release its assignments; return the number of VMs."""
         with self._database.write() as connection:
             host, row = _lock_claimed_host_and_fence(connection, order)
@@ -199,7 +199,7 @@ class Fencing:
             return release_host(connection, host.id, host.name, now=now, actor=owner)
 
     @retry_on_rollback
-    def fail(self, order: FenceOrder, error: str) -> None:
+    def record_failure(self, order: FenceOrder, error: str) -> None:
         """Record that the fencing failed; the host's assignments stay."""
         with self._database.write() as connection:
             host, row = _lock_claimed_host_and_fence(connection, order)

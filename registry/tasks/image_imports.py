@@ -67,7 +67,7 @@ class ImageImports:
             )
 
     @retry_on_rollback
-    def fail(self, claim: ImportClaim, error: str) -> None:
+    def record_failure(self, claim: ImportClaim, error: str) -> None:
         """Record that the import failed, and why."""
         with self._database.write() as connection:
             _end_import(

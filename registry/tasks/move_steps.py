@@ -196,7 +196,7 @@ class MoveSteps:
             return True
 
     @retry_on_rollback
-    def fail(self, claim: MoveClaim, error: str) -> None:
+    def record_failure(self, claim: MoveClaim, error: str) -> None:
         """Record that the VM did not arrive; its remains on the destination are removed.
 
         A move that was cancelled, or whose VM was deleted, does not count as failed.

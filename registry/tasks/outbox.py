@@ -31,6 +31,7 @@ from sqlalchemy import (
 from registry.audit.events import record_event
 from registry.consoles.session_rows import end_silent_sessions
 from registry.db.host_access import HOST_COLUMNS, to_host_access
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import (
     ASSIGNMENTS,
     COPIES,
@@ -42,7 +43,6 @@ from registry.db.row_leases import (
     RowLease,
     is_claimed,
 )
-from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     host_fences,
@@ -428,7 +428,7 @@ def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) 
     LEFTOVERS.extend(connection, leftover.id, lease_s)
 
 
-def note_why_leftover_stays(connection: Connection, leftover: Leftover, error: str) -> None:
+def record_leftover_error(connection: Connection, leftover: Leftover, error: str) -> None:
     """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
     _check_leftover_claim(connection, leftover)
     LEFTOVERS.write(connection, leftover.id, last_error=error)

@@ -15,7 +15,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import ssh_keys, tenants
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.tenancy import SshKey

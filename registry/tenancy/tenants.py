@@ -26,7 +26,7 @@ from registry.db.pages import (
     name_contains,
     page_of,
 )
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import network_offers, quotas, requests, reservations, tenants, tokens, vms
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS

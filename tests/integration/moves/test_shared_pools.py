@@ -55,7 +55,7 @@ def fail(world: MovingWorld, name: str = "h1") -> tuple[str, ...]:
     for each in asked:
         order = world.registry.fencing.claim(world.registry.hosts.get(each).id, "w1", 60)
         assert order is not None
-        world.registry.fencing.succeed(order)
+        world.registry.fencing.record_success(order)
     return asked
 
 

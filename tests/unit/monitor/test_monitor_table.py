@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from monitor.table import CredentialChecks, HostTable, credential_key, may_keep_connection
+from monitor.host_table import CredentialChecks, HostTable, credential_key, may_keep_connection
 from registry import HostCredentialError, HostHealth
 from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost

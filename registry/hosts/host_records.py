@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import PARAMETERS, chunks, is_any_of
 from registry.db.names import check_single_values, lookup_name
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
 from registry.hosts.confinement import confinement_warnings
