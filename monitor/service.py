@@ -33,8 +33,8 @@ from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
 from service.certificates import (
     CertificateEnd,
-    ends_of_credentials,
-    ends_of_servers,
+    credential_certificate_ends,
+    server_certificate_ends,
     server_of_host,
 )
 
@@ -110,13 +110,13 @@ class Monitor:
 
     def certificate_ends(self) -> Iterator[CertificateEnd]:
         """Yield the ends of the certificates of credentials, and of the hosts' servers."""
-        yield from ends_of_credentials(self._settings.resolved_host_credentials())
+        yield from credential_certificate_ends(self._settings.resolved_host_credentials())
         servers = (
             server_of_host(each.host.name, each.host.uri, each.connection.folder)
             for each in list(self._watches.values())
         )
         known = (each for each in servers if each is not None)
-        yield from ends_of_servers(known, _CERTIFICATES_WITHIN_S)
+        yield from server_certificate_ends(known, _CERTIFICATES_WITHIN_S)
 
     def run(self, stop: threading.Event) -> None:
         """Watch the hosts until ``stop`` is set."""

@@ -31,7 +31,7 @@ class DiskWatch:
         self._look: threading.Thread | None = None
         self._began = float("-inf")
 
-    def short_of_room(self) -> list[str]:
+    def full_disk_messages(self) -> list[str]:
         """Return a sentence about each disk that is too full or does not answer.
 
         The first call waits a moment for the check; later calls return the latest result.
@@ -51,10 +51,10 @@ class DiskWatch:
         return [*self._found, "a disk of this process does not answer"] if hangs else self._found
 
     def _check_disks_again(self) -> None:
-        self._found = short_of_room(self._settings)
+        self._found = full_disk_messages(self._settings)
 
 
-def short_of_room(settings: SharedSettings) -> list[str]:
+def full_disk_messages(settings: SharedSettings) -> list[str]:
     """Return a sentence about each disk of a process that is too full."""
     found: dict[int, str] = {}
     for name, folder in _folders(settings):

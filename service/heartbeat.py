@@ -106,7 +106,7 @@ class _HeartbeatSender:
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]
         self._is_ready = not lacking
         if self._disks is not None:
-            lacking += self._disks.short_of_room()
+            lacking += self._disks.full_disk_messages()
         self._known = self._registry.processes.record_heartbeat(
             self._kind, self._name, "; ".join(lacking) or None
         )

@@ -140,7 +140,7 @@ class ConsoleHolds:
         return row is not None and bool(row.typed)
 
     @retry_on_rollback
-    def take(self, claim: ConsoleClaim) -> bytes:
+    def take_input(self, claim: ConsoleClaim) -> bytes:
         """Return the waiting input and delete it."""
         with self._database.write() as connection:
             _lock_claimed_session(connection, claim)

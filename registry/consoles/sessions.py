@@ -118,7 +118,7 @@ class ConsoleSessions:
             return store_result(connection, session)
 
     @retry_on_rollback
-    def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
+    def store_input(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
         """Store a piece of input; a piece with a number that was used is a repetition."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
             raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")

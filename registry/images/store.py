@@ -168,7 +168,7 @@ class ImageStore:
         return [path for path in found if image_id_of(path) is not None]
 
     @contextmanager
-    def held(self, path: Path) -> Iterator[bool]:
+    def lock_file(self, path: Path) -> Iterator[bool]:
         """Lock a file; yield False if another process may be adding it, or it does not exist."""
         with ExitStack() as stack:
             try:
@@ -183,7 +183,7 @@ class ImageStore:
     def _delete_stale_files(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
             # By its time alone, a file that receives only zeros seems stale, as they become holes.
-            with self.held(part) as no_writer, suppress(OSError):
+            with self.lock_file(part) as no_writer, suppress(OSError):
                 if no_writer:
                     part.unlink()
 

@@ -167,7 +167,7 @@ def _check_calls(
             of_vms = numbered_names(made.name, 1, made.count)
             if spec.name is not None:
                 names.check(owner, of_vms, made.name)
-            names.give(owner, of_vms, made.name)
+            names.reserve(owner, of_vms, made.name)
         if spec.reservation is None:
             allowance.take(owner, type_id, spec.count)
         return _Draft(command, made, owner, type_id, image)

@@ -329,7 +329,7 @@ class Requests:
             return apply_preemptions(connection, found, now=now, actor=actor)
 
     @retry_on_rollback
-    def switch(
+    def change_power(
         self,
         id: UUID,  # noqa: A002
         event: VmDesiredEvent,
@@ -337,9 +337,10 @@ class Requests:
         timeout_s: int = SHUTDOWN_TIMEOUT_S,
         actor: str,
     ) -> Request:
-        """Stop, start or reboot every VM of a request whose state allows it; see `Vms.switch`.
+        """Stop, start or reboot every VM of a request whose state allows it.
 
-        A stopped VM that was never placed does not wait for a place until it is started.
+        See `Vms.change_power`. A stopped VM that was never placed does not wait for a place until
+        it is started.
         """
         with self._database.write() as connection:
             request = _get_request(connection, id)

@@ -58,7 +58,7 @@ class VmNames:
         """Return whether no open request or VM of the tenant has the name."""
         return not {("request", name), ("VM", name)} & self._taken[owner]
 
-    def give(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
+    def reserve(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
         """Reserve names for a request that this transaction will write."""
         self._taken[owner] |= {("request", request), *(("VM", name) for name in of_vms)}
 

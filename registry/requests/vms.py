@@ -251,7 +251,7 @@ class Vms:
             return _get_vm(connection, id)
 
     @retry_on_rollback
-    def switch(
+    def change_power(
         self,
         id: UUID,  # noqa: A002
         event: VmDesiredEvent,

@@ -102,7 +102,7 @@ def view_cluster(
     known = known or KnownHosts()
     reserved, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     spot = _spot_view(connection, axis, now)
-    tenants_, groups = _tenant_views(connection, axis, known.held(connection, axis), spot)
+    tenants_, groups = _tenant_views(connection, axis, known.read_holdings(connection, axis), spot)
     waiting = _waiting_request_views(connection, axis, now, [host.id for host in hosts_])
     grouped = [
         request.id

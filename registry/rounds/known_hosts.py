@@ -57,7 +57,7 @@ from registry.records.rounds import HostView
 _WRAP: Final = 2**32
 _ANEW_AFTER: Final = 2**30
 _NOTHING: Final = (0, 0)
-#: After so many reads what tenants hold is summed up from all assignments, and compared.
+#: Number of reads after which kept holdings are compared with the sums of all assignments.
 _CHECKED_EVERY: Final = 64
 _SNAPSHOT: Final = """
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest,
@@ -98,10 +98,10 @@ class KnownHosts:
     Parameters
     ----------
     keeps_holdings : bool
-        Whether `held` is also updated from the last read: a few hundred bytes for each tenant of a
-        host. Else it is summed up from all assignments.
+        Whether the holdings are kept and updated from the last read, at a few hundred bytes for
+        each tenant of a host. Otherwise `read_holdings` sums up all assignments.
     checked_every : int
-        After so many reads it is, to compare.
+        The number of reads after which kept holdings are compared with the sums of all assignments.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class KnownHosts:
         self._by_name = tuple(sorted(self._views.values(), key=lambda view: (view.name, view.id)))
         self._place = {view.id: place for place, view in enumerate(self._by_name)}
 
-    def held(self, connection: Connection, axis: Sequence[str]) -> Holdings:
+    def read_holdings(self, connection: Connection, axis: Sequence[str]) -> Holdings:
         """Return the tenants' holdings, in the transaction of the last `read`."""
         if self._since is None or not self._keeps_holdings:
             return holdings(connection, axis)

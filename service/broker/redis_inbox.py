@@ -151,7 +151,7 @@ class RedisTransport(kombu_redis.Transport):
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Read in each turn of a worker's loop, and note the turn."""
         super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]  # kombu
-        loop.on_tick.add(connection.client.transport_options[OPTION].note_turn)
+        loop.on_tick.add(connection.client.transport_options[OPTION].record_turn)
 
 
 def redis_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def uri_of(number: int) -> str:
 def _switch(site: Site, vm_id: Any) -> None:
     """Let an operator stop a VM, and a worker fail at it."""
     actor = f"operator:{OPERATOR}"
-    site.registry.vms.switch(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor=actor)
+    site.registry.vms.change_power(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor=actor)
     step = site.registry.power.claim(vm_id, WORKER, 60)
     assert step is not None
     site.registry.power.retry_later(step.claim, failed(2))

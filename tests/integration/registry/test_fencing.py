@@ -259,7 +259,7 @@ def test_what_was_asked_of_the_power_of_a_fenced_vm_is_dropped(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
     vm = register.vms.list().items[0]
-    register.vms.switch(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
+    register.vms.change_power(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
     go_down(register)
     ask(register, lease)
 
