@@ -64,7 +64,7 @@ class AddressCache:
         return found
 
     def close(self) -> None:
-        """Start no more look-ups."""
+        """Cancel the look-ups that have not begun, and start no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _refresh_entry(self, name: str) -> None:

@@ -119,7 +119,7 @@ class HostTable:
         self._read_at: float | None = None
 
     def find_changed_hosts(self, peers: frozenset[UUID]) -> set[UUID]:
-        """Read changes; return the ids of changed hosts."""
+        """Read changes since the last call; return the ids of changed hosts."""
         failing_hosts = self._registry.watched_hosts.failing_hosts()
         changed = self._read_changes() | (failing_hosts ^ self._in_trouble)
         self._in_trouble = failing_hosts

@@ -46,7 +46,7 @@ class PollRecorder:
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
-        """Record a poll; raises as `Hosts.record_report` does."""
+        """Record a report; raise the errors of `Hosts.record_report`."""
         return self._record_with_others(host_id, report)
 
     def record_miss(self, host_id: UUID, miss: Miss) -> Host:

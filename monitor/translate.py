@@ -119,7 +119,7 @@ def _to_domain_report(domain: HostDomain) -> DomainReport:
 
 
 def _parse_uuid(text: str) -> UUID | None:
-    """Return a mark's id; None for anything else, which makes the domain foreign."""
+    """Parse the UUID in a domain's mark; return None for other text."""
     try:
         return UUID(text)
     except ValueError:

@@ -127,7 +127,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
 
 
 def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None:
-    """Return libvirt's TLS server on a host, with credentials of a folder; None without TLS."""
+    """Return the TLS server of a host's libvirt, or None; ``folder`` has the credentials."""
     parts = urlsplit(uri)
     if access_method_of(uri) is not HostAccessMethod.TLS or not parts.hostname:
         return None

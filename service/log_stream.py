@@ -40,7 +40,7 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: no line waits."""
+        """Do nothing, as lines are not buffered."""
 
     def _write_line(self, text: str) -> None:
         if self._descriptor is None:

@@ -1,4 +1,4 @@
-"""Backups of the register center, made while it is in use, and put back into an empty place."""
+"""Backups of the register center while it is in use, and their restore to an empty database."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def record(events: Events, file: Path) -> None:
 
 
 def restore(database_url: str, file: Path) -> None:
-    """Put a backup into a database that is empty.
+    """Restore a backup to an empty database.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
 
 
 def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
-    """Copy what is committed while others write, and check that the copy is whole.
+    """Copy the committed data of a database in use, and check the copy.
 
     SQLite does not say which of two files an error concerns. So the target is written to and the
     source is read before the copy begins; for the copy itself the error code decides.

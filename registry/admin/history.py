@@ -1,4 +1,4 @@
-"""PastPeriod requests and hosts of a period, read from the register center as a simulation trace.
+"""Past requests and hosts of a period, read from the register center as a simulation trace.
 
 Read only, in one transaction, and streamed: VMs come in order of their creation, a few
 thousand at a time, however many there are.
@@ -146,7 +146,7 @@ class History:
             )
 
     def last_decision(self, since: datetime, until: datetime) -> PastDecision | None:
-        """Return how a policy decided the newest round of a period; None without a round."""
+        """Return how a policy decided the newest round of a period, or None if it has no round."""
         query = (
             select(rounds, round_inputs.c.inputs)
             .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)

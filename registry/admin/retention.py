@@ -256,11 +256,11 @@ def _first_key_since(
     since: datetime,
     first: int | None = None,
 ) -> int:
-    """Return the first key of rows since a time, or one above all; keys rise with time.
+    """Return the lowest key of rows since a time, or one above all keys.
 
-    The search begins at ``first``, in small steps, as little is due as a rule. If a step of the
-    clock broke the order of times, the search ends at one of several possible keys; the purge
-    compares the time of each row, and deletes the others later.
+    Keys rise with time. The search begins at ``first``, in small steps, as few rows are due. If a
+    step of the clock broke the order of times, the search ends at one of several possible keys;
+    the purge compares the time of each row, and deletes the others later.
     """
 
     def old_key(start: int) -> int | None:

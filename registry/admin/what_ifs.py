@@ -86,7 +86,7 @@ class WhatIfs:
 
     @retry_on_rollback
     def report_progress(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
-        """Record that the executor is alive, and its progress; start the what-if in its turn.
+        """Record the executor's heartbeat and progress; start the what-if when its turn comes.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class WhatIfs:
         report: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
-        """Record the report or the error of a what-if that ends.
+        """End a what-if, and record its report or its error.
 
         Raises
         ------

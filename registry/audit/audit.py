@@ -27,7 +27,7 @@ class Audit:
 
     @retry_on_rollback
     def finish(self, call: AuditedCall, status: int | None) -> int:
-        """Record how a call ended and return its row, which is created now if it wrote nothing."""
+        """Record a call's outcome; return its row's id. The row is created now if it is missing."""
         with self._database.write() as connection:
             if call.row is None:
                 row = {"at": db_now(connection), **call.values(), "status": status}

@@ -79,7 +79,7 @@ class ConsoleHolds:
                     connection, row, ConsoleEvent.LOST, "its worker is gone", actor=owner, now=now
                 )
             epoch = row.epoch + 1
-            CONSOLES.take(connection, id, owner, lease_s, now=now, epoch=epoch)
+            CONSOLES.claim(connection, id, owner, lease_s, now=now, epoch=epoch)
             return ConsoleWork(
                 claim=ConsoleClaim(session_id=id, epoch=epoch),
                 vm_id=row.vm_id,
@@ -179,7 +179,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def release_claim(self, claim: ConsoleClaim, reason: str | None) -> None:
-        """Give a session back: another worker may attach it again."""
+        """Release the claim, so that another worker may attach the session again."""
         with self._database.write() as connection:
             row = _lock_claimed_session(connection, claim)
             now = db_now(connection)

@@ -119,7 +119,7 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def store_input(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
-        """Store a piece of input; a piece with a number that was used is a repetition."""
+        """Store a piece of input; ignore a piece whose number was stored before."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
             raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")
         with self._database.write() as connection:
@@ -150,7 +150,7 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def record_reader(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
-        """Record that the caller reads, and how far; return whether no worker holds the console."""
+        """Record how far the caller has read; return whether no worker holds the console."""
         with self._database.write() as connection:
             row = _lock_session_row(connection, vm_id, id)
             if row.state == ConsoleState.ENDED.value:

@@ -45,7 +45,7 @@ PARAMETERS: Final = 2_000
 
 
 def chunks(values: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
-    """Yield the values in runs of at most ``size``."""
+    """Split values into sequences of at most ``size`` values."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
@@ -91,7 +91,7 @@ def insert_or_skip_for(dialect: str, table: Table, *unique: str) -> Any:
 
 
 def execute_parameters(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a single row itself, or else the list of rows, as parameters of a statement."""
+    """Return rows as the parameters of a statement: one row itself, or a list of several."""
     return rows[0] if len(rows) == 1 else list(rows)
 
 
@@ -259,7 +259,7 @@ def _unnest_source(
 def _array_source(
     dialect: Dialect, table: Table, columns: tuple[str, ...]
 ) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
-    """Return a FROM item of the columns' arrays, and how the values of each are converted."""
+    """Return a FROM item of arrays, and each column's name with the conversion of its values."""
     arrays, processors = [], []
     for name in columns:
         kind = table.c[name].type

@@ -99,7 +99,7 @@ def make_engine(
     patient: bool = False,
     pulse: DbWatchdog | None = None,
 ) -> Engine:
-    """Return an engine whose transactions see one snapshot (read) or what they lock (write).
+    """Return an engine for transactions that read one snapshot, or that write.
 
     SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale cannot be upgraded
     and fails at once, whatever the timeout. WAL lets readers go on during a write; it needs one

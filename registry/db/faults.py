@@ -15,9 +15,9 @@ _SIGNALS = {"FUGA_KILL_AT": signal.SIGKILL, "FUGA_STOP_AT": signal.SIGSTOP}
 
 
 def checkpoint(name: str) -> None:
-    """Kill (``FUGA_KILL_AT``) or stop (``FUGA_STOP_AT``) this process if it names this point.
+    """Kill or stop this process if ``FUGA_KILL_AT`` or ``FUGA_STOP_AT`` names this checkpoint.
 
-    Both may list several names, separated by commas. The file
+    Both variables may list several names, separated by commas. The file
     ``FUGA_KILL_MARK`` makes it happen once: only the process that creates the file dies.
     """
     for variable, number in _SIGNALS.items():

@@ -163,7 +163,7 @@ def _reclaim_key(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
-    """Claim the unused ones among several keys and return them, each once."""
+    """Claim the keys that are unused, and return them without duplicates."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
         if is_key(key.key):

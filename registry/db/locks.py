@@ -87,7 +87,7 @@ def take_advisory_lock(connection: Connection, what: str) -> None:
 
 
 def roll_back_when_idle(connection: Connection, after_s: float) -> None:
-    """Let the server roll this transaction back after ``after_s`` without a statement.
+    """Have the server roll back this transaction if it is idle for ``after_s`` seconds.
 
     A process that is stopped while it holds locks must not block others for
     longer than its lease.

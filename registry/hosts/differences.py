@@ -363,7 +363,7 @@ def _drop_items_of_other_names(
 
 
 def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
-    """Yield one difference for all files of a pool that nothing accounts for."""
+    """Yield one difference for all unaccounted files of a pool, if there are any."""
     known = {host.base_volume, *copies}
     strays = [
         name for name in report.unnamed if name not in known and assignment_of_volume(name) is None

@@ -71,7 +71,7 @@ def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
 
 
 def first_hosts_of_duplicates(connection: Connection) -> dict[UUID, UUID]:
-    """Return the first host of each host that has the same machine as another."""
+    """Return, by duplicate host, the host registered first with the same machine."""
     query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
     return {row.id: row.same_machine_as for row in connection.execute(query)}
 
@@ -99,7 +99,7 @@ def host_with_machine(
 def duplicates_of(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
-    """Return the other host for each host whose machine is registered already.
+    """Return, by duplicate host, the machine of the host that is registered already.
 
     The hosts are locked. Hosts with new machines also take an advisory lock, so that of two hosts
     that report one machine at the same moment the second is a duplicate.

@@ -265,7 +265,7 @@ def _detected_amounts(
 
 
 def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
-    """Return the whole capacity of a duplicate host, which counts as foreign to offer nothing."""
+    """Return the whole capacity of a duplicate host, as foreign amounts, so that it offers none."""
     found = {}
     for each in host.inventories:
         detected = seen.get(each.resource, each.detected or 0)

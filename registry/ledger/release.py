@@ -167,7 +167,7 @@ def end_assignments(
     is_error: bool = False,
     **values: Any,
 ) -> None:
-    """End assignments; requests wait again for places of VMs that lost theirs.
+    """End assignments; requests whose VMs lost their places wait again.
 
     ``reason`` is stored for the requests. With ``is_error`` the VMs' tenants see it too.
     ``values`` are further columns of the assignments.
@@ -261,7 +261,7 @@ def release_unclaimed(
 def end_builds(
     connection: Connection, host_id: UUID, image_id: UUID, *, reason: str, now: datetime, actor: str
 ) -> None:
-    """End the builds on a host, which is locked, that wait for an image.
+    """End the builds that wait for an image on a host, which is locked.
 
     An assignment that was never claimed has no domain and is released. One that was claimed before
     the image went missing may have a domain: it is quarantined like any failed build. A build that
@@ -302,7 +302,7 @@ def end_builds(
 def end_missing_vms(
     connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Let workers remove what is left of missing VMs; they are placed again once proven absent."""
+    """Have workers remove the remains of missing VMs, which are then placed again."""
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
     endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]

@@ -42,7 +42,7 @@ MOVE_ROWS: Select[Any] = (
 def lock_move(
     connection: Connection, move_id: UUID, *, with_groups: bool = False
 ) -> Row[Any] | None:
-    """Lock both hosts of a move, its VM and its row; return the row, or None without one.
+    """Lock both hosts of a move, its VM and its row; return the row or None.
 
     With ``with_groups`` also lock the VM's groups if the move has not begun.
     """

@@ -1,4 +1,4 @@
-"""The effect_text of a plan, better and worse, in one sentence."""
+"""The text about what a plan makes better and worse, and what it costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _format_number(value: float, places: int) -> str:
 def effect_text(
     kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> str | None:
-    """Return the sentence of a plan; None if it is not decided or not made for a gain."""
+    """Return text on the effects of a plan, or None if it is undecided or has no gain."""
     if kind not in _AIM or not before or not after:
         return None
     better: list[str] = []

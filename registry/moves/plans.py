@@ -158,7 +158,7 @@ class Plans:
     def read_running(self, lease: Lease) -> RunningView:
         """Return the inputs of a round and the running VMs, in one consistent read.
 
-        It raises `StaleEpochError` and `SlotLoopPausedError` as `Rounds.read_cluster` does.
+        It raises the errors of `Rounds.read_cluster`.
         """
         with self._reading, self._database.read() as connection:
             cluster = read_cluster(connection, lease, self._known)

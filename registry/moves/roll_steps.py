@@ -66,7 +66,7 @@ _ROWS: Final[Select[Any]] = (
 def record_step(
     connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
-    """Take a step of a roll, which is locked; return the event that ends the roll, and why."""
+    """Advance a roll, which is locked; return the event and the reason that end it, or None."""
     turn = current_turn(connection, roll.id)
     if report.begun:  # other changes of these hosts came before, or wait for these locks
         lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))

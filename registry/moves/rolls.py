@@ -69,7 +69,7 @@ class Rolls:
         Parameters
         ----------
         selected
-            Each a name, ``label=LABEL``, or ``all``.
+            Selectors: each is a name, ``label=LABEL``, or ``all``.
         skipped
             Names of hosts to leave out.
 
@@ -200,7 +200,7 @@ class Rolls:
 
     @retry_on_rollback
     def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
-        """Take one step: record the driver's report, and return the next step.
+        """Record the driver's report, advance the roll, and return its next step.
 
         Raises
         ------

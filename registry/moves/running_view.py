@@ -142,7 +142,7 @@ def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tup
 
 
 def _rebalance_obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
-    """Return why a VM cannot move, as `placement.rebalancing.model.RebalanceObstacle` names it."""
+    """Return the value of `placement.rebalancing.model.RebalanceObstacle` for a VM, or None."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
     if moving:

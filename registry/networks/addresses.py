@@ -180,7 +180,7 @@ def limited_request(
 
 
 def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
-    """Return how a VM is attached on a host; None if the host does not have its network.
+    """Return a VM's network attachment on a host, or None if the host lacks the network.
 
     On a host's own network, which all tenants share, VMs are isolated.
     """
@@ -227,7 +227,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
 
 
 def interface_rules_of(connection: Connection, vm_id: UUID) -> InterfaceRules:
-    """Return the filter rules of a VM's network card, which apply on any host."""
+    """Return the filter rules of a VM's network interface, which apply on any host."""
     query: Select[Any] = (
         select(networks, network_addresses.c.address)
         .select_from(vms)

@@ -182,7 +182,7 @@ class Networks:
     ) -> Network:
         """Change a network's sources on hosts (None: the default), its offers and its filters.
 
-        Running VMs keep their network cards until their next start.
+        Running VMs keep their network interfaces until their next start.
         """
         hosts = hosts or {}
         for host, source in hosts.items():
@@ -254,7 +254,7 @@ def network_id(connection: Connection, name: str) -> UUID:
 
 
 def join_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
-    """Put a request's VMs on a network, which then cannot be removed.
+    """Attach a request's VMs to a network, which then cannot be removed.
 
     A network that is not offered to the tenant counts as nonexistent.
     """

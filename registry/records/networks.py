@@ -1,4 +1,4 @@
-"""Networks, and the cards of guests: frozen values."""
+"""Networks, and the interfaces of guests: frozen values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceRules:
-    """The filter rules of a VM's network card."""
+    """The filter rules of a VM's network interface."""
 
     isolated: bool = True  #: it does not reach the VMs of its network
     filtered: bool = True  #: it speaks from its own MAC and address alone

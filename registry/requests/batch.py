@@ -160,7 +160,7 @@ def _check_calls(
         if draws is None or spec.reservation is None:
             allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
         else:  # its quota was looked at when it was accepted, and counts it since it began
-            draws.check(spec.reservation, owner, spec.vm_type, spec.count)
+            draws.draw(spec.reservation, owner, spec.vm_type, spec.count)
         image = images.image_of(command)
         made = new_request(spec, image, check_hosts(connection, spec.hosts), now=now)
         if names is not None:
@@ -169,7 +169,7 @@ def _check_calls(
                 names.check(owner, of_vms, made.name)
             names.reserve(owner, of_vms, made.name)
         if spec.reservation is None:
-            allowance.take(owner, type_id, spec.count)
+            allowance.deduct(owner, type_id, spec.count)
         return _Draft(command, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []

@@ -38,7 +38,7 @@ class ExpiryBatch:
 def set_expiry(
     connection: Connection, request: Request, ttl_s: int | None, *, now: datetime, actor: str
 ) -> None:
-    """Set the lifetime of a request from now on, or none; it must not be ending already.
+    """Set a request's lifetime, counted from now, or remove it; the request must not be ending.
 
     A large request ends in several batches. If the rest were kept, its tenant would have fewer VMs
     than requested, without notice.

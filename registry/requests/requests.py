@@ -281,7 +281,7 @@ class Requests:
                         check_quota(connection, owner, vm_type, more, over_quota=over_quota)
                     else:
                         draws = ReservationDraws(connection, now)
-                        draws.check(request.reservation, owner, request.vm_type, more)
+                        draws.draw(request.reservation, owner, request.vm_type, more)
                     check_still_offered(connection, id, owner)
                 resize(
                     connection,

@@ -1,4 +1,4 @@
-"""Groups of VMs that keep apart or together, as their tenants see them."""
+"""The tenants' view of VM groups, whose VMs keep apart or together."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from registry.lifecycle import FINISHED, VmDesired
 def free_numbers(
     connection: Connection, owner: UUID, stem: str, first: int, count: int
 ) -> list[int]:
-    """Return the next numbers, from ``first`` on, whose names ``STEM-NUMBER`` nothing has."""
+    """Return ``count`` numbers, from ``first`` on, whose names ``STEM-NUMBER`` are free."""
     found: list[int] = []
     while len(found) < count:
         numbers = range(first, first + count - len(found))

@@ -197,7 +197,7 @@ def _spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> 
 def _reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
-    """Return the reservations and the hosts with their room committed; None without any."""
+    """Return the reservations (None if there are none), and the hosts with their room committed."""
     anything = select(reservations.c.id).where(IS_STANDING, reservations.c.keep_from <= now)
     if not connection.scalar(select(anything.exists())):
         return None, hosts_
@@ -277,7 +277,7 @@ def min_at_once(min_count: int, waiting: int, *, begun: bool) -> int:
 def running_requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
-    """Return the requests that have VMs on hosts, each as if these were to be placed."""
+    """Return the requests that have VMs on hosts, as if those VMs were to be placed."""
     placed = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place).exists()
     return _request_views(
         connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False

@@ -48,7 +48,7 @@ def add_link(
     outcome: Mapping[str, Any],
     now: datetime,
 ) -> None:
-    """Chain a round that was just inserted; the lease lets one transaction do so at a time.
+    """Append an inserted round to the hash chain; the lease admits one transaction at a time.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class KnownHosts:
         return self._by_name
 
     def _sort_views(self, changed: Set[UUID]) -> None:
-        """Update the views sorted by name; positions stay while no host came or went."""
+        """Update the views sorted by name; sort anew only if hosts were added or removed."""
         known = [key for key in changed if key in self._place]
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name

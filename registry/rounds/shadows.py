@@ -145,7 +145,7 @@ class Shadows:
     ) -> Page[ShadowRound]:
         """Return a page of rounds whose slots started from ``since`` on, before ``until``.
 
-        Newest first.
+        The newest are first.
         """
         query = _SELECT.order_by(shadow_rounds.c.round.desc()).limit(check_limit(limit) + 1)
         if since is not None:

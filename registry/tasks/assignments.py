@@ -143,7 +143,7 @@ class Assignments:
             step = ASSIGNMENT.step(before, event)
             began_at = now if before == AssignmentState.RESERVED else row.build_began_at
             values = {"state": step.after.value, "build_began_at": began_at}
-            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
+            token = ASSIGNMENTS.claim(connection, row.id, owner, lease_s, now=now, **values)
             record_events(connection, [assignment_event_row(step, row, now, owner)])
             claim = Claim(assignment_id=row.id, token=token)
             return to_build(connection, row, claim, step.after)
@@ -266,7 +266,7 @@ class Assignments:
             now = db_now(connection)
             if row is None or row.state not in _REMOVING or is_claimed(row, now):
                 return None
-            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
+            token = ASSIGNMENTS.claim(connection, row.id, owner, lease_s, now=now)
             disk_of = None if is_disk_needed(connection, row) else disk_name_of(row)
             return Removal(
                 claim=Claim(assignment_id=row.id, token=token),
@@ -332,7 +332,7 @@ class Assignments:
 
     @retry_on_rollback
     def record_leftover_error(self, leftover: Leftover, error: str) -> None:
-        """Store why a leftover was not removed; raises as `extend_leftover` does."""
+        """Store why a leftover was not removed; raise the errors of `extend_leftover`."""
         with self._database.write() as connection:
             record_leftover_error(connection, leftover, error)
 

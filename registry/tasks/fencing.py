@@ -183,7 +183,7 @@ class Fencing:
 
     @retry_on_rollback
     def extend_claim(self, order: FenceOrder, lease_s: float) -> None:
-        """Extend a claim right before the command; `ClaimLostError` if another worker has it."""
+        """Extend a claim before the command; raise `ClaimLostError` if another worker has it."""
         with self._database.write() as connection:
             _lock_claimed_host_and_fence(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)

@@ -71,7 +71,7 @@ class ImageCopyTasks:
             attempt = row.attempts + 1
             step = COPY.step(before, event)
             values = {"state": step.after.value, "attempts": attempt, "uploaded_bytes": 0}
-            token = COPIES.take(connection, row.id, owner, lease_s, now=now, **values)
+            token = COPIES.claim(connection, row.id, owner, lease_s, now=now, **values)
             step.record_event(connection, now, owner, row.image_id, data={"host": row.host_name})
             return Upload(
                 claim=CopyClaim(copy_id=row.id, token=token),
@@ -155,7 +155,7 @@ class ImageCopyTasks:
             now = db_now(connection)
             if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
                 return None
-            token = COPIES.take(connection, row.id, owner, lease_s, now=now)
+            token = COPIES.claim(connection, row.id, owner, lease_s, now=now)
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=_image_of(connection, row).reference,

@@ -35,7 +35,7 @@ class ImageImports:
                 return None
             if is_claimed(row, now):
                 return None
-            token = IMPORTS.take(connection, image_id, owner, lease_s, now=now, received_bytes=0)
+            token = IMPORTS.claim(connection, image_id, owner, lease_s, now=now, received_bytes=0)
             return Import(
                 claim=ImportClaim(image_id=image_id, token=token),
                 image=to_image(row),

@@ -91,7 +91,7 @@ class MoveSteps:
             values: dict[str, Any] = {"state": step.after.value, "kind": kind}
             values["attempts"] = move.attempts + 1
             values["began_at"] = move.began_at or now
-            token = MOVES.take(connection, move_id, owner, lease_s, now=now, **values)
+            token = MOVES.claim(connection, move_id, owner, lease_s, now=now, **values)
             detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
             record_events(
                 connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)]
@@ -254,7 +254,7 @@ def _read_moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
 
 
 def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return the event and reason that end a move with no purpose left before it began, or None."""
+    """Return the event and reason that end a move which can no longer begin, or None."""
     stop = _stop_reason(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop

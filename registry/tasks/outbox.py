@@ -341,7 +341,7 @@ def due(
 def _queue_room(
     connection: Connection, kinds: Sequence[_TaskKind], waiting: int, now: datetime
 ) -> int:
-    """Return how many more messages a queue takes while ``waiting`` are in it.
+    """Return how many messages may be added to a queue that has ``waiting`` messages.
 
     A queue has at most as many messages as workers hold claims, so that no message waits much
     longer than a task takes; it would be sent again meanwhile. The queue is refilled when it is
@@ -374,7 +374,7 @@ def claim_leftover(
         return None
     if is_claimed(row, now):
         return None
-    token = LEFTOVERS.take(connection, key, owner, lease_s, now=now)
+    token = LEFTOVERS.claim(connection, key, owner, lease_s, now=now)
     its = [row.assignment_id] if row.assignment_id is not None else []
     lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
     stays = connection.execute(lives).first() is not None

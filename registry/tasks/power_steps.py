@@ -95,7 +95,7 @@ class PowerSteps:
             now = db_now(connection)
             if row is None or not _is_step_due(row, now):
                 return None
-            token = POWER.take(connection, vm_id, owner, lease_s, now=now)
+            token = POWER.claim(connection, vm_id, owner, lease_s, now=now)
             again = timedelta(seconds=SIGNAL_AGAIN_S)
             return PowerStep(
                 claim=PowerClaim(vm_id=vm_id, token=token),

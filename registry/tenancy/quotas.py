@@ -109,7 +109,7 @@ class Quotas:
 def set_default_limits(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
-    """Set a new tenant's default limits; return them for its event, or None without any.
+    """Set a new tenant's default limits; return them for its event, or None.
 
     Raises
     ------

@@ -80,7 +80,7 @@ class Tokens:
     ) -> tuple[Token, str]:
         """Create a token; its secret is returned once and is not stored.
 
-        With a ``derivation`` its maker can derive the secret again.
+        With a ``derivation`` its creator can derive the secret again.
         """
         check_new_name("name", name)
         if role not in ("operator", "tenant"):

@@ -29,7 +29,7 @@ _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
 def key_query(name: str) -> ScalarSelect[UUID]:
-    """Return a scalar subquery for the id of a tenant or group; NULL without one.
+    """Return a scalar subquery for the id of a tenant or group, or NULL.
 
     The database evaluates it first. With a join it could not know that the rows of one tenant are
     in the order of an index.
@@ -105,7 +105,7 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
 
 
 def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
-    """Return all nodes below a group, level by level; nothing for a tenant."""
+    """Return all nodes below a group, level by level; a tenant has none."""
     found: list[UUID] = []
     layer = [key]
     while layer:

@@ -56,7 +56,7 @@ class Inbox:
         )
 
     def record_turn(self) -> None:
-        """Note a turn of the main loop, which fetches no message while all threads are busy."""
+        """Record a turn of the main loop, which fetches no message while all threads are busy."""
         self.turned_at = self._clock()
 
     def readable_queues(self) -> list[str]:
@@ -78,7 +78,7 @@ class Inbox:
         return message
 
     def record_done(self, delivery_tag: str) -> None:
-        """Note that a message is done, whatever its outcome."""
+        """Record that a message is done, whatever its outcome."""
         with self._lock:
             self._in_hand.pop(delivery_tag, None)
 

@@ -149,7 +149,7 @@ class RedisTransport(kombu_redis.Transport):
     Channel = RedisChannel
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Read in each turn of a worker's loop, and note the turn."""
+        """Read messages in each turn of a worker's event loop, and record the turn."""
         super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]  # kombu
         loop.on_tick.add(connection.client.transport_options[OPTION].record_turn)
 
