@@ -188,7 +188,7 @@ class OutboxSite:
 
     def stop(self) -> None:
         vm_id = self._a_running_vm()
-        self.registry.vms.switch(vm_id, VmDesiredEvent.STOP, actor=ACTOR)
+        self.registry.vms.change_power(vm_id, VmDesiredEvent.STOP, actor=ACTOR)
         self._until(lambda: self.registry.vms.get(vm_id).observed is VmObserved.STOPPED)
 
     def delete(self) -> None:

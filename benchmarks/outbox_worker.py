@@ -13,7 +13,7 @@ from typing import Any, Final
 from registry.hosts import HostAccess
 from service import ProcessMetrics
 from service.logs import configure_logging
-from service.settings_names import load
+from service.settings_names import load_settings
 from tests.fakes.hypervisor import FakeHypervisor
 from workers import app
 from workers.settings import WorkerSettings
@@ -46,6 +46,6 @@ class SlowHosts:
 
 if __name__ == "__main__":
     app.LibvirtHostDrivers = SlowHosts  # type: ignore[assignment,misc, attr-defined]  # the edge that is stood in for
-    settings, metrics = load(WorkerSettings), ProcessMetrics("worker")
+    settings, metrics = load_settings(WorkerSettings), ProcessMetrics("worker")
     configure_logging(settings.log_level, form="json", on_problem=metrics.count_problem)
     sys.exit(app.run_worker(settings, metrics))

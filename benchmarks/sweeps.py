@@ -49,7 +49,7 @@ def show_due(url: str, counts: Sequence[int], repeats: int) -> None:
     load(url, hosts=hosts, running=max(counts) + hosts)
     registry = Registry.connect(url)
     stopped, deleted = _two_that_run(url)
-    registry.vms.switch(stopped, VmDesiredEvent.STOP, actor=ACTOR)
+    registry.vms.change_power(stopped, VmDesiredEvent.STOP, actor=ACTOR)
     registry.vms.delete(deleted, actor=ACTOR)
     print(f"{'due':>8}{'ms':>10}{'ratio':>8}{'sent':>7}{'urgent':>9}", flush=True)
     first = None

@@ -20,7 +20,7 @@ from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
 from service.heartbeat import sending_heartbeats
 from service.process_log import begin_log
-from service.settings_names import load
+from service.settings_names import load_settings
 from service.supervision import supervised
 
 BAD_SETTINGS: Final = 2
@@ -29,7 +29,7 @@ BAD_SETTINGS: Final = 2
 def main() -> int:
     """Run the monitor until SIGTERM or SIGINT; return its exit status."""
     try:
-        settings = load(MonitorSettings)
+        settings = load_settings(MonitorSettings)
     except SettingsError as error:
         sys.stderr.write(f"fuga monitor: {error}\n")
         return BAD_SETTINGS

@@ -60,14 +60,14 @@ class AddressCache:
             if now < until:
                 return found
             self._known[name] = (found, now + _LIFETIME_S)
-        self._pool.submit(self._refresh, name)
+        self._pool.submit(self._refresh_entry, name)
         return found
 
     def close(self) -> None:
-        """Start no more look-ups."""
+        """Cancel the look-ups that have not begun, and start no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _refresh(self, name: str) -> None:
+    def _refresh_entry(self, name: str) -> None:
         found = self._look_up(name)
         with self._lock:
             before, until = self._known[name]

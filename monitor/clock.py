@@ -32,10 +32,10 @@ class EstimatedClock:
         """Return the time. Queries the database if the last reading is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
-            known = self._refresh(known)
+            known = self._read_database_clock(known)
         return known[0] + timedelta(seconds=self._monotonic() - known[1])
 
-    def _refresh(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
+    def _read_database_clock(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
         with self._lock:
             if self._known is not None and self._known is not before:
                 return self._known  # another thread has just refreshed it

@@ -35,4 +35,4 @@ class LockedOutProbe:
         raise HostUnreachableError(self.uri, self.reason)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, as no connection is open."""

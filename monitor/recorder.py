@@ -46,14 +46,14 @@ class PollRecorder:
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
-        """Record a poll; raises as `Hosts.record_report` does."""
-        return self._record(host_id, report)
+        """Record a report; raise the errors of `Hosts.record_report`."""
+        return self._record_with_others(host_id, report)
 
     def record_miss(self, host_id: UUID, miss: Miss) -> Host:
         """Record a missed poll."""
-        return self._record(host_id, miss)
+        return self._record_with_others(host_id, miss)
 
-    def _record(self, host_id: UUID, poll: HostReport | Miss) -> Host:
+    def _record_with_others(self, host_id: UUID, poll: HostReport | Miss) -> Host:
         with self._gathering:
             is_first = not self._pending
             mine = self._pending.setdefault(host_id, _PendingPoll(poll))
@@ -61,10 +61,10 @@ class PollRecorder:
         if is_first:
             time.sleep(self._gather_s)
             with self._writing:
-                self._write_all()
+                self._write_pending_polls()
         return mine.written.result()
 
-    def _write_all(self) -> None:
+    def _write_pending_polls(self) -> None:
         with self._gathering:
             pending, self._pending = self._pending, {}
         try:
@@ -79,22 +79,22 @@ class PollRecorder:
         for start in range(0, len(polls), MAX_AT_ONCE):
             some = polls[start : start + MAX_AT_ONCE]
             if len(some) == 1:
-                self._write_one(some[0])
+                self._write_single_poll(some[0])
                 continue
             try:
-                self._write(some)
+                self._write_polls(some)
             except Exception as error:
                 log.warning("looks_not_recorded_together", hosts=len(some), error=str(error))
                 for each in some:  # an error in one report concerns no other host
-                    self._write_one(each)
+                    self._write_single_poll(each)
 
-    def _write_one(self, pending: tuple[UUID, _PendingPoll]) -> None:
+    def _write_single_poll(self, pending: tuple[UUID, _PendingPoll]) -> None:
         try:
-            self._write([pending])
+            self._write_polls([pending])
         except Exception as error:
             pending[1].written.set_exception(error)
 
-    def _write(self, some: Sequence[tuple[UUID, _PendingPoll]]) -> None:
+    def _write_polls(self, some: Sequence[tuple[UUID, _PendingPoll]]) -> None:
         hosts = self._registry.hosts
         reports = {key: each.poll for key, each in some if not isinstance(each.poll, Miss)}
         misses = {key: each.poll for key, each in some if isinstance(each.poll, Miss)}

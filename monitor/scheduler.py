@@ -36,7 +36,7 @@ class PollerThreads:
         self._idle = 1  #: waiting threads, less queued work
         self._unserved = 0  #: queued work without a thread of its own
         self._is_closed = False
-        self._start(stays=True)
+        self._start_thread(stays=True)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run a function, which must not raise, in a thread."""
@@ -47,7 +47,7 @@ class PollerThreads:
         self._work.put(work)
         if not has_idle:
             try:
-                self._start(stays=False)
+                self._start_thread(stays=False)
             except RuntimeError:  # no further thread can start
                 with self._counting:
                     self._unserved += 1
@@ -56,10 +56,10 @@ class PollerThreads:
         """End idle threads."""
         self._is_closed = True
 
-    def _start(self, *, stays: bool) -> None:
-        threading.Thread(target=self._run, args=(stays,), name="poll", daemon=True).start()
+    def _start_thread(self, *, stays: bool) -> None:
+        threading.Thread(target=self._run_thread, args=(stays,), name="poll", daemon=True).start()
 
-    def _run(self, stays: bool) -> None:
+    def _run_thread(self, stays: bool) -> None:
         while True:
             try:
                 work = self._work.get(timeout=self._idle_s)
@@ -103,7 +103,7 @@ class PeriodicTask(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _TaskEntry:
     turn: PeriodicTask
     due_at: float
     ended_at: float  #: end of its latest poll; at first, when it was added
@@ -113,10 +113,10 @@ class _Entry:
 
 
 @dataclass(order=True, slots=True)
-class _Due:
+class _DueTime:
     at: float
     number: int
-    entry: _Entry = field(compare=False)
+    entry: _TaskEntry = field(compare=False)
 
 
 class PollScheduler:
@@ -127,11 +127,13 @@ class PollScheduler:
         self._monotonic = monotonic
         self._threads = PollerThreads()
         self._changed = threading.Condition()
-        self._entries: dict[int, _Entry] = {}
-        self._due_times: list[_Due] = []
+        self._entries: dict[int, _TaskEntry] = {}
+        self._due_times: list[_DueTime] = []
         self._numbers = itertools.count()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="poll-scheduler", daemon=True)
+        self._thread = threading.Thread(
+            target=self._start_due_polls, name="poll-scheduler", daemon=True
+        )
 
     def start(self) -> None:
         """Start scheduling."""
@@ -148,9 +150,9 @@ class PollScheduler:
         apart_s = min(_APART_S, self._period_s * _MAX_OF_PERIOD / max(1, len(turns)))
         with self._changed:
             for position, turn in enumerate(turns):
-                entry = _Entry(turn, due_at=now + position * apart_s, ended_at=now)
+                entry = _TaskEntry(turn, due_at=now + position * apart_s, ended_at=now)
                 self._entries[id(turn)] = entry
-                self._schedule(entry)
+                self._schedule_poll(entry)
             self._changed.notify()
 
     def drop(self, turn: PeriodicTask) -> None:
@@ -161,7 +163,7 @@ class PollScheduler:
             entry.is_over = True
             closes_now = not entry.is_polling
         if closes_now:
-            self._threads.submit(lambda: self._close(entry))
+            self._threads.submit(lambda: self._close_task(entry))
 
     def count_late(self, after_s: float) -> int:
         """Return how many tasks finished no poll within ``after_s``."""
@@ -183,20 +185,20 @@ class PollScheduler:
             )
         self._threads.close()
 
-    def _run(self) -> None:
+    def _start_due_polls(self) -> None:
         while True:
             with self._changed:
-                while not self._stopped and not self._is_due():
-                    self._changed.wait(self._wait_s())
+                while not self._stopped and not self._is_poll_due():
+                    self._changed.wait(self._seconds_until_due())
                 if self._stopped:
                     return
                 entry = heapq.heappop(self._due_times).entry
                 if entry.is_over:
                     continue
                 entry.is_polling = True
-            self._threads.submit(lambda entry=entry: self._poll(entry))  # type: ignore[misc]
+            self._threads.submit(lambda entry=entry: self._run_poll(entry))  # type: ignore[misc]
 
-    def _poll(self, entry: _Entry) -> None:
+    def _run_poll(self, entry: _TaskEntry) -> None:
         try:
             entry.turn.poll()
         except Exception:
@@ -207,24 +209,24 @@ class PollScheduler:
             is_over = entry.is_over
             if not is_over:
                 entry.due_at = next_tick(entry.due_at, self._period_s, now)
-                self._schedule(entry)
+                self._schedule_poll(entry)
             self._changed.notify_all()
         if is_over:
-            self._close(entry)
+            self._close_task(entry)
 
-    def _close(self, entry: _Entry) -> None:
+    def _close_task(self, entry: _TaskEntry) -> None:
         entry.turn.close()
         with self._changed:
             entry.is_closed = True
             self._changed.notify_all()
 
-    def _schedule(self, entry: _Entry) -> None:
-        heapq.heappush(self._due_times, _Due(entry.due_at, next(self._numbers), entry))
+    def _schedule_poll(self, entry: _TaskEntry) -> None:
+        heapq.heappush(self._due_times, _DueTime(entry.due_at, next(self._numbers), entry))
 
-    def _is_due(self) -> bool:
+    def _is_poll_due(self) -> bool:
         return bool(self._due_times) and self._due_times[0].at <= self._monotonic()
 
-    def _wait_s(self) -> float | None:
+    def _seconds_until_due(self) -> float | None:
         return max(0.0, self._due_times[0].at - self._monotonic()) if self._due_times else None
 
 

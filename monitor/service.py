@@ -15,26 +15,26 @@ import structlog
 from monitor.address_cache import AddressCache
 from monitor.clock import EstimatedClock
 from monitor.host_shards import Peers
-from monitor.metrics import PollMetrics
-from monitor.poller import HostWatch
-from monitor.probe import HostProbe, LockedOutProbe, ProbeFactory
-from monitor.recorder import PollRecorder
-from monitor.scheduler import PollScheduler
-from monitor.settings import MonitorSettings
-from monitor.table import (
+from monitor.host_table import (
     ConnectionSettings,
     CredentialChecks,
     HostTable,
     credential_key,
     may_keep_connection,
 )
+from monitor.metrics import PollMetrics
+from monitor.poller import HostWatch
+from monitor.probe import HostProbe, LockedOutProbe, ProbeFactory
+from monitor.recorder import PollRecorder
+from monitor.scheduler import PollScheduler
+from monitor.settings import MonitorSettings
 from registry import Registry
 from registry.hosts import HostCredentials, MissPolicy, WatchedHost
 from service import Check
 from service.certificates import (
     CertificateEnd,
-    ends_of_credentials,
-    ends_of_servers,
+    credential_certificate_ends,
+    server_certificate_ends,
     server_of_host,
 )
 
@@ -102,7 +102,7 @@ class Monitor:
         age_s = time.monotonic() - self._followed_at
         if age_s > _FOLLOWED_WITHIN_S:
             return Check("polling", False, f"the list of hosts was last read {age_s:.0f} s ago")
-        late = self._overdue_polls()
+        late = self._count_overdue_polls()
         if late or not self._scheduler.is_alive:
             count = len(self._watches)
             return Check("polling", False, f"polls of {late} of {count} hosts are late")
@@ -110,13 +110,13 @@ class Monitor:
 
     def certificate_ends(self) -> Iterator[CertificateEnd]:
         """Yield the ends of the certificates of credentials, and of the hosts' servers."""
-        yield from ends_of_credentials(self._settings.resolved_host_credentials())
+        yield from credential_certificate_ends(self._settings.resolved_host_credentials())
         servers = (
             server_of_host(each.host.name, each.host.uri, each.connection.folder)
             for each in list(self._watches.values())
         )
         known = (each for each in servers if each is not None)
-        yield from ends_of_servers(known, _CERTIFICATES_WITHIN_S)
+        yield from server_certificate_ends(known, _CERTIFICATES_WITHIN_S)
 
     def run(self, stop: threading.Event) -> None:
         """Watch the hosts until ``stop`` is set."""
@@ -141,8 +141,10 @@ class Monitor:
         if not self._scheduler.is_alive:
             return  # without a heartbeat other monitors take these hosts
         try:
-            peers = self._peers.renew_lease(watched=len(self._watches), late=self._overdue_polls())
-            changed = self._table.follow(peers)
+            peers = self._peers.renew_lease(
+                watched=len(self._watches), late=self._count_overdue_polls()
+            )
+            changed = self._table.find_changed_hosts(peers)
         except Exception:
             log.exception("hosts_not_read")  # the existing watches go on
             return
@@ -194,7 +196,7 @@ class Monitor:
         log.info("watch_started", host=host.name)
         return watch
 
-    def _overdue_polls(self) -> int:
+    def _count_overdue_polls(self) -> int:
         """Return how many hosts have an overdue poll, allowing for a hung one."""
         return self._scheduler.count_late(
             2 * self._settings.poll_interval_s + 2 * self._settings.poll_deadline_s

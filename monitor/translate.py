@@ -56,7 +56,7 @@ def to_report(
         cpu_busy_percent=seen.cpu_busy_percent,
         memory_used_mib=seen.memory_used_mib,
         disk_used_gib=seen.disk_used_gib,
-        domains=tuple(_to_domain(domain) for domain in seen.domains),
+        domains=tuple(_to_domain_report(domain) for domain in seen.domains),
         volumes=tuple(volume.name for volume in seen.volumes),
         unnamed=seen.unnamed,
         interfaces={name: mac.lower() for name, mac in seen.interfaces if _MAC.fullmatch(mac)},
@@ -81,10 +81,10 @@ def _check_amounts(seen: SeenReport) -> None:
     for what, amount in _resource_amounts(seen):
         if amount is not None and not 0 <= amount <= MAX_REPORTED:
             raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
-    if seen.machine_uuid is not None and _uuid_or_none(seen.machine_uuid) is None:
+    if seen.machine_uuid is not None and _parse_uuid(seen.machine_uuid) is None:
         raise OperationFailedError("report", f"{seen.machine_uuid[:40]!r} is not a machine's UUID")
     for domain in seen.domains:
-        if _uuid_or_none(domain.uuid) is None:
+        if _parse_uuid(domain.uuid) is None:
             raise OperationFailedError("report", f"{domain.uuid[:40]!r} is not a domain's UUID")
 
 
@@ -100,8 +100,8 @@ def _resource_amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
         yield f"GiB of disk of domain {domain.name}", domain.disk_gib
 
 
-def _to_domain(domain: HostDomain) -> DomainReport:
-    assignment_id = _uuid_or_none(domain.mark.assignment_id) if domain.mark else None
+def _to_domain_report(domain: HostDomain) -> DomainReport:
+    assignment_id = _parse_uuid(domain.mark.assignment_id) if domain.mark else None
     return DomainReport(
         uuid=UUID(domain.uuid),
         name=domain.name,
@@ -118,8 +118,8 @@ def _to_domain(domain: HostDomain) -> DomainReport:
     )
 
 
-def _uuid_or_none(text: str) -> UUID | None:
-    """Return a mark's id; None for anything else, which makes the domain foreign."""
+def _parse_uuid(text: str) -> UUID | None:
+    """Parse the UUID in a domain's mark; return None for other text."""
     try:
         return UUID(text)
     except ValueError:

@@ -40,10 +40,10 @@ class Subnet:
 
 def check_subnet(subnet: Subnet) -> Subnet:
     """Return the subnet in canonical form, or raise `InvalidError`."""
-    network = _network(subnet.cidr)
+    network = _parse_network(subnet.cidr)
     gateway = subnet.gateway
     if gateway is not None:
-        gateway = str(_host_address("subnet.gateway", gateway, network))
+        gateway = str(_parse_host_address("subnet.gateway", gateway, network))
     for field, found, maximum in (
         ("subnet.dns", subnet.dns, MAX_DNS),
         ("subnet.excluded", subnet.excluded, MAX_EXCLUDED),
@@ -53,8 +53,8 @@ def check_subnet(subnet: Subnet) -> Subnet:
     checked = Subnet(
         cidr=str(network),
         gateway=gateway,
-        dns=tuple(str(_name_server(each, network)) for each in subnet.dns),
-        excluded=tuple(_range_text(*_range(each, network)) for each in subnet.excluded),
+        dns=tuple(str(_parse_name_server(each, network)) for each in subnet.dns),
+        excluded=tuple(_range_text(*_parse_range(each, network)) for each in subnet.excluded),
     )
     if next(usable_addresses(checked), None) is None:
         raise InvalidError("subnet.excluded", "every address", "room for one VM at least")
@@ -64,7 +64,7 @@ def check_subnet(subnet: Subnet) -> Subnet:
 def usable_addresses(subnet: Subnet) -> Iterator[int]:
     """Yield the addresses that VMs can get, as ascending numbers."""
     network = ipaddress.IPv4Network(subnet.cidr)
-    taken = [_range(each, network) for each in subnet.excluded]
+    taken = [_parse_range(each, network) for each in subnet.excluded]
     taken += [(each, each) for each in _server_addresses(subnet)]
     for number in range(int(network.network_address) + 1, int(network.broadcast_address)):
         if not any(first <= number <= last for first, last in taken):
@@ -77,7 +77,7 @@ def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
     It returns None if they are too many for a filter that checks every packet.
     """
     network = ipaddress.IPv4Network(subnet.cidr)
-    found = [_range(each, network) for each in subnet.excluded]
+    found = [_parse_range(each, network) for each in subnet.excluded]
     found += [(each, each) for each in _server_addresses(subnet)]
     blocks = [
         block
@@ -123,7 +123,7 @@ def prefix_length(cidr: str) -> int:
     return ipaddress.IPv4Network(cidr).prefixlen
 
 
-def _network(cidr: str) -> ipaddress.IPv4Network:
+def _parse_network(cidr: str) -> ipaddress.IPv4Network:
     allowed = f"an IPv4 network such as 10.0.0.0/24, of /{_SHORTEST_PREFIX} to /{_LONGEST_PREFIX}"
     try:
         network = ipaddress.IPv4Network(cidr)
@@ -143,9 +143,9 @@ def _server_addresses(subnet: Subnet) -> Sequence[int]:
     return [int(ipaddress.IPv4Address(each)) for each in found]
 
 
-def _name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+def _parse_name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
     """Return the address of a name server; some clouds have theirs at a link-local one."""
-    address = _address("subnet.dns", text)
+    address = _parse_address("subnet.dns", text)
     special = special_range(str(address))
     if special is not None and address not in _LINK_LOCAL:
         raise InvalidError("subnet.dns", text, f"addresses of name servers, outside {special}")
@@ -154,25 +154,27 @@ def _name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Add
     return address
 
 
-def _address(field: str, text: str) -> ipaddress.IPv4Address:
+def _parse_address(field: str, text: str) -> ipaddress.IPv4Address:
     try:
         return ipaddress.IPv4Address(text)
     except ValueError as error:
         raise InvalidError(field, text, "IPv4 addresses") from error
 
 
-def _host_address(field: str, text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
-    address = _address(field, text)
+def _parse_host_address(
+    field: str, text: str, network: ipaddress.IPv4Network
+) -> ipaddress.IPv4Address:
+    address = _parse_address(field, text)
     if not network.network_address < address < network.broadcast_address:
         raise InvalidError(field, text, f"addresses of hosts in {network}")
     return address
 
 
-def _range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
+def _parse_range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     field = "subnet.excluded"
-    low = int(_host_address(field, first.strip(), network))
-    high = int(_host_address(field, last.strip(), network)) if dash else low
+    low = int(_parse_host_address(field, first.strip(), network))
+    high = int(_parse_host_address(field, last.strip(), network)) if dash else low
     if high < low:
         raise InvalidError(field, text, "the lower address first")
     return low, high

@@ -127,7 +127,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
 
 
 def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None:
-    """Return libvirt's TLS server on a host, with credentials of a folder; None without TLS."""
+    """Return the TLS server of a host's libvirt, or None; ``folder`` has the credentials."""
     parts = urlsplit(uri)
     if access_method_of(uri) is not HostAccessMethod.TLS or not parts.hostname:
         return None
@@ -140,7 +140,7 @@ def server_of_host(name: str, uri: str, folder: Path | None) -> TlsServer | None
     )
 
 
-def end_of_file(of: str, path: Path) -> CertificateEnd | None:
+def file_certificate_end(of: str, path: Path) -> CertificateEnd | None:
     """Return the end of the first certificate in a PEM file; None for a public collection."""
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())
@@ -155,7 +155,7 @@ def end_of_file(of: str, path: Path) -> CertificateEnd | None:
     )
 
 
-def end_of_server(server: TlsServer) -> CertificateEnd | None:
+def server_certificate_end(server: TlsServer) -> CertificateEnd | None:
     """Return the end of a server's certificate; None if the server has no TLS.
 
     The certificate is not verified, so that an expired one can be read.
@@ -168,7 +168,7 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
         with suppress(OSError, ValueError):  # another check reports these files
             context.load_cert_chain(server.certificate, server.key)
     try:
-        with _connect(server, ends_at) as plain:
+        with _connect_to_server(server, ends_at) as plain:
             if server.postgres:
                 plain.sendall(_SSL_REQUEST)
                 if plain.recv(1) != b"S":
@@ -182,7 +182,7 @@ def end_of_server(server: TlsServer) -> CertificateEnd | None:
     return CertificateEnd(of=server.of, at=server.at, ends_at=end)
 
 
-def _connect(server: TlsServer, ends_at: float) -> socket.socket:
+def _connect_to_server(server: TlsServer, ends_at: float) -> socket.socket:
     """Connect to the first address of a server that answers, before ``ends_at``."""
     found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, address) in enumerate(found, 1):
@@ -206,17 +206,17 @@ def _remaining_s(ends_at: float) -> float:
     return left_s
 
 
-def ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
+def certificate_ends_by_settings(settings: SharedSettings) -> Iterator[CertificateEnd]:
     """Yield the ends of the certificates of a process, its database and its broker."""
     for of, path in certificate_files(settings):
-        if (found := end_of_file(of, path)) is not None:
+        if (found := file_certificate_end(of, path)) is not None:
             yield found
     for server in servers_of(settings):
-        if (found := end_of_server(server)) is not None:
+        if (found := server_certificate_end(server)) is not None:
             yield found
 
 
-def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
+def credential_certificate_ends(store: HostCredentials) -> Iterator[CertificateEnd]:
     """Yield the end of each TLS credential: of its certificate or its authority."""
     for name in store.names():
         if HostAccessMethod.TLS not in store.access_methods(name):
@@ -228,7 +228,9 @@ def ends_of_credentials(store: HostCredentials) -> Iterator[CertificateEnd]:
             yield CertificateEnd(of=of, at=name, problem=str(error))
 
 
-def ends_of_servers(servers: Iterable[TlsServer], within_s: float) -> Iterator[CertificateEnd]:
+def server_certificate_ends(
+    servers: Iterable[TlsServer], within_s: float
+) -> Iterator[CertificateEnd]:
     """Yield the ends of many servers' certificates, in any order, within a time limit.
 
     Nothing is queued in the pool, as the process would wait for it at its end.
@@ -240,7 +242,7 @@ def ends_of_servers(servers: Iterable[TlsServer], within_s: float) -> Iterator[C
     try:
         while (left_s := ends_at - time.monotonic()) > 0:
             for server in islice(rest, _AT_ONCE - len(looks)):
-                looks[pool.submit(end_of_server, server)] = server
+                looks[pool.submit(server_certificate_end, server)] = server
             done, _ = wait(looks, left_s, FIRST_COMPLETED)
             if not done:
                 break
@@ -324,7 +326,7 @@ def watching_certificates(
     """Watch the certificates of a process for the length of a block."""
 
     def check() -> Iterator[CertificateEnd]:
-        yield from ends_by_settings(settings)
+        yield from certificate_ends_by_settings(settings)
         yield from more()
 
     over = threading.Event()

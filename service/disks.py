@@ -31,7 +31,7 @@ class DiskWatch:
         self._look: threading.Thread | None = None
         self._began = float("-inf")
 
-    def short_of_room(self) -> list[str]:
+    def full_disk_messages(self) -> list[str]:
         """Return a sentence about each disk that is too full or does not answer.
 
         The first call waits a moment for the check; later calls return the latest result.
@@ -41,18 +41,20 @@ class DiskWatch:
             if self._look is None or (not self._look.is_alive() and now - self._began >= _EVERY_S):
                 first = self._look is None
                 self._began = now
-                self._look = threading.Thread(target=self._run, name="disks", daemon=True)
+                self._look = threading.Thread(
+                    target=self._check_disks_again, name="disks", daemon=True
+                )
                 self._look.start()
                 if first:
                     self._look.join(_FIRST_S)
             hangs = self._look.is_alive() and now - self._began >= _HANGS_S
         return [*self._found, "a disk of this process does not answer"] if hangs else self._found
 
-    def _run(self) -> None:
-        self._found = short_of_room(self._settings)
+    def _check_disks_again(self) -> None:
+        self._found = full_disk_messages(self._settings)
 
 
-def short_of_room(settings: SharedSettings) -> list[str]:
+def full_disk_messages(settings: SharedSettings) -> list[str]:
     """Return a sentence about each disk of a process that is too full."""
     found: dict[int, str] = {}
     for name, folder in _folders(settings):

@@ -45,7 +45,7 @@ def sending_heartbeats(
     A check that hangs delays the heartbeat, so that the process is rightly late.
     """
     over = threading.Event()
-    beat = _Beat(registry, kind, name, ready, settings)
+    beat = _HeartbeatSender(registry, kind, name, ready, settings)
     thread = threading.Thread(target=beat.run, args=(over, interval_s), name="beat", daemon=True)
     thread.start()
     try:
@@ -57,7 +57,7 @@ def sending_heartbeats(
             beat.end()
 
 
-class _Beat:
+class _HeartbeatSender:
     def __init__(
         self,
         registry: Registry,
@@ -80,7 +80,7 @@ class _Beat:
     def run(self, over: threading.Event, interval_s: float) -> None:
         while not over.is_set():
             try:
-                self._send()
+                self._send_heartbeat()
             except Exception as error:  # a database that is away for a moment
                 log.warning("beat_failed", error=type(error).__name__)
             over.wait(interval_s if self._is_ready else min(interval_s, _NOT_READY_S))
@@ -91,7 +91,7 @@ class _Beat:
         except Exception as error:
             log.warning("beat_failed", error=type(error).__name__)
 
-    def _send(self) -> None:
+    def _send_heartbeat(self) -> None:
         if not self._known:
             self._registry.processes.register(
                 self._kind,
@@ -106,7 +106,7 @@ class _Beat:
         lacking = [f"{check.name}: {check.message}" for check in self._ready() if not check.well]
         self._is_ready = not lacking
         if self._disks is not None:
-            lacking += self._disks.short_of_room()
+            lacking += self._disks.full_disk_messages()
         self._known = self._registry.processes.record_heartbeat(
             self._kind, self._name, "; ".join(lacking) or None
         )

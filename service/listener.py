@@ -71,23 +71,23 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/healthz":
-            self._answer_json(HTTPStatus.OK, {"status": "ok"})
+            self._send_json(HTTPStatus.OK, {"status": "ok"})
         elif path == "/readyz":
             checks = self.server.ready()
             well = all(check.well for check in checks)
             status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
             body = {each.name: {"ok": each.well, "message": each.message} for each in checks}
-            self._answer_json(status, {"status": "ok" if well else "not_ready", "checks": body})
+            self._send_json(status, {"status": "ok" if well else "not_ready", "checks": body})
         elif path == "/metrics":
-            self._answer(HTTPStatus.OK, self.server.metrics(), CONTENT_TYPE)
+            self._send_answer(HTTPStatus.OK, self.server.metrics(), CONTENT_TYPE)
         else:
             paths = ["/healthz", "/readyz", "/metrics"]
-            self._answer_json(HTTPStatus.NOT_FOUND, {"status": "not_found", "paths": paths})
+            self._send_json(HTTPStatus.NOT_FOUND, {"status": "not_found", "paths": paths})
 
-    def _answer_json(self, status: HTTPStatus, document: dict[str, Any]) -> None:
-        self._answer(status, json.dumps(document).encode() + b"\n", "application/json")
+    def _send_json(self, status: HTTPStatus, document: dict[str, Any]) -> None:
+        self._send_answer(status, json.dumps(document).encode() + b"\n", "application/json")
 
-    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+    def _send_answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -105,7 +105,7 @@ class HttpListener:
     def __init__(self, address: str, *, ready: Readiness, metrics: Callable[[], bytes]) -> None:
         self._socket_file: Path | None = None
         try:
-            self._server = self._bind(address)
+            self._server = self._bind_server(address)
         except OSError as error:
             raise ListenerError(address, error.strerror or str(error)) from error
         self._server.ready = ready
@@ -131,7 +131,7 @@ class HttpListener:
         if self._socket_file is not None:
             self._socket_file.unlink(missing_ok=True)
 
-    def _bind(self, address: str) -> _ListenerServer:
+    def _bind_server(self, address: str) -> _ListenerServer:
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX)).absolute()
             _remove_stale(path, address)

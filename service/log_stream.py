@@ -31,18 +31,18 @@ class LogStream:
         with self._lock:
             try:
                 if self._lost:
-                    self._write_now(self._notice(self._lost, self._reason) + "\n")
+                    self._write_line(self._notice(self._lost, self._reason) + "\n")
                     self._lost = 0
-                self._write_now(text)
+                self._write_line(text)
             except (OSError, ValueError) as error:  # ValueError: it is closed
                 self._lost += text.count("\n") or 1
                 self._reason = getattr(error, "strerror", None) or str(error)
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: no line waits."""
+        """Do nothing, as lines are not buffered."""
 
-    def _write_now(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         if self._descriptor is None:
             self._stream.write(text)
             self._stream.flush()

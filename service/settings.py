@@ -23,9 +23,9 @@ from registry.db import private_folder
 from registry.hosts import HostCredentials
 from registry.images import ImageStore, read_image_keys
 from registry.tasks import QUEUE_OF, WorkQueue
-from service.broker.url import broker_at
+from service.broker.url import broker_config
 from service.logs import LogFormat, LogLevel
-from service.settings_names import check_names
+from service.settings_names import check_setting_names
 
 
 class _Environment(EnvSettingsSource):
@@ -137,7 +137,7 @@ class SharedSettings(BaseSettings):
         if not Path(config).is_file():
             raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
         file = TomlConfigSettingsSource(settings_cls, Path(config))
-        check_names(config, file.toml_data)
+        check_setting_names(config, file.toml_data)
         return init_settings, _Environment(settings_cls), file
 
     def resolved_database_url(self) -> str:
@@ -207,7 +207,7 @@ def celery_config(settings: SharedSettings) -> dict[str, Any]:
         "worker_hijack_root_logger": False,
     }
     if settings.broker_url is not None:
-        return config | broker_at(settings.broker_url.get_secret_value())
+        return config | broker_config(settings.broker_url.get_secret_value())
     broker = private_folder(settings.make_state_dir() / "broker")
     messages, control = broker / "messages", broker / "control"
     for folder in (messages, control):

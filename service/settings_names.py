@@ -59,7 +59,7 @@ def known_names() -> frozenset[str]:
     return frozenset(name for each in settings_classes().values() for name in each.model_fields)
 
 
-def check_names(file: str, names: Iterable[str]) -> None:
+def check_setting_names(file: str, names: Iterable[str]) -> None:
     """Raise `UnknownSettingError` for names that no process knows."""
     known = known_names()
     unknown = {
@@ -80,7 +80,7 @@ def _allowed_values(error: ErrorDetails) -> str:
     return f"{limits}; did you mean {suggestion[0]}?" if suggestion else limits
 
 
-def load(settings: type[S]) -> S:
+def load_settings(settings: type[S]) -> S:
     """Return the settings in force, or raise `SettingsError` with all errors."""
     try:
         return settings()

@@ -46,7 +46,7 @@ class NotifySocket:
         return bool(self._address)
 
     def notify(self, *lines: str) -> None:
-        """Send one datagram; one that cannot be sent is logged."""
+        """Send one datagram; log one that cannot be sent."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.setblocking(False)

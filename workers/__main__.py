@@ -13,7 +13,7 @@ from celery.exceptions import SecurityWarning
 from registry import RegistryError, SettingsError
 from service import ProcessMetrics
 from service.process_log import begin_log
-from service.settings_names import load
+from service.settings_names import load_settings
 from workers.app import run_worker
 from workers.settings import WorkerSettings
 
@@ -23,7 +23,7 @@ BAD_SETTINGS: Final = 2
 def main() -> int:
     """Start a worker with the settings of the environment."""
     try:
-        settings = load(WorkerSettings)
+        settings = load_settings(WorkerSettings)
     except SettingsError as error:
         sys.stderr.write(f"fuga worker: {error}\n")
         return BAD_SETTINGS

@@ -24,7 +24,7 @@ from registry.tasks import Due
 from service import Check, ProcessMetrics, database_check, listening
 from service.broker.inbox import Inbox
 from service.broker.redis_inbox import redis_broker_config
-from service.certificates import ends_of_credentials, watching_certificates
+from service.certificates import credential_certificate_ends, watching_certificates
 from service.heartbeat import sending_heartbeats
 from service.settings import celery_config
 from service.supervision import supervised
@@ -164,7 +164,9 @@ def run_worker(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
                 context.registry, "worker", context.owner, ready=check_readiness, settings=settings
             ),
             watching_certificates(
-                settings, metrics, lambda: ends_of_credentials(settings.resolved_host_credentials())
+                settings,
+                metrics,
+                lambda: credential_certificate_ends(settings.resolved_host_credentials()),
             ),
             supervised(
                 check_readiness,

@@ -108,7 +108,7 @@ class FilesystemTransport(filesystem.Transport):
     def drain_events(self, connection: Any, timeout: Any = None, **kwargs: Any) -> Any:
         """Wait for events only briefly, so that the worker's loop handles signals."""
         inbox: Inbox = self.client.transport_options[OPTION]  # type: ignore[union-attr]  # kombu
-        inbox.note_turn()
+        inbox.record_turn()
         timeout = min(timeout or _LOOP_S, _LOOP_S)
         return super().drain_events(connection, timeout)  # type: ignore[no-untyped-call]  # kombu
 

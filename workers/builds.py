@@ -100,11 +100,11 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
             # The guest may run already: retry until the host answers.
             assignments.yield_claim(build.claim, str(error))
         else:
-            assignments.fail(build.claim, str(error), transient=True)
+            assignments.record_failure(build.claim, str(error), transient=True)
         return TaskOutcome.HANDED_BACK
     except (OperationFailedError, DomainConflictError) as error:
         _log_failure(build, error)
-        assignments.fail(build.claim, str(error), transient=False)
+        assignments.record_failure(build.claim, str(error), transient=False)
         # The host answers, so absence may be proven at once and the capacity freed. Otherwise the
         # sweep retries the quarantined assignment.
         removals.remove_assignment(build.claim.assignment_id, context)

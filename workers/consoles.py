@@ -91,7 +91,7 @@ def _relay_console(work: ConsoleWork, context: WorkerContext, host: HostDriver) 
         if context.stopping.is_set():
             raise StoppingError
         if not typed and holds.has_input(work.claim):
-            typed = holds.take(work.claim)
+            typed = holds.take_input(work.claim)
         came = host.exchange_console(typed, wait_s=_WAIT_S, deadline_s=context.lookup_deadline_s)
         typed = typed[came.taken :]
         if came.content:
@@ -123,5 +123,5 @@ def read_console(read_id: UUID, context: WorkerContext) -> TaskOutcome:
     except (HostBusyError, HostUnreachableError, OperationFailedError) as failure:
         answer = ConsoleAnswer(content=b"", end=question.after, error=str(failure))
         log.warning("console_unread", vm_id=str(question.vm_id), error=answer.error)
-    context.registry.console_reads.answer(read_id, answer)
+    context.registry.console_reads.store_answer(read_id, answer)
     return TaskOutcome.DONE if answer.error is None else TaskOutcome.FAILED

@@ -44,10 +44,10 @@ def fence_host(host_id: UUID, context: WorkerContext) -> TaskOutcome:
         trouble = _run_fence_command(order, context)
         context.checkpoint("fence.after_command")
         if trouble is not None:
-            fencing.fail(order, trouble)
+            fencing.record_failure(order, trouble)
             bound.error("fencing_failed", alert=True, error=trouble)
             return TaskOutcome.FAILED
-        freed = fencing.succeed(order)
+        freed = fencing.record_success(order)
     except ClaimLostError as error:
         bound.warning("fencing_lost", error=str(error))
         return TaskOutcome.CLAIM_LOST

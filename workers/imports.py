@@ -66,7 +66,7 @@ def _import_claimed_image(claimed: Import, context: WorkerContext) -> TaskOutcom
             ImageUrlRefusedError,
         ) as error:
             bound.warning("import_failed", error=str(error))
-            imports.fail(claimed.claim, str(error))
+            imports.record_failure(claimed.claim, str(error))
             context.store.discard(image.id, image.format)  # remove the refused upload
             return TaskOutcome.FAILED
     except ClaimLostError:

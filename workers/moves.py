@@ -316,7 +316,7 @@ def _record_result(
         error = f"host {step.to.host.name} was fenced when it had arrived there"
         _restart_at_source(step, context)
     if location in {GuestLocation.HERE, GuestLocation.LOST}:
-        steps.fail(step.claim, error or "it did not arrive")
+        steps.record_failure(step.claim, error or "it did not arrive")
         return TaskOutcome.FAILED
     if location is GuestLocation.THERE_PAUSED:
         with context.hosts.use(step.to.host) as there:

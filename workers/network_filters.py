@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hypervisor import Guard
 from registry.hosts import HostAccess
-from registry.networks import CardRules
+from registry.networks import InterfaceRules
 
 #: Each network costs a rule on each card.
 _MAX_NETWORKS: Final = 64
@@ -51,7 +51,7 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return network
 
 
-def network_guard(host: HostAccess, card: CardRules, known: HostNetworks) -> Guard | None:
+def network_guard(host: HostAccess, card: InterfaceRules, known: HostNetworks) -> Guard | None:
     """Return the guard of a card; None for the test driver, which has no network."""
     if host.domain_type == "test":
         return None

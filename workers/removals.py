@@ -174,7 +174,7 @@ def _record_refusal(
 ) -> TaskOutcome:
     """Record why a leftover was not removed, for `fuga doctor --hosts`; it is tried again."""
     bound.warning("leftover_stays", error=why)
-    context.registry.assignments.note_why_leftover_stays(leftover, why)
+    context.registry.assignments.record_leftover_error(leftover, why)
     return TaskOutcome.HANDED_BACK
 
 

@@ -155,7 +155,7 @@ class PlanExecutor:
             check_plan(inputs.running, decided)
         except (PolicyFailedError, PlacementError) as error:
             bound.error("plan_failed", error=str(error), alert=True)
-            self._registry.plans.fail(plan.id, str(error), actor=ACTOR)
+            self._registry.plans.record_failure(plan.id, str(error), actor=ACTOR)
             self._report_auto_plan(plan, "failed")
             return
         declined = self._balance_objection(plan, decided)

@@ -55,7 +55,7 @@ def read_console(
             else:
                 return answer
     finally:
-        registry.console_reads.forget(key)
+        registry.console_reads.delete_question(key)
     raise ConsoleUnreadError(vm_id, f"no worker answered within {wait_s:g} s")
 
 

@@ -266,7 +266,7 @@ def _create_application(
         metrics=metrics,
         move_limits=move_limits_of(settings),
         settings=settings_in_force(settings),
-        disks=DiskWatch(settings).short_of_room,
+        disks=DiskWatch(settings).full_disk_messages,
         event_streams=settings.api_event_streams,
         what_ifs=build_what_if_executor(registry, settings, start_child),
         start_child=start_child,

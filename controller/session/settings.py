@@ -24,9 +24,9 @@ def load_settings() -> ControllerSettings:
 def load_as(settings: type[S]) -> S:
     """Read the settings of one kind of process; raise `BadInputError` if they are invalid."""
     from registry import SettingsError  # noqa: PLC0415
-    from service.settings_names import load  # noqa: PLC0415
+    from service.settings_names import load_settings  # noqa: PLC0415
 
     try:
-        return load(settings)
+        return load_settings(settings)
     except SettingsError as error:
         raise BadInputError(str(error)) from None

@@ -40,12 +40,12 @@ def upgrade() -> None:
 
 
 def on_sqlite(constraint: sa.Constraint) -> Sequence[sa.Constraint]:
-    """Return a constraint on SQLite; on PostgreSQL the ledger's triggers prove the same."""
+    """Return a constraint for SQLite; on PostgreSQL the ledger's triggers check the same."""
     return [constraint] if op.get_bind().dialect.name == "sqlite" else []
 
 
 def create_table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> None:
-    """Create a table and its indexes in the order in which they are written.
+    """Create a table, and then its indexes in the given order.
 
     SQLAlchemy creates the indexes of a table in the order of a set, which differs from process
     to process, and SQLite takes the younger of two indexes that look equally good.
@@ -58,7 +58,7 @@ def create_table(name: str, *items: sa.schema.SchemaItem, **options: Any) -> Non
 
 
 def only(condition: str) -> dict[str, Any]:
-    """Return the options of an index of the rows that meet a condition."""
+    """Return the options of a partial index, of rows that meet a condition."""
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
 

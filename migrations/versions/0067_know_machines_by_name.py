@@ -42,7 +42,7 @@ def upgrade() -> None:
 
 
 def _keep_labels() -> None:
-    """Read the labels of hosts."""
+    """Store the machine names in the labels of hosts."""
     hosts = sa.table(
         "hosts",
         sa.column("id", sa.Uuid()),
@@ -63,7 +63,7 @@ def _keep_labels() -> None:
 
 
 def _keep_names() -> None:
-    """Read the names in the last reports: until the next ones labels alone would prove nothing."""
+    """Store machines' names from the last reports, as labels alone prove nothing."""
     hosts = sa.table(
         "hosts",
         sa.column("id", sa.Uuid()),

@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def _keep_domains() -> None:
-    """Read the domains in the last reports: until the next ones such machines would be one."""
+    """Store the domains from the last reports, as they distinguish machines of one name."""
     hosts = sa.table(
         "hosts",
         sa.column("id", sa.Uuid()),

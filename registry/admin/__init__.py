@@ -21,7 +21,7 @@ from registry.records.liveness import (
     ProcessHeartbeat,
     ProcessSettings,
 )
-from registry.records.what_ifs import WhatIf, WhatIfDone
+from registry.records.what_ifs import WhatIf, WhatIfResult
 
 __all__ = [
     "BEAT_S",
@@ -48,8 +48,8 @@ __all__ = [
     "ProcessSettings",
     "PurgeCounts",
     "WhatIf",
-    "WhatIfDone",
     "WhatIfEvent",
+    "WhatIfResult",
     "WhatIfState",
     "is_late",
 ]

@@ -1,4 +1,4 @@
-"""Backups of the register center, made while it is in use, and put back into an empty place."""
+"""Backups of the register center while it is in use, and their restore to an empty database."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def record(events: Events, file: Path) -> None:
 
 
 def restore(database_url: str, file: Path) -> None:
-    """Put a backup into a database that is empty.
+    """Restore a backup to an empty database.
 
     Raises
     ------
@@ -152,9 +152,9 @@ def _temporary_file_for(target: Path, otherwise: str) -> Iterator[Path]:
         _remove_unfinished(target)
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield temporary
-        _sync(temporary)
+        _sync_to_disk(temporary)
         _rename_to_target(temporary, target)
-        _sync(target.absolute().parent)
+        _sync_to_disk(target.absolute().parent)
     except FileExistsError:
         raise BackupError(otherwise) from None
     except OSError as error:
@@ -197,7 +197,7 @@ def unfinished_backups(folder: Path, target: str | None = None) -> list[Path]:
 
 
 def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
-    """Copy what is committed while others write, and check that the copy is whole.
+    """Copy the committed data of a database in use, and check the copy.
 
     SQLite does not say which of two files an error concerns. So the target is written to and the
     source is read before the copy begins; for the copy itself the error code decides.
@@ -220,7 +220,7 @@ def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
                 code = getattr(error, "sqlite_errorcode", 0)
                 if code & 0xFF not in _OF_WRITING or code in _OF_READING:
                     raise
-                raise BackupError(_unwritable_message(target, _reason(error))) from error
+                raise BackupError(_unwritable_message(target, _error_reason(error))) from error
     if found != "ok":
         raise BackupError(f"{source} is damaged: {found}")
 
@@ -231,7 +231,7 @@ def _open_empty_copy(temporary: Path, target: Path) -> sqlite3.Connection:
         # Its journal is of no use: a copy that fails is removed.
         taken.execute("PRAGMA journal_mode = OFF")
     except sqlite3.Error as error:
-        raise BackupError(_unwritable_message(target, _reason(error))) from error
+        raise BackupError(_unwritable_message(target, _error_reason(error))) from error
     return taken
 
 
@@ -260,7 +260,7 @@ def _read_only_uri(source: Path) -> str:
     return f"file:{quote(str(source.absolute()))}?mode=ro"
 
 
-def _reason(error: sqlite3.Error) -> str:
+def _error_reason(error: sqlite3.Error) -> str:
     full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
     return "No space left on device" if full else str(error)
 
@@ -297,7 +297,7 @@ def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
         raise BackupError(mask_secrets(done.stderr.strip() or f"{program} failed"))
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -42,7 +42,7 @@ from registry.db.schema import (
     vm_groups,
     vms,
 )
-from registry.ledger.progress import request_event, vm_tally_query
+from registry.ledger.request_progress import request_event, vm_tally_query
 from registry.ledger.triggers import TRIGGERS
 from registry.lifecycle import (
     FINISHED,

@@ -1,4 +1,4 @@
-"""PastPeriod requests and hosts of a period, read from the register center as a simulation trace.
+"""Past requests and hosts of a period, read from the register center as a simulation trace.
 
 Read only, in one transaction, and streamed: VMs come in order of their creation, a few
 thousand at a time, however many there are.
@@ -23,7 +23,7 @@ from registry.catalogue.resources import demands, resource_names
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.locks import roll_back_when_idle
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     events,
@@ -142,11 +142,11 @@ class History:
                 tenants=tenants_,
                 quotas=quotas,
                 hosts=_past_hosts(connection, axis, since, until),
-                requests=_requests(connection, since, until),
+                requests=_stream_requests(connection, since, until),
             )
 
     def last_decision(self, since: datetime, until: datetime) -> PastDecision | None:
-        """Return how a policy decided the newest round of a period; None without a round."""
+        """Return how a policy decided the newest round of a period, or None if it has no round."""
         query = (
             select(rounds, round_inputs.c.inputs)
             .outerjoin(round_inputs, round_inputs.c.round == rounds.c.number)
@@ -182,7 +182,7 @@ def _past_hosts(
     changes = _host_events(connection, [row.id for row in rows], since)
     found = []
     for row in rows:
-        was_open, was_there, transitions = _transitions_of(row, changes[row.id], since, until)
+        was_open, was_there, transitions = _host_transitions(row, changes[row.id], since, until)
         if was_there:
             found.append(
                 PastHost(
@@ -223,7 +223,7 @@ def _host_events(
     return found
 
 
-def _transitions_of(
+def _host_transitions(
     host: Any, changes: Sequence[Any], since: datetime, until: datetime
 ) -> tuple[bool, bool, tuple[tuple[datetime, HostTransition], ...]]:
     """Return whether a host took VMs and existed at the beginning, and its later changes.
@@ -267,7 +267,9 @@ def _takes_vms(state: Mapping[str, str]) -> bool:
     )
 
 
-def _requests(connection: Connection, since: datetime, until: datetime) -> Iterator[PastRequest]:
+def _stream_requests(
+    connection: Connection, since: datetime, until: datetime
+) -> Iterator[PastRequest]:
     """Yield the requests of VMs that existed in the time."""
     of_type = demands(connection)
     query = (

@@ -139,7 +139,7 @@ class Retention:
         with self._database.write() as connection:
             if lease is not None:
                 check_epoch(connection, CONTROL_LEASE, lease.holder, lease.epoch, until_commit=True)
-            _delete(connection, name, keys)
+            _delete_rows(connection, name, keys)
         return PurgeCounts(**{name: len(keys)})
 
 
@@ -256,11 +256,11 @@ def _first_key_since(
     since: datetime,
     first: int | None = None,
 ) -> int:
-    """Return the first key of rows since a time, or one above all; keys rise with time.
+    """Return the lowest key of rows since a time, or one above all keys.
 
-    The search begins at ``first``, in small steps, as little is due as a rule. If a step of the
-    clock broke the order of times, the search ends at one of several possible keys; the purge
-    compares the time of each row, and deletes the others later.
+    Keys rise with time. The search begins at ``first``, in small steps, as few rows are due. If a
+    step of the clock broke the order of times, the search ends at one of several possible keys;
+    the purge compares the time of each row, and deletes the others later.
     """
 
     def old_key(start: int) -> int | None:
@@ -297,7 +297,7 @@ def _first_due_batch(
     return "events", ()
 
 
-def _delete(connection: Connection, name: str, keys: Sequence[Any]) -> None:
+def _delete_rows(connection: Connection, name: str, keys: Sequence[Any]) -> None:
     for column in _KEYS[name]:
         connection.execute(delete(column.table).where(column.in_(keys)))
 

@@ -127,7 +127,7 @@ def _run_revisions(engine: Engine) -> str:
 
 
 def _is_older(engine: Engine) -> bool:
-    """Return whether a server's database is there, of a revision before the last."""
+    """Return whether a PostgreSQL database has a known revision before the newest."""
     if engine.dialect.name == "sqlite":
         return False
     with engine.connect() as connection:

@@ -21,11 +21,11 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import what_ifs
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
 from registry.lifecycle import WhatIfEvent, WhatIfState
-from registry.records.what_ifs import WhatIf, WhatIfDone
+from registry.records.what_ifs import WhatIf, WhatIfResult
 
 #: How long the process that runs a what-if may be silent.
 LEASE_S: Final = 20.0
@@ -57,7 +57,7 @@ class WhatIfs:
             If `MAX_OPEN` wait or run.
         """
         with self._database.write() as connection:
-            open_, now = _lock_open(connection)
+            open_, now = _lock_open_what_ifs(connection)
             if len(open_) >= MAX_OPEN:
                 runs = next((each for each in open_ if each.state == "running"), open_[0])
                 raise ConflictError(
@@ -82,11 +82,11 @@ class WhatIfs:
             connection.execute(
                 delete(what_ifs).where(what_ifs.c.id.not_in(newest), what_ifs.c.state.not_in(_OPEN))
             )
-            return store_result(connection, _get(connection, key))
+            return store_result(connection, _get_what_if(connection, key))
 
     @retry_on_rollback
     def report_progress(self, id: UUID, executor_id: UUID, progress: float) -> WhatIfState:  # noqa: A002
-        """Record that the executor is alive, and its progress; start the what-if in its turn.
+        """Record the executor's heartbeat and progress; start the what-if when its turn comes.
 
         Returns
         -------
@@ -100,8 +100,8 @@ class WhatIfs:
             If the what-if is deleted.
         """
         with self._database.write() as connection:
-            open_, now = _lock_open(connection, executor_id)
-            row = _lock_row(connection, id)
+            open_, now = _lock_open_what_ifs(connection, executor_id)
+            row = _lock_what_if(connection, id)
             if row.state not in _OPEN:
                 return WhatIfState(row.state)
             if row.executor_id != executor_id:
@@ -125,7 +125,7 @@ class WhatIfs:
         report: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
-        """Record the report or the error of a what-if that ends.
+        """End a what-if, and record its report or its error.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class WhatIfs:
             If the what-if was cancelled, or marked as interrupted.
         """
         with self._database.write() as connection:
-            row = _lock_row(connection, id)
+            row = _lock_what_if(connection, id)
             if row.state not in _OPEN or row.executor_id != executor_id:
                 raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
             now = db_now(connection)
@@ -160,8 +160,8 @@ class WhatIfs:
             If the what-if is over.
         """
         with self._database.write() as connection:
-            _, now = _lock_open(connection)
-            row = _lock_row(connection, id)
+            _, now = _lock_open_what_ifs(connection)
+            row = _lock_what_if(connection, id)
             _apply_event(
                 connection,
                 row,
@@ -171,16 +171,16 @@ class WhatIfs:
                 ended_at=now,
                 cancelled_by=actor,
             )
-            return store_result(connection, _get(connection, id))
+            return store_result(connection, _get_what_if(connection, id))
 
-    def get(self, id: UUID) -> WhatIfDone:  # noqa: A002
+    def get(self, id: UUID) -> WhatIfResult:  # noqa: A002
         """Return a what-if with its report, or raise `NotFoundError`."""
         query = select(what_ifs).where(what_ifs.c.id == id)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise NotFoundError("what-if", id)
-            return _to_what_if(row, db_now(connection), WhatIfDone)
+            return _to_what_if(row, db_now(connection), WhatIfResult)
 
     def list(
         self,
@@ -202,7 +202,7 @@ class WhatIfs:
         return page_of(found[: check_limit(limit) + 1], limit, lambda each: (each.id.hex,))
 
 
-def _lock_open(
+def _lock_open_what_ifs(
     connection: Connection, executor_id: UUID | None = None
 ) -> tuple[list[Row[Any]], datetime]:
     """Lock and return the what-ifs that wait or run, the oldest first.
@@ -236,12 +236,12 @@ def _to_what_if(row: Row[Any], now: datetime, kind: type[W]) -> W:
     )
 
 
-def _get(connection: Connection, key: UUID) -> WhatIf:
+def _get_what_if(connection: Connection, key: UUID) -> WhatIf:
     row = connection.execute(select(*_SHORT).where(what_ifs.c.id == key)).one()
     return _to_what_if(row, db_now(connection), WhatIf)
 
 
-def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_what_if(connection: Connection, key: UUID) -> Row[Any]:
     query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.id == key)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:

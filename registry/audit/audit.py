@@ -27,7 +27,7 @@ class Audit:
 
     @retry_on_rollback
     def finish(self, call: AuditedCall, status: int | None) -> int:
-        """Record how a call ended and return its row, which is created now if it wrote nothing."""
+        """Record a call's outcome; return its row's id. The row is created now if it is missing."""
         with self._database.write() as connection:
             if call.row is None:
                 row = {"at": db_now(connection), **call.values(), "status": status}
@@ -84,7 +84,7 @@ class Audit:
         query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
         exact = {audit.c.token: token, audit.c.tenant: tenant, audit.c.request_id: request_id}
         wanted = [column == value for column, value in exact.items() if value is not None]
-        wanted += _between(since, until)
+        wanted += _time_conditions(since, until)
         if method is not None:
             wanted.append((audit.c.method == method) | _has_refusal_like(f" {method} "))
         if status is not None:
@@ -108,7 +108,9 @@ def _has_refusal_like(part: str) -> ColumnElement[bool]:
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 
 
-def _between(since: datetime | None, until: datetime | None) -> Iterator[ColumnElement[bool]]:
+def _time_conditions(
+    since: datetime | None, until: datetime | None
+) -> Iterator[ColumnElement[bool]]:
     if since is not None:
         yield audit.c.at >= since
     if until is not None:

@@ -33,22 +33,22 @@ def subjects_of_events(connection: Connection, given: str, tenant: str | None) -
     known = events.c.subject_id == given
     if tenant is not None:
         known &= events.c.tenant == tenant
-    return _subjects(connection, given, known, tenant)
+    return _find_subjects(connection, given, known, tenant)
 
 
 def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
     """Return the id of a subject, and its name if audited calls used it.
 
-    It raises `InvalidError` as `subjects_of_events` does.
+    It raises the errors of `subjects_of_events`.
     """
-    found = _subjects(connection, given, audit.c.subject == given, None)
+    found = _find_subjects(connection, given, audit.c.subject == given, None)
     return found if found[0] == given else (given, *found)
 
 
-def _subjects(
+def _find_subjects(
     connection: Connection, given: str, known: ColumnElement[bool], tenant: str | None
 ) -> tuple[str, ...]:
-    key = _id_from(given)
+    key = _parse_id(given)
     if key is None and (_has_row(connection, known) or _is_key(connection, given, tenant)):
         key = given
     try:
@@ -63,7 +63,7 @@ def _subjects(
     return found
 
 
-def _id_from(text: str) -> str | None:
+def _parse_id(text: str) -> str | None:
     """Return an id in its stored form, or None if the text is no id."""
     if text.isdigit():
         return text
@@ -74,7 +74,7 @@ def _id_from(text: str) -> str | None:
 
 
 def _is_key(connection: Connection, name: str, tenant: str | None) -> bool:
-    """Return whether the name is the key of a thing that the tenant may see."""
+    """Return whether a name is the key of an object that the tenant may see."""
     keys = [vm_types.c.name == name, resources.c.name == name]
     if tenant in {None, name}:
         keys.append(tenants.c.name == name)
@@ -86,7 +86,7 @@ def _has_row(connection: Connection, which: ColumnElement[bool]) -> bool:
 
 
 def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | None:
-    """Return the id of the existing thing with a name, else of the latest deleted one."""
+    """Return the id of the existing object with a name, else of the latest deleted one."""
     there: list[tuple[UUID, str]] = []
     gone: list[tuple[UUID, str]] = []
     for kind, table, is_there in _NAMED:

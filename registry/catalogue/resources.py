@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import event_row, record_events
-from registry.catalogue.limits import LIMITS
+from registry.catalogue.vm_type_limits import LIMITS
 from registry.db.bulk import chunks
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from registry.audit.events import record_event
-from registry.catalogue.limits import check_limits
 from registry.catalogue.resources import resource_names
+from registry.catalogue.vm_type_limits import check_limits
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result

@@ -79,7 +79,7 @@ class ConsoleHolds:
                     connection, row, ConsoleEvent.LOST, "its worker is gone", actor=owner, now=now
                 )
             epoch = row.epoch + 1
-            CONSOLES.take(connection, id, owner, lease_s, now=now, epoch=epoch)
+            CONSOLES.claim(connection, id, owner, lease_s, now=now, epoch=epoch)
             return ConsoleWork(
                 claim=ConsoleClaim(session_id=id, epoch=epoch),
                 vm_id=row.vm_id,
@@ -117,7 +117,7 @@ class ConsoleHolds:
     def mark_attached(self, claim: ConsoleClaim) -> None:
         """Record that the worker holds the console."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_session(connection, claim)
             change_session_state(
                 connection,
                 row,
@@ -140,10 +140,10 @@ class ConsoleHolds:
         return row is not None and bool(row.typed)
 
     @retry_on_rollback
-    def take(self, claim: ConsoleClaim) -> bytes:
+    def take_input(self, claim: ConsoleClaim) -> bytes:
         """Return the waiting input and delete it."""
         with self._database.write() as connection:
-            _claimed_row(connection, claim)
+            _lock_claimed_session(connection, claim)
             mine = console_inputs.c.session_id == claim.session_id
             pieces = connection.scalars(
                 select(console_inputs.c.content).where(mine).order_by(console_inputs.c.number)
@@ -155,7 +155,7 @@ class ConsoleHolds:
     def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
         """Store output of the guest; drop the oldest unread output beyond the limit."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_session(connection, claim)
             output_end = row.output_end + len(content)
             connection.execute(
                 insert(console_outputs).values(
@@ -174,14 +174,14 @@ class ConsoleHolds:
     def extend_claim(self, claim: ConsoleClaim, lease_s: float) -> None:
         """Extend the claim; raise `ClaimLostError` if it is lost or the session is over."""
         with self._database.write() as connection:
-            _claimed_row(connection, claim)
+            _lock_claimed_session(connection, claim)
             CONSOLES.extend(connection, claim.session_id, lease_s)
 
     @retry_on_rollback
     def release_claim(self, claim: ConsoleClaim, reason: str | None) -> None:
-        """Give a session back: another worker may attach it again."""
+        """Release the claim, so that another worker may attach the session again."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_session(connection, claim)
             now = db_now(connection)
             change_session_state(
                 connection,
@@ -197,11 +197,11 @@ class ConsoleHolds:
     def mark_ended(self, claim: ConsoleClaim, reason: str) -> None:
         """End the session and record why."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_session(connection, claim)
             end_session(connection, row, reason, actor=row.lease_owner, now=db_now(connection))
 
 
-def _claimed_row(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
+def _lock_claimed_session(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
     row: Row[Any] | None = lock_session(connection, console_sessions.c.id == claim.session_id)
     return _check_claim(claim, row)
 

@@ -19,7 +19,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.ids import uuid7
 from registry.db.names import check_int
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import assignments, console_reads, hosts, is_place
 from registry.records.hosts import HostAccess
 
@@ -88,7 +88,7 @@ class ConsoleReads:
         return record_of(ConsoleQuestion, row, host=to_host_access(row))
 
     @retry_on_rollback
-    def answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
+    def store_answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
         """Store the answer unless there is one already."""
         with self._database.write() as connection:
             connection.execute(
@@ -114,7 +114,7 @@ class ConsoleReads:
         return ConsoleAnswer(content=row.content or b"", end=row.end_at or 0, error=row.error)
 
     @retry_on_rollback
-    def forget(self, id: UUID) -> None:  # noqa: A002
+    def delete_question(self, id: UUID) -> None:  # noqa: A002
         """Delete a question with its answer."""
         with self._database.write() as connection:
             connection.execute(delete(console_reads).where(console_reads.c.id == id))

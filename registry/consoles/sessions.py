@@ -118,12 +118,12 @@ class ConsoleSessions:
             return store_result(connection, session)
 
     @retry_on_rollback
-    def type(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
-        """Store a piece of input; a piece with a number that was used is a repetition."""
+    def store_input(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
+        """Store a piece of input; ignore a piece whose number was stored before."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
             raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")
         with self._database.write() as connection:
-            row = _open_row(connection, vm_id, id)
+            row = _lock_open_session_row(connection, vm_id, id)
             if number > row.next_input:
                 raise ConflictError(f"piece {row.next_input} comes before piece {number}")
             if number == row.next_input:
@@ -150,9 +150,9 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def record_reader(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
-        """Record that the caller reads, and how far; return whether no worker holds the console."""
+        """Record how far the caller has read; return whether no worker holds the console."""
         with self._database.write() as connection:
-            row = _row(connection, vm_id, id)
+            row = _lock_session_row(connection, vm_id, id)
             if row.state == ConsoleState.ENDED.value:
                 return False
             now = db_now(connection)
@@ -197,7 +197,7 @@ class ConsoleSessions:
     def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Close a session; nothing happens if it is over."""
         with self._database.write() as connection:
-            row = _row(connection, vm_id, id)
+            row = _lock_session_row(connection, vm_id, id)
             if row.state != ConsoleState.ENDED.value:
                 end_session(connection, row, "it was closed", actor=actor, now=db_now(connection))
 
@@ -219,7 +219,7 @@ def _check_session_limit(connection: Connection, vm_id: UUID, at_most: int) -> N
         )
 
 
-def _row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+def _lock_session_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
     row: Row[Any] | None = lock_session(
         connection, console_sessions.c.id == key, console_sessions.c.vm_id == vm_id
     )
@@ -228,8 +228,8 @@ def _row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
     return row
 
 
-def _open_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
-    row = _row(connection, vm_id, key)
+def _lock_open_session_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+    row = _lock_session_row(connection, vm_id, key)
     if row.state == ConsoleState.ENDED.value:
         raise ConflictError(f"the console session is over: {row.reason}")
     return row

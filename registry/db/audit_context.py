@@ -77,7 +77,7 @@ def audited_call_of(connection: Connection) -> AuditedCall | None:
 
 
 def begin_audited_call(connection: Connection, call: AuditedCall) -> None:
-    """Make a transaction audited for a call.
+    """Begin the audit of a transaction for a call.
 
     Values of the call from a transaction that was rolled back are cleared.
     """

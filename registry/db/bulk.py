@@ -45,7 +45,7 @@ PARAMETERS: Final = 2_000
 
 
 def chunks(values: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
-    """Yield the values in runs of at most ``size``."""
+    """Split values into sequences of at most ``size`` values."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
@@ -91,7 +91,7 @@ def insert_or_skip_for(dialect: str, table: Table, *unique: str) -> Any:
 
 
 def execute_parameters(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a single row itself, or else the list of rows, as parameters of a statement."""
+    """Return rows as the parameters of a statement: one row itself, or a list of several."""
     return rows[0] if len(rows) == 1 else list(rows)
 
 
@@ -105,9 +105,9 @@ def prepare_insert(
 ) -> Ready:
     """Compile the INSERT of `insert_rows`; the caller only executes it."""
     if not rows:
-        return _do_nothing
+        return _execute_nothing
     if connection.dialect.name == "sqlite" or len(rows) == 1:
-        return lambda: _run(connection, insert(table), execute_parameters(rows))
+        return lambda: _run_statement(connection, insert(table), execute_parameters(rows))
     columns = list(rows[0])
     source, parameters = _unnest_source(connection, table, rows, columns)
     names = ", ".join(columns)
@@ -170,7 +170,7 @@ def prepare_update(
 ) -> Ready:
     """Compile the UPDATE of `update_rows`; the caller only executes it."""
     if not rows:
-        return _do_nothing
+        return _execute_nothing
     columns = [name for name in rows[0] if name not in keys]
     if connection.dialect.name == "sqlite" or len(rows) == 1:
         # SQLAlchemy keeps the names of columns for itself.
@@ -180,7 +180,7 @@ def prepare_update(
             {f"of_{key}": row[key] for key in keys} | {f"new_{name}": row[name] for name in columns}
             for row in rows
         ]
-        return lambda: _run(connection, statement.values(changes), given)
+        return lambda: _run_statement(connection, statement.values(changes), given)
     source, parameters = _unnest_source(connection, table, rows, [*keys, *columns])
     changed = [f"{name} = given.{name}" for name in columns]
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
@@ -229,11 +229,11 @@ def update_each(
             connection.execute(update(table).where(which).values(dict(values_of_all)))
 
 
-def _do_nothing() -> None:
+def _execute_nothing() -> None:
     """Do nothing, as there are no rows."""
 
 
-def _run(connection: Connection, statement: Any, parameters: Any) -> None:
+def _run_statement(connection: Connection, statement: Any, parameters: Any) -> None:
     connection.execute(statement, parameters)
 
 
@@ -245,7 +245,7 @@ def _unnest_source(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Return a FROM item named ``given`` with the rows in order, for PostgreSQL, and parameters."""
-    source, processors = _source(connection.dialect, table, tuple(columns))
+    source, processors = _array_source(connection.dialect, table, tuple(columns))
     parameters = {
         name: array_text(
             [row[name] for row in rows] if process is None else [process(row[name]) for row in rows]
@@ -256,10 +256,10 @@ def _unnest_source(
 
 
 @lru_cache(maxsize=256)
-def _source(
+def _array_source(
     dialect: Dialect, table: Table, columns: tuple[str, ...]
 ) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
-    """Return a FROM item of the columns' arrays, and how the values of each are converted."""
+    """Return a FROM item of arrays, and each column's name with the conversion of its values."""
     arrays, processors = [], []
     for name in columns:
         kind = table.c[name].type
@@ -278,18 +278,18 @@ def array_text(values: Sequence[Any]) -> str:
     return "{" + ",".join([_WRITTEN.get(type(value), _item_text)(value) for value in values]) + "}"
 
 
-def _quote(text: str) -> str:
+def _quote_item(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _item_text(value: Any) -> str:
     if isinstance(value, str):  # a member of an enumeration
-        return _quote(str(value))
+        return _quote_item(str(value))
     # The types by which psycopg knows JSON and bytes; to import it here would cost
     # every command.
     if isinstance(value.obj, bytes):
-        return _quote(f"\\x{value.obj.hex()}")
-    return _quote(json.dumps(value.obj))
+        return _quote_item(f"\\x{value.obj.hex()}")
+    return _quote_item(json.dumps(value.obj))
 
 
 _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
@@ -298,6 +298,6 @@ _WRITTEN: Final[Mapping[type, Callable[[Any], str]]] = {
     bool: lambda value: "t" if value else "f",
     int: str,
     float: repr,
-    str: _quote,
+    str: _quote_item,
     datetime: datetime.isoformat,
 }

@@ -64,7 +64,7 @@ class DbWatchdog:
             raise ServerHangsError
 
     def check_wait(self, since: float) -> None:
-        """Start a probe if a wait is long; raise `ServerHangsError` if it is in vain."""
+        """Start a probe if a wait is long; raise `ServerHangsError` if the server hangs."""
         self.check()
         suspicious = max(since, self._answered_at) + PATIENCE_S
         if self._now() >= suspicious:

@@ -99,7 +99,7 @@ def make_engine(
     patient: bool = False,
     pulse: DbWatchdog | None = None,
 ) -> Engine:
-    """Return an engine whose transactions see one snapshot (read) or what they lock (write).
+    """Return an engine for transactions that read one snapshot, or that write.
 
     SQLite: a writer begins IMMEDIATE, since a read snapshot that became stale cannot be upgraded
     and fails at once, whatever the timeout. WAL lets readers go on during a write; it needs one
@@ -194,7 +194,7 @@ def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
     )
 
     @event.listens_for(engine, "connect")
-    def _open(dbapi_connection: Any, _: Any) -> None:
+    def _set_pragmas(dbapi_connection: Any, _: Any) -> None:
         dbapi_connection.isolation_level = None  # we issue BEGIN ourselves
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
@@ -207,13 +207,13 @@ def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
             dbapi_connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
+    def _begin_transaction(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
 
 
-class _LastRefusal:
+class _LastDiskFull:
     """The time, by `time.monotonic`, at which the database's disk was last full."""
 
     at: float | None = None
@@ -239,7 +239,7 @@ class Database:
         self._condition: Condition | None = None
         self._once: IdempotentCall | None = None
         self._inside: Connection | None = None
-        self._refusal = _LastRefusal()
+        self._refusal = _LastDiskFull()
 
     @property
     def is_full(self) -> bool:
@@ -377,7 +377,7 @@ def translate_unavailable() -> Iterator[None]:
         message = str(error.orig).strip()
         if state == _HELD_UP:
             raise LockTimeoutError(message) from error
-        if state == _DISK_FULL or _is_full(error.orig):
+        if state == _DISK_FULL or _is_disk_full(error.orig):
             raise DatabaseFullError(message) from error
         kind = TransactionRolledBackError if state in _CLASHES else RegistryUnavailableError
         raise kind(message) from error
@@ -385,7 +385,7 @@ def translate_unavailable() -> Iterator[None]:
         raise RegistryUnavailableError(str(error)) from error
 
 
-def _is_full(error: BaseException | None) -> bool:
+def _is_disk_full(error: BaseException | None) -> bool:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, sqlite3.Error) and code == sqlite3.SQLITE_FULL
 

@@ -15,20 +15,24 @@ _SIGNALS = {"FUGA_KILL_AT": signal.SIGKILL, "FUGA_STOP_AT": signal.SIGSTOP}
 
 
 def checkpoint(name: str) -> None:
-    """Kill (``FUGA_KILL_AT``) or stop (``FUGA_STOP_AT``) this process if it names this point.
+    """Kill or stop this process if ``FUGA_KILL_AT`` or ``FUGA_STOP_AT`` names this checkpoint.
 
-    Both may list several names, separated by commas. The file
+    Both variables may list several names, separated by commas. The file
     ``FUGA_KILL_MARK`` makes it happen once: only the process that creates the file dies.
     """
     for variable, number in _SIGNALS.items():
         names = os.environ.get(variable)
-        if names and name in (each.strip() for each in names.split(",")) and _is_first(name):
+        if (
+            names
+            and name in (each.strip() for each in names.split(","))
+            and _is_first_process(name)
+        ):
             # To this very thread, which would otherwise run on until the signal,
             # taken by another one, has stopped them all.
             signal.pthread_kill(threading.get_ident(), number)
 
 
-def _is_first(name: str) -> bool:
+def _is_first_process(name: str) -> bool:
     mark = os.environ.get("FUGA_KILL_MARK")
     if not mark:
         return True

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row, case, exists
 
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess
@@ -50,12 +50,12 @@ def to_host_access(row: Row[Any]) -> HostAccess:
         row,
         id=row.host_id,
         name=row.host_name,
-        machine=_machine(row),
+        machine=_machine_key(row),
         pool_silent=row.pool_silent_since is not None,
     )
 
 
-def _machine(row: Row[Any]) -> str | None:
+def _machine_key(row: Row[Any]) -> str | None:
     if row.machine_uuid is None or row.machine_name is None:
         return None if row.machine_uuid is None else str(row.machine_uuid)
     domain = "" if row.machine_domain is None else f".{row.machine_domain}"

@@ -120,7 +120,7 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
                 return begun
             row = connection.execute(_AGAIN.with_for_update(), fresh).one_or_none()
             if row is not None:  # and not given back just now
-                return _claim_again(connection, key, row)
+                return _reclaim_key(connection, key, row)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != _HELD_UP:
             raise
@@ -151,19 +151,19 @@ def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
         raise IdempotencyInProgressError(key.key)
 
 
-def _claim_again(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
+def _reclaim_key(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
     _check_unused(key, row)
     now: datetime = row.now
     taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
     taken |= {"request_id": None, "status": None, "body": None}
-    connection.execute(update(keys).where(*_is_row_of(key)).values(**taken))
+    connection.execute(update(keys).where(*_key_conditions(key)).values(**taken))
     return now
 
 
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
-    """Claim the unused ones among several keys and return them, each once."""
+    """Claim the keys that are unused, and return them without duplicates."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
         if is_key(key.key):
@@ -208,7 +208,7 @@ def is_key(key: str) -> bool:
     return 1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()
 
 
-def _is_row_of(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
+def _key_conditions(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
     return keys.c.scope == key.scope, keys.c.key == key.key
 
 
@@ -226,9 +226,9 @@ def _claim_statement(dialect: str) -> Any:
 
 def _adapter_of(record: Any) -> TypeAdapter[Any]:
     kind: Any = type(record)
-    return _adapter(kind)
+    return _cached_adapter(kind)
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _cached_adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)

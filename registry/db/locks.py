@@ -38,7 +38,7 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
     Other transactions cannot request VMs for them meanwhile.
     """
     for some in chunks(sorted(keys)):
-        _lock(
+        _lock_rows(
             connection,
             select(tenants.c.id)
             .where(is_any_of(connection, tenants.c.id, some))
@@ -49,7 +49,7 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
 def lock_hosts(connection: Connection, *keys: UUID) -> None:
     """Lock hosts: no other transaction writes to them until this one ends."""
     for some in chunks(sorted(keys)):
-        _lock(
+        _lock_rows(
             connection,
             select(hosts.c.id).where(is_any_of(connection, hosts.c.id, some)).order_by(hosts.c.id),
         )
@@ -63,12 +63,12 @@ def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
             .where(is_any_of(connection, vm_groups.c.id, some))
             .order_by(vm_groups.c.id)
         )
-        _lock(connection, query)
+        _lock_rows(connection, query)
 
 
 def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:
     """Lock the VMs that meet a condition and return their ids; None on SQLite, which locks all."""
-    return _lock(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
+    return _lock_rows(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
 
 
 def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
@@ -87,7 +87,7 @@ def take_advisory_lock(connection: Connection, what: str) -> None:
 
 
 def roll_back_when_idle(connection: Connection, after_s: float) -> None:
-    """Let the server roll this transaction back after ``after_s`` without a statement.
+    """Have the server roll back this transaction if it is idle for ``after_s`` seconds.
 
     A process that is stopped while it holds locks must not block others for
     longer than its lease.
@@ -99,7 +99,9 @@ def roll_back_when_idle(connection: Connection, after_s: float) -> None:
         )
 
 
-def _lock(connection: Connection, query: Select[Any], of: Any = None) -> Collection[UUID] | None:
+def _lock_rows(
+    connection: Connection, query: Select[Any], of: Any = None
+) -> Collection[UUID] | None:
     if has_one_writer(connection):
         return None
     # Keys never change: who only refers to a locked row need not wait.

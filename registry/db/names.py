@@ -97,7 +97,7 @@ def check_host_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_single_values(field: str, labels: Iterable[str]) -> None:
-    """Refuse labels of one host that give a key two values where the engine reads one."""
+    """Raise `InvalidError` if a host's labels give two values to a key that may have one."""
     found = sorted({label for label in labels if label.partition("=")[0] in ONE_VALUED})
     for label, after in itertools.pairwise(found):
         key = label.partition("=")[0]

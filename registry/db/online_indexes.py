@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateIndex
 from registry.db.schema import audit, events, requests, vms
 
 #: Indexes of columns that exist since the first revision. For an index of a later column
-#: `_build` has to add that column first, with a default of the server.
+#: `_build_index` has to add that column first, with a default of the server.
 _LARGE: Final[frozenset[str]] = frozenset(
     {
         "ix_audit_subject_id",
@@ -47,12 +47,12 @@ def build_missing_indexes(engine: Engine) -> None:
             for table in (vms, requests, events, audit):
                 for index in sorted(table.indexes, key=lambda each: str(each.name)):
                     if index.name in _LARGE:
-                        _build(connection, index)
+                        _build_index(connection, index)
         finally:
             connection.exec_driver_sql(_TURN.replace("try_advisory_lock", "advisory_unlock"))
 
 
-def _build(connection: Connection, index: Index) -> None:
+def _build_index(connection: Connection, index: Index) -> None:
     is_valid = connection.execute(_IS_VALID, {"name": index.name}).scalar_one_or_none()
     if is_valid:
         return

@@ -98,7 +98,7 @@ def cursor_uuid(cursor: str) -> UUID:
 
 
 def page_of(rows: Sequence[T], limit: int, key: Callable[[T], tuple[str | int, ...]]) -> Page[T]:
-    """Return a page of ``rows``, of which one more than ``limit`` was read."""
+    """Return a page of at most ``limit`` rows, with a cursor if ``rows`` has one more."""
     items = tuple(rows[:limit])
     more = len(rows) > limit
     return Page(items, encode_cursor(*key(items[-1])) if more and items else None)

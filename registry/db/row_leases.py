@@ -33,7 +33,7 @@ _COLUMNS: Final = ("lease_token", "lease_owner", "lease_until")
 
 
 def is_claimed(row: Any, now: datetime) -> bool:
-    """Return whether a row of such a table is claimed."""
+    """Return whether a worker holds a live claim on a row."""
     return row.lease_until is not None and bool(row.lease_until > now)
 
 
@@ -94,7 +94,7 @@ class RowLease:
         said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
         return {name: said[name] for name in self.none}
 
-    def take(
+    def claim(
         self,
         connection: Connection,
         key: UUID,

@@ -46,7 +46,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             return found
 
     def _close_if_hanging(self, since: float) -> None:
-        """Close the connection if the wait is in vain; whether a commit took effect is unknown."""
+        """Close the connection if its server hangs; a commit may have taken effect or not."""
         try:
             if self.pulse is not None:
                 self.pulse.check_wait(since)

@@ -36,7 +36,7 @@ def change_admin(
     step = HOST_ADMIN.step(row.admin, event)
     if step.moved:
         if step.after == HostAdmin.RETIRED:
-            _check_empty(connection, key, row.name)
+            _check_holds_no_vms(connection, key, row.name)
             # A retired host is not polled, so no poll would show that they are gone.
             connection.execute(delete(strangers).where(strangers.c.host_id == key))
         connection.execute(update(hosts).where(hosts.c.id == key).values(admin=step.after.value))
@@ -45,7 +45,7 @@ def change_admin(
     return step.before
 
 
-def _check_empty(connection: Connection, key: UUID, name: str) -> None:
+def _check_holds_no_vms(connection: Connection, key: UUID, name: str) -> None:
     held = connection.execute(
         select(func.count())
         .select_from(assignments)

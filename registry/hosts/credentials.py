@@ -59,20 +59,20 @@ def end_of_validity(authority: Path, certificate: Path, key: Path) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _CredentialFile:
     name: str
     private: bool = False
 
 
 #: Names that libvirt knows, and for SSH that of `ssh-keygen -f id`.
-FILES: Final[Mapping[HostAccessMethod, tuple[_File, ...]]] = MappingProxyType(
+FILES: Final[Mapping[HostAccessMethod, tuple[_CredentialFile, ...]]] = MappingProxyType(
     {
         HostAccessMethod.TLS: (
-            _File("cacert.pem"),
-            _File("clientcert.pem"),
-            _File("clientkey.pem", private=True),
+            _CredentialFile("cacert.pem"),
+            _CredentialFile("clientcert.pem"),
+            _CredentialFile("clientkey.pem", private=True),
         ),
-        HostAccessMethod.SSH: (_File("id", private=True),),
+        HostAccessMethod.SSH: (_CredentialFile("id", private=True),),
     }
 )
 _OTHERS_WRITE: Final = 0o022
@@ -174,7 +174,7 @@ def _check_folder(name: str, folder: Path) -> None:
         )
 
 
-def _check_file(name: str, folder: Path, file: _File) -> str:
+def _check_file(name: str, folder: Path, file: _CredentialFile) -> str:
     """Check a file and return a stamp that changes with its content."""
     path = folder / file.name
     try:

@@ -33,6 +33,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import ConflictError
+from registry.hosts.host_records import host_id_of, host_of, hosts_of_rows
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import (
@@ -42,7 +43,6 @@ from registry.hosts.machines import (
     machines_of,
 )
 from registry.hosts.reports import compares_pool_volumes, is_rebuilt, is_state_current
-from registry.hosts.rows import host_id_of, host_of, hosts_of_rows
 from registry.hosts.stored_reports import latest_report, reports_of
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
@@ -96,7 +96,7 @@ class Differences:
             for some in chunks(hosts_of_rows(connection, rows), _AT_ONCE):
                 seen = _read_compared_hosts(connection, some)
                 for each in some:
-                    found += _differences(connection, each, seen)
+                    found += _host_differences(connection, each, seen)
             return tuple(found)
 
     @retry_on_rollback
@@ -115,7 +115,7 @@ class Differences:
             lock_hosts(connection, key)
             lock_vms_on(connection, key)
             at = host_of(connection, key)
-            for found in _differences(connection, at, _read_compared_hosts(connection, [at])):
+            for found in _host_differences(connection, at, _read_compared_hosts(connection, [at])):
                 if (found.difference, found.subject) == (difference, subject):
                     break
             else:
@@ -203,7 +203,7 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
     )
 
 
-def _differences(
+def _host_differences(
     connection: Connection, host: Host, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
     if host.found_machine_uuid is not None:
@@ -365,7 +365,7 @@ def _drop_items_of_other_names(
 
 
 def _file_differences(host: Host, report: HostReport, copies: Set[str]) -> Iterator[HostDifference]:
-    """Yield one difference for all files of a pool that nothing accounts for."""
+    """Yield one difference for all unaccounted files of a pool, if there are any."""
     known = {host.base_volume, *copies}
     strays = [
         name for name in report.unnamed if name not in known and assignment_of_volume(name) is None

@@ -77,7 +77,7 @@ def host_map(connection: Connection) -> HostMap:
         closed=tuple(_closed_reason(row, now) for row in rows),
         labels=tuple(labels),
         labels_of=labels_of,
-        resources=_resources(connection, places),
+        resources=_mapped_resources(connection, places),
         tenants=holders,
         held_by=held_by,
     )
@@ -93,7 +93,7 @@ def _closed_reason(row: Row[Any], now: datetime) -> str | None:
     return "returning" if row.returning_since is not None else None
 
 
-def _resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedResource, ...]:
+def _mapped_resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedResource, ...]:
     names = resource_names(connection)
     capacity = {name: [0] * len(places) for name in names}
     committed = {name: [0] * len(places) for name in names}

@@ -37,12 +37,12 @@ from registry.errors import (
 )
 from registry.hosts.admin import change_admin
 from registry.hosts.host_map import host_map
+from registry.hosts.host_records import host_id_of, host_of, hosts_of, hosts_of_rows
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
 from registry.hosts.ratios import ratios_by_label, refresh_ratios, write_label_ratios
 from registry.hosts.reports import record_reports
-from registry.hosts.rows import host_id_of, host_of, hosts_of, hosts_of_rows
 from registry.hosts.stored_reports import hosts_with_addresses, latest_report, latest_reports
 from registry.hosts.uris import DEFAULT_URI_POLICY, UriPolicy, check_uri
 from registry.hosts.validation import (
@@ -50,9 +50,9 @@ from registry.hosts.validation import (
     Keep,
     checked_amounts,
     checked_connection,
+    checked_fence_target,
     checked_fields,
     checked_host_labels,
-    checked_target,
     inventory_rows,
 )
 from registry.lifecycle import HostAdmin, HostAdminEvent
@@ -203,7 +203,7 @@ class Hosts:
             if max_builds is not None:
                 values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
             if fence_target is not None:
-                values["fence_target"] = checked_target(fence_target or None)
+                values["fence_target"] = checked_fence_target(fence_target or None)
             if credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
                 values |= checked_connection(
                     before.uri,

@@ -67,11 +67,11 @@ def are_different(one: Machine, other: Machine) -> bool:
 def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     """Return the machines of hosts, by host."""
     rows = connection.execute(_QUERY.where(hosts.c.id.in_(keys)))
-    return {row.id: _machine(row) for row in rows}
+    return {row.id: _to_machine(row) for row in rows}
 
 
 def first_hosts_of_duplicates(connection: Connection) -> dict[UUID, UUID]:
-    """Return the first host of each host that has the same machine as another."""
+    """Return, by duplicate host, the host registered first with the same machine."""
     query = select(hosts.c.id, hosts.c.same_machine_as).where(hosts.c.same_machine_as.is_not(None))
     return {row.id: row.same_machine_as for row in connection.execute(query)}
 
@@ -99,13 +99,13 @@ def host_with_machine(
 def duplicates_of(
     connection: Connection, looks: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
-    """Return the other host for each host whose machine is registered already.
+    """Return, by duplicate host, the machine of the host that is registered already.
 
     The hosts are locked. Hosts with new machines also take an advisory lock, so that of two hosts
     that report one machine at the same moment the second is a duplicate.
     """
     comparable = [(host, report) for host, report in looks if _is_comparable(host, report)]
-    if any(_is_new(host, report) or _is_duplicate(host) for host, report in comparable):
+    if any(_is_new_machine(host, report) or _is_duplicate(host) for host, report in comparable):
         take_advisory_lock(connection, _TURN)
     known = _candidate_machines(connection, comparable)
     for host, _ in comparable:
@@ -117,7 +117,7 @@ def duplicates_of(
     found: dict[UUID, Machine] = {}
     for host, report in sorted(comparable, key=lambda each: each[0].id):
         mine = replace(known[host.id], uuid=report.machine_uuid or host.machine_uuid)
-        first = _first_host_of(mine, known, is_new=_is_new(host, report))
+        first = _first_host_of(mine, known, is_new=_is_new_machine(host, report))
         if first is not None:
             found[host.id] = first
         known[host.id] = replace(mine, double_of=None if first is None else first.id)
@@ -261,7 +261,7 @@ def _is_comparable(host: Host, report: HostReport) -> bool:
     return report.machine_uuid is not None or _is_duplicate(host)
 
 
-def _is_new(host: Host, report: HostReport) -> bool:
+def _is_new_machine(host: Host, report: HostReport) -> bool:
     """Return whether another machine answers for a host than before, by its UUID or its name."""
     known = (host.machine_name, host.machine_domain)
     return host.machine_uuid != (report.machine_uuid or host.machine_uuid) or are_host_names_apart(
@@ -280,12 +280,12 @@ def _candidate_machines(
     found: dict[UUID, Machine] = {}
     for some in chunks([host.id for host, _ in looks]):
         own = is_any_of(connection, hosts.c.id, some)
-        found |= {row.id: _machine(row) for row in connection.execute(_QUERY.where(own))}
+        found |= {row.id: _to_machine(row) for row in connection.execute(_QUERY.where(own))}
     firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
     wanted = [hosts.c.id.in_(sorted(firsts))] if firsts else []
     for which in (*wanted, *_candidate_conditions(looks, found)):
         query = _QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value)
-        found = {row.id: _machine(row) for row in connection.execute(query)} | found
+        found = {row.id: _to_machine(row) for row in connection.execute(query)} | found
     return found
 
 
@@ -346,7 +346,7 @@ def _first_host_of(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool
     return None if looked_between or are_distinguishable(mine, first) else first
 
 
-def _machine(row: Row[Any]) -> Machine:
+def _to_machine(row: Row[Any]) -> Machine:
     return Machine(
         id=row.id,
         host=row.name,

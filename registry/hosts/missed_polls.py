@@ -54,7 +54,7 @@ def _count_miss(
     error, started_at = miss.error, miss.started_at
     if host.admin == HostAdmin.RETIRED:
         return None
-    if started_at is not None and not _is_counted(
+    if started_at is not None and not _is_miss_counted(
         connection, host, started_at, policy.apart_s, now
     ):
         return None
@@ -78,7 +78,7 @@ def _count_miss(
     return change_health(connection, host, event, error, now=now, actor=actor)
 
 
-def _is_counted(
+def _is_miss_counted(
     connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
 ) -> bool:
     last = valid_poll_time(host.last_polled_at, now)

@@ -90,7 +90,7 @@ def record_reports(
     counted, others = [], set()
     for host, report in looks:
         ledger = ledgers[host.id]
-        if not _is_counted(connection, host, report, ledger.fence, now):
+        if not _is_poll_counted(connection, host, report, ledger.fence, now):
             continue
         if is_same_machine(connection, host, report, ledger.live, now=now, actor=actor):
             counted.append(_AcceptedPoll(host, report, ledger))
@@ -120,7 +120,7 @@ def record_reports(
     return others
 
 
-def _is_counted(
+def _is_poll_counted(
     connection: Connection, host: Host, report: HostReport, fence: Row[Any] | None, now: datetime
 ) -> bool:
     if host.admin == HostAdmin.RETIRED:
@@ -144,7 +144,7 @@ def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> No
             {
                 "id": look.host.id,
                 "last_polled_at": look.report.polled_at,
-                "last_error": _last_error_of(look),
+                "last_error": _last_error(look),
                 "missed_polls": 0,
                 "can_filter": look.report.can_filter,
             }
@@ -154,7 +154,7 @@ def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> No
     keep_reports(connection, {look.host.id: look.report for look in looks})
 
 
-def _last_error_of(look: _AcceptedPoll) -> str | None:
+def _last_error(look: _AcceptedPoll) -> str | None:
     if look.double_of is not None:
         return duplicate_message(look.host.name, look.double_of.host)
     return pool_trouble(look.host, look.report)
@@ -265,7 +265,7 @@ def _detected_amounts(
 
 
 def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
-    """Return the whole capacity of a duplicate host, which counts as foreign to offer nothing."""
+    """Return the whole capacity of a duplicate host, as foreign amounts, so that it offers none."""
     found = {}
     for each in host.inventories:
         detected = seen.get(each.resource, each.detected or 0)

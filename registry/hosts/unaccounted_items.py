@@ -52,7 +52,7 @@ def assignment_of_volume(name: str) -> UUID | None:
 
 
 def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = True) -> set[UUID]:
-    """Return the assignments that a report has marks of and that are not live on the host.
+    """Return the assignments whose marks a report has, without those live on the host.
 
     Only the host that ``speaks`` for a shared pool compares the pool's volumes.
     """

@@ -15,7 +15,7 @@ from registry.db.names import (
     check_int,
     check_name,
 )
-from registry.db.rows import row_of
+from registry.db.row_conversion import row_of
 from registry.db.schema import hosts
 from registry.errors import InvalidError
 from registry.hosts.machine_names import machine_label_of
@@ -92,7 +92,7 @@ def checked_fields(new: NewHost) -> dict[str, Any]:
         admin=HostAdmin.ACTIVE.value,
         health=HostHealth.ENROLLING.value,
         max_builds=check_int("max_builds", new.max_builds, 1, MAX_BUILDS),
-        fence_target=checked_target(new.fence_target),
+        fence_target=checked_fence_target(new.fence_target),
         **checked_connection(new.uri, new.credential, new.ssh_host_keys),
         **checked_host_labels(new.labels),
     )
@@ -108,7 +108,7 @@ def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def checked_target(target: str | None) -> str | None:
+def checked_fence_target(target: str | None) -> str | None:
     """Return the argument of a fencing command; it must not look like an option."""
     if target is not None and not (
         target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Row, func, select
 from registry.audit.events import newest_stable_id
 from registry.db.bulk import chunks, is_any_of
 from registry.db.engine import Database
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import events, hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostsRead, WatchedHost

@@ -67,7 +67,7 @@ def _stray_files(images: Images, store: ImageStore) -> Iterator[tuple[Path, str,
     its row is committed, so a read while the file is locked is final.
     """
     for path in store.files():
-        with store.held(path) as mine:
+        with store.lock_file(path) as mine:
             if mine and (found := _stray_reason(images, path)) is not None:
                 yield path, *found
 

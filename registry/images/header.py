@@ -107,7 +107,7 @@ _MAX_REFCOUNT_TABLE_BYTES: Final = 8 << 20
 _MAX_REFCOUNT_ORDER: Final = 6
 
 
-def virtual_size_of(file: BinaryIO, said: ImageFormat) -> int:
+def virtual_size_of(file: BinaryIO, stated: ImageFormat) -> int:
     """Return the virtual size of an image's disk, in bytes.
 
     Raises
@@ -115,46 +115,46 @@ def virtual_size_of(file: BinaryIO, said: ImageFormat) -> int:
     ImageRefusedError
         If the file has another format than stated, or refers to other files.
     """
-    return _check_file(file, said)[1]
+    return _check_image_file(file, stated)[1]
 
 
-def checked_head(file: BinaryIO, said: ImageFormat) -> bytes:
+def checked_head(file: BinaryIO, stated: ImageFormat) -> bytes:
     """Return the checked head of an image's file, or raise `ImageRefusedError`."""
-    return _check_file(file, said)[0]
+    return _check_image_file(file, stated)[0]
 
 
-def check_length(size_bytes: int, said: ImageFormat) -> None:
+def check_length(size_bytes: int, stated: ImageFormat) -> None:
     """Check the length of a file, or raise `ImageRefusedError`."""
-    if said == "raw":
-        _check_raw(size_bytes)
+    if stated == "raw":
+        _check_raw_size(size_bytes)
 
 
-def check_start(head: bytes, said: ImageFormat) -> None:
+def check_start(head: bytes, stated: ImageFormat) -> None:
     """Check the first `HEAD_BYTES` of a file, or raise `ImageRefusedError`."""
-    _check_format(head, b"", said)
-    if said == "qcow2":
-        _check_qcow2(head)
+    _check_format(head, b"", stated)
+    if stated == "qcow2":
+        _check_qcow2_header(head)
 
 
-def _check_file(file: BinaryIO, said: ImageFormat) -> tuple[bytes, int]:
+def _check_image_file(file: BinaryIO, stated: ImageFormat) -> tuple[bytes, int]:
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)
     file.seek(0)
     head = file.read(HEAD_BYTES)
-    _check_format(head, tail, said)
-    return head, _check_qcow2(head) if said == "qcow2" else _check_raw(size_bytes)
+    _check_format(head, tail, stated)
+    return head, _check_qcow2_header(head) if stated == "qcow2" else _check_raw_size(size_bytes)
 
 
-def _check_format(head: bytes, tail: bytes, said: ImageFormat) -> None:
-    if said == "qcow2" and not head.startswith(_QCOW2_MAGIC):
+def _check_format(head: bytes, tail: bytes, stated: ImageFormat) -> None:
+    if stated == "qcow2" and not head.startswith(_QCOW2_MAGIC):
         raise ImageRefusedError("it is said to be qcow2, but it does not begin like one")
     for what in probe_formats(head, tail):
-        if (said, what) != ("qcow2", QCOW2):
-            raise ImageRefusedError(f"it is said to be {said}, but it is {what}")
+        if (stated, what) != ("qcow2", QCOW2):
+            raise ImageRefusedError(f"it is said to be {stated}, but it is {what}")
 
 
-def _check_raw(size_bytes: int) -> int:
+def _check_raw_size(size_bytes: int) -> int:
     if size_bytes == 0 or size_bytes % SECTOR_BYTES:
         raise ImageRefusedError(
             f"a raw disk is whole sectors of {SECTOR_BYTES} bytes; this file has {size_bytes}"
@@ -162,7 +162,7 @@ def _check_raw(size_bytes: int) -> int:
     return size_bytes
 
 
-def _check_qcow2(head: bytes) -> int:
+def _check_qcow2_header(head: bytes) -> int:
     try:
         version, backing_at, backing_length, cluster_bits, size, encryption = struct.unpack_from(
             ">IQIIQI", head, 4

@@ -18,7 +18,7 @@ from registry.audit.changes import COPY
 from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks, insert_if_absent
 from registry.db.ids import uuid7
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, image_copies, images, inventories, request_images
 from registry.images.images import disk_gib_of, to_image
 from registry.lifecycle import CopyEvent, CopyState
@@ -68,7 +68,7 @@ def request_copies(
     """Request copies of the VMs' images on their hosts, unless they exist."""
     history: list[dict[str, Any]] = []
     missing = _uncounted_copies(connection, _image_host_pairs(chosen))
-    names = _names_of(connection, {host_id for _, host_id in missing})
+    names = _host_names(connection, {host_id for _, host_id in missing})
     for (image_id, host_id), gib in sorted(missing.items(), key=lambda each: each[0][::-1]):
         made = insert_if_absent(
             connection,
@@ -105,7 +105,7 @@ def request_copies(
     record_events(connection, history)
 
 
-def _names_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
+def _host_names(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
     names: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))

@@ -17,7 +17,7 @@ from registry.db.ids import uuid7
 from registry.db.locks import take_advisory_lock
 from registry.db.names import MAX_AMOUNT, check_int, check_name, check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, image_copies, images, request_images, requests, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError
 from registry.images.holds import release_image
@@ -63,9 +63,9 @@ class Images:
         check_int("virtual_size_bytes", virtual_size_bytes, 1, 2**62)
         with self._database.write() as connection:
             newest = _lock_newest_revision(connection, new)
-            if newest is not None and _is_same(newest, new, sha256):
+            if newest is not None and _has_same_content(newest, new, sha256):
                 return store_result(connection, _record_signer(connection, newest, signed_by))
-            image = _insert(
+            image = _insert_image(
                 connection,
                 new,
                 newest,
@@ -92,9 +92,9 @@ class Images:
         """
         with self._database.write() as connection:
             newest = _lock_newest_revision(connection, new)
-            if newest is not None and _is_same(newest, new, sha256):
+            if newest is not None and _has_same_content(newest, new, sha256):
                 return store_result(connection, newest)
-            image = _insert(
+            image = _insert_image(
                 connection,
                 new,
                 newest,
@@ -110,12 +110,12 @@ class Images:
     def by_id(self, image_id: UUID) -> Image:
         """Return an image, also a removed one."""
         with self._database.read() as connection:
-            return _get(connection, image_id)
+            return _get_image(connection, image_id)
 
     def is_removed(self, image_id: UUID) -> bool:
         """Return whether an image was removed."""
         with self._database.read() as connection:
-            return _get(connection, image_id).state == ImageState.REMOVED
+            return _get_image(connection, image_id).state == ImageState.REMOVED
 
     def list(
         self,
@@ -173,10 +173,10 @@ class Images:
             connection.execute(
                 select(images.c.id).where(images.c.id == image.id).with_for_update(key_share=True)
             )
-            image = _get(connection, image.id)
+            image = _get_image(connection, image.id)
             if image.state == ImageState.REMOVED:
                 return image
-            _check_unused(connection, image)
+            _check_image_unused(connection, image)
             now = db_now(connection)
             step = IMAGE.step(image.state, ImageEvent.REMOVED)
             connection.execute(
@@ -187,7 +187,7 @@ class Images:
             history = [step.row(now, actor, image.id, data={"image": image.reference})]
             history += _release_copies(connection, image, now, actor)
             record_events(connection, history)
-            return _get(connection, image.id)
+            return _get_image(connection, image.id)
 
     @retry_on_rollback
     def release(self, reference: str, *, actor: str) -> Image:
@@ -197,11 +197,11 @@ class Images:
             connection.execute(
                 select(images.c.id).where(images.c.id == key).with_for_update(key_share=True)
             )
-            image = _get(connection, key)
+            image = _get_image(connection, key)
             if image.held_at is None:
                 return image
             release_image(connection, image, now=db_now(connection), actor=actor)
-            return _get(connection, key)
+            return _get_image(connection, key)
 
 
 def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:
@@ -239,7 +239,7 @@ def lock_request_image(connection: Connection, reference: str, vm_type: VmType) 
     """
     key = find_image(connection, reference).id
     connection.execute(select(images.c.id).where(images.c.id == key).with_for_update(read=True))
-    image = _get(connection, key)
+    image = _get_image(connection, key)
     if image.state == ImageState.REMOVED:
         raise NotFoundError("image", reference)
     if image.state != ImageState.READY or image.virtual_size_bytes is None:
@@ -295,7 +295,7 @@ def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None
     return to_image(row)
 
 
-def _is_same(image: Image, new: NewImage, sha256: str) -> bool:
+def _has_same_content(image: Image, new: NewImage, sha256: str) -> bool:
     return image.state in (ImageState.READY, ImageState.IMPORTING) and (
         image.sha256,
         image.format,
@@ -309,10 +309,10 @@ def _record_signer(connection: Connection, image: Image, signed_by: str | None) 
     if signed_by is None or image.signed_by is not None:
         return image
     connection.execute(update(images).where(images.c.id == image.id).values(signed_by=signed_by))
-    return _get(connection, image.id)
+    return _get_image(connection, image.id)
 
 
-def _insert(
+def _insert_image(
     connection: Connection, new: NewImage, newest: Image | None, *, actor: str, **values: Any
 ) -> Image:
     now = db_now(connection)
@@ -328,7 +328,7 @@ def _insert(
             **values,
         )
     )
-    image = _get(connection, values["id"])
+    image = _get_image(connection, values["id"])
     record_event(
         connection,
         now,
@@ -347,14 +347,14 @@ def _insert(
     return image
 
 
-def _get(connection: Connection, key: UUID) -> Image:
+def _get_image(connection: Connection, key: UUID) -> Image:
     row = connection.execute(select(*_COLUMNS).where(images.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("image", key)
     return to_image(row)
 
 
-def _check_unused(connection: Connection, image: Image) -> None:
+def _check_image_unused(connection: Connection, image: Image) -> None:
     finished = [state.value for state in FINISHED]
     of_it = (
         select(func.count())

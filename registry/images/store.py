@@ -168,14 +168,14 @@ class ImageStore:
         return [path for path in found if image_id_of(path) is not None]
 
     @contextmanager
-    def held(self, path: Path) -> Iterator[bool]:
+    def lock_file(self, path: Path) -> Iterator[bool]:
         """Lock a file; yield False if another process may be adding it, or it does not exist."""
         with ExitStack() as stack:
             try:
                 # To write: over a shared file system no other process may lock it exclusively.
                 file = stack.enter_context(path.open("r+b"))
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine = path.suffix != PART or _is_stale(path)
+                mine = path.suffix != PART or _is_stale_file(path)
             except OSError:
                 mine = False
             yield mine
@@ -183,7 +183,7 @@ class ImageStore:
     def _delete_stale_files(self) -> None:
         for part in self.folder.glob(f"*{PART}"):
             # By its time alone, a file that receives only zeros seems stale, as they become holes.
-            with self.held(part) as no_writer, suppress(OSError):
+            with self.lock_file(part) as no_writer, suppress(OSError):
                 if no_writer:
                     part.unlink()
 
@@ -196,5 +196,5 @@ def image_id_of(path: Path) -> UUID | None:
         return None
 
 
-def _is_stale(part: Path) -> bool:
+def _is_stale_file(part: Path) -> bool:
     return part.stat().st_mtime < time.time() - _STALE_S

@@ -13,8 +13,8 @@ from registry.audit.events import record_events
 from registry.db.locks import lock_vms
 from registry.db.schema import assignments, tenants, unreleased, vms
 from registry.ledger.power import delete_power_changes
-from registry.ledger.progress import recompute_states
 from registry.ledger.release import AssignmentRelease, lock_assignments, write_releases
+from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import delete_kept_disks
 from registry.lifecycle import AssignmentEvent, RequestEvent, VmDesired, VmDesiredEvent
 from registry.networks.addresses import free_addresses

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Row, delete, insert, select
 
 from registry.audit.changes import FENCE
 from registry.db.bulk import chunks
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import FENCES, is_claimed
-from registry.db.rows import record_of
 from registry.db.schema import host_fences
 from registry.lifecycle import FenceEvent, FenceState
 from registry.records.hosts import Fence

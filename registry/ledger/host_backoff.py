@@ -20,7 +20,7 @@ def record_host_backoff(
     now: datetime,
     length_s: float = BUILD_AVOID_S,
 ) -> None:
-    """Keep rounds from placing a request's VMs on a host for a while."""
+    """Bar a host for a request: rounds place none of its VMs there for ``length_s`` seconds."""
     until = now + timedelta(seconds=length_s)
     which = and_(build_failures.c.request_id == request_id, build_failures.c.host_id == host_id)
     changed = connection.execute(

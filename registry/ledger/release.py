@@ -39,7 +39,7 @@ from registry.db.schema import (
 )
 from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.power import delete_power_changes
-from registry.ledger.progress import recompute_states
+from registry.ledger.request_progress import recompute_states
 from registry.ledger.shared_disks import keep_disks
 from registry.lifecycle import AssignmentEvent, AssignmentState, VmDesired, VmObservedEvent
 from registry.networks.addresses import free_addresses
@@ -100,28 +100,32 @@ class AssignmentRelease:
         return ASSIGNMENT.step(self.row.state, self.event)
 
     @property
-    def frees(self) -> bool:
+    def frees_capacity(self) -> bool:
         """Whether the step frees the capacity."""
         return self.step.after == AssignmentState.RELEASED
 
     @property
-    def deletes(self) -> bool:
+    def deletes_vm(self) -> bool:
         """Whether the VM is deleted."""
         deleted = self.row.desired == VmDesired.DELETED.value
         return deleted or self.event == AssignmentEvent.DELETE_REQUESTED
 
     @property
-    def unplaces(self) -> bool:
+    def unplaces_vm(self) -> bool:
         """Whether the VM then has no host, and so no domain that may run.
 
         Remains on the source of a move do not count. A VM that may have arrived at the destination
         still has a place. A deleted VM is gone when nothing is left of it on any host.
         """
-        if self.deletes:
-            return self.frees and not self.row.held_elsewhere
+        if self.deletes_vm:
+            return self.frees_capacity and not self.row.held_elsewhere
         if self.step.before == AssignmentState.ARRIVING:
             return self.step.moved and not self.arrives and not self.row.held_elsewhere
-        return self.frees and self.step.before != AssignmentState.LEAVING and not self.row.moves
+        return (
+            self.frees_capacity
+            and self.step.before != AssignmentState.LEAVING
+            and not self.row.moves
+        )
 
     @property
     def arrives(self) -> bool:
@@ -163,7 +167,7 @@ def end_assignments(
     is_error: bool = False,
     **values: Any,
 ) -> None:
-    """End assignments; requests wait again for places of VMs that lost theirs.
+    """End assignments; requests whose VMs lost their places wait again.
 
     ``reason`` is stored for the requests. With ``is_error`` the VMs' tenants see it too.
     ``values`` are further columns of the assignments.
@@ -172,7 +176,7 @@ def end_assignments(
         connection,
         write_releases(connection, endings, now=now, actor=actor, is_error=is_error, **values),
     )
-    gone = [each.row for each in endings if each.unplaces]
+    gone = [each.row for each in endings if each.unplaces_vm]
     delete_power_changes(connection, [row.vm_id for row in gone], now=now, actor=actor)
     recompute_states(
         connection, {row.request_id for row in gone}, now=now, actor=actor, reason=reason
@@ -207,12 +211,12 @@ def write_releases(
         change |= {"state": step.after.value, "sent_at": None}
         if is_error:
             change["last_error"] = change_vm["last_error"] = each.reason
-        if each.frees or each.event not in _LEFT_TO_OWNER:
+        if each.frees_capacity or each.event not in _LEFT_TO_OWNER:
             change |= ASSIGNMENTS.none
-        if each.frees:
+        if each.frees_capacity:
             change["released_at"] = now
-        if each.unplaces:
-            if each.deletes:
+        if each.unplaces_vm:
+            if each.deletes_vm:
                 change_vm["deleted_at"] = now
                 gone.append(row.vm_id)
             seen = VM_OBSERVED.step(row.observed, VmObservedEvent.PROVEN_ABSENT)
@@ -257,7 +261,7 @@ def release_unclaimed(
 def end_builds(
     connection: Connection, host_id: UUID, image_id: UUID, *, reason: str, now: datetime, actor: str
 ) -> None:
-    """End the builds on a host, which is locked, that wait for an image.
+    """End the builds that wait for an image on a host, which is locked.
 
     An assignment that was never claimed has no domain and is released. One that was claimed before
     the image went missing may have a domain: it is quarantined like any failed build. A build that
@@ -298,7 +302,7 @@ def end_builds(
 def end_missing_vms(
     connection: Connection, rows: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Let workers remove what is left of missing VMs; they are placed again once proven absent."""
+    """Have workers remove the remains of missing VMs, which are then placed again."""
     lost = "host {} lost it; what was on its disk is lost"
     event = AssignmentEvent.MISSING
     endings = [AssignmentRelease(row, event, lost.format(row.host_name)) for row in rows]

@@ -51,7 +51,7 @@ class AutoPlans:
             now, last = db_now(connection), _last_created_at(connection)
             if last is not None and now - last < timedelta(seconds=every_s):
                 return None
-            if _is_hindered(connection, now):
+            if _is_plan_prevented(connection, now):
                 return None
             key = create_plan(connection, kind, arguments, approve=True, actor=STANDING_RULE)
             return get_plan(connection, key)
@@ -63,7 +63,7 @@ def _last_created_at(connection: Connection) -> datetime | None:
     return connection.scalar(query.order_by(plans.c.id.desc()).limit(1))
 
 
-def _is_hindered(connection: Connection, now: datetime) -> bool:
+def _is_plan_prevented(connection: Connection, now: datetime) -> bool:
     paused = slot_loop.c.state == SlotLoopState.PAUSED.value
     driven = (rolls.c.state == RollState.RUNNING.value, rolls.c.driver_lease_until > now)
     counts = (

@@ -123,7 +123,7 @@ def create_move(
         raise MoveRefusedError(vm.name, MoveObstacle.MOVES_ALREADY, "it is moving: ask again")
     if from_host is not None and vm.host_id is not None and vm.host_id != from_host:
         raise ConflictError(_elsewhere_message(connection, vm, from_host))
-    for obstacle, detail in _obstacles(
+    for obstacle, detail in _move_obstacles(
         connection, vm, there, only_cold=only_cold, following=following
     ):
         raise MoveRefusedError(vm.name, obstacle.value, detail)
@@ -139,7 +139,7 @@ def _elsewhere_message(connection: Connection, vm: Row[Any], from_host: UUID) ->
     )
 
 
-def _obstacles(
+def _move_obstacles(
     connection: Connection,
     vm: Row[Any],
     there: UUID,

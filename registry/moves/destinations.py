@@ -25,7 +25,7 @@ from registry.rounds.cluster import request_of_vm, room_freed_by_plans
 from registry.rounds.group_views import vm_group_views
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.reserved_room import reserved_view
-from registry.rounds.spot import kept_rooms
+from registry.rounds.spot import read_kept_room
 
 
 def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) -> ClusterView:
@@ -59,7 +59,7 @@ def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) ->
         requests=(_request_of_moving_vm(connection, vm, request, axis, found),),
         vm_groups=vm_group_views(connection, [request.id], leaving=vm.host_id),
         freed=room_freed_by_plans(connection, axis),
-        spot=SpotView(vms=(), kept=kept_rooms(connection, now)),
+        spot=SpotView(vms=(), kept=read_kept_room(connection, now)),
     )
 
 

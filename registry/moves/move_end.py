@@ -42,7 +42,7 @@ MOVE_ROWS: Select[Any] = (
 def lock_move(
     connection: Connection, move_id: UUID, *, with_groups: bool = False
 ) -> Row[Any] | None:
-    """Lock both hosts of a move, its VM and its row; return the row, or None without one.
+    """Lock both hosts of a move, its VM and its row; return the row or None.
 
     With ``with_groups`` also lock the VM's groups if the move has not begun.
     """
@@ -62,7 +62,7 @@ def lock_move(
 
 def complete_arrival(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
     """Make the arriving assignment the place of the VM, and have the source cleaned up."""
-    ends = {row.id: row for row in lock_assignments(connection, _is_of_move(move))}
+    ends = {row.id: row for row in lock_assignments(connection, _is_assignment_of_move(move))}
     if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
             ends[move.from_id], AssignmentEvent.LEFT, f"it is on host {move.to_host}"
@@ -115,5 +115,5 @@ def close_move(
     )
 
 
-def _is_of_move(move: Row[Any]) -> Any:
+def _is_assignment_of_move(move: Row[Any]) -> Any:
     return assignments.c.id.in_([move.from_id, move.to_id])

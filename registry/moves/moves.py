@@ -12,8 +12,8 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, ids_by_name, page_of
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import MOVES, is_claimed
-from registry.db.rows import record_of
 from registry.db.schema import hosts, moves, plan_moves, plans, vms
 from registry.errors import ConflictError, InvalidError, NotFoundError, PlanMoveOverError
 from registry.lifecycle import OPEN_MOVES, MoveEvent, MoveState, PlanState

@@ -18,7 +18,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.packed_json import pack, unpack
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import row_of
+from registry.db.row_conversion import row_of
 from registry.db.schema import hosts, moves, plan_moves, plans, slot_loop, vms
 from registry.errors import (
     ConflictError,
@@ -28,7 +28,7 @@ from registry.errors import (
     UnknownNameError,
 )
 from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotLoopState
-from registry.moves.plan_reasons import gain_values, refuse_moves_from, reopened_hosts
+from registry.moves.plan_changes import gain_values, refuse_moves_from, reopened_hosts
 from registry.moves.room_plans import check_request_waits, count_waiting_vms
 from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
@@ -81,7 +81,7 @@ class Plans:
             makes room for it by now.
         """
         with self._database.write() as connection:
-            row = _lock_row(connection, id)
+            row = _lock_plan(connection, id)
             if row.state == PlanState.PROPOSED.value and "request" in row.arguments:
                 check_request_waits(connection, UUID(row.arguments["request"]))
             now = db_now(connection)
@@ -158,7 +158,7 @@ class Plans:
     def read_running(self, lease: Lease) -> RunningView:
         """Return the inputs of a round and the running VMs, in one consistent read.
 
-        It raises `StaleEpochError` and `SlotLoopPausedError` as `Rounds.read_cluster` does.
+        It raises the errors of `Rounds.read_cluster`.
         """
         with self._reading, self._database.read() as connection:
             cluster = read_cluster(connection, lease, self._known)
@@ -196,12 +196,12 @@ class Plans:
         A plan with automatic approval is cancelled if it is ``declined``, which is the reason.
         """
         with self._database.write() as connection:
-            row = _lock_row(connection, id)
+            row = _lock_plan(connection, id)
             now = db_now(connection)
             values: dict[str, Any] = {
                 "before": dict(before),
                 "after": dict(after),
-                "stays": _with_vm_names(connection, stays),
+                "stays": _add_vm_names(connection, stays),
                 "cut": cut,
                 "gain": gain,
                 "inputs": inputs,
@@ -218,7 +218,7 @@ class Plans:
                 connection.execute(insert(plan_moves), rows)
             _apply_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
-                approved = _lock_row(connection, id)
+                approved = _lock_plan(connection, id)
                 by = _approval_values(row.requested_by, now)
                 _apply_event(
                     connection, approved, PlanEvent.APPROVED, now=now, actor=row.requested_by, **by
@@ -226,7 +226,7 @@ class Plans:
             elif declined is None and not decided and not (admitted and admitted["hosts"]):
                 _apply_event(
                     connection,
-                    _lock_row(connection, id),
+                    _lock_plan(connection, id),
                     PlanEvent.DONE,
                     now=now,
                     actor=actor,
@@ -234,7 +234,7 @@ class Plans:
                     reason="no useful move",
                 )
             if declined is not None:
-                proposed = _lock_row(connection, id)
+                proposed = _lock_plan(connection, id)
                 _apply_event(
                     connection,
                     proposed,
@@ -248,10 +248,10 @@ class Plans:
             return get_plan(connection, id)
 
     @retry_on_rollback
-    def fail(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
+    def record_failure(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
         """Record that a plan could not be decided."""
         with self._database.write() as connection:
-            row, now = _lock_row(connection, id), db_now(connection)
+            row, now = _lock_plan(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
             _apply_event(
                 connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values
@@ -289,7 +289,7 @@ class Plans:
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
         """Record that every move of a plan is over."""
         with self._database.write() as connection:
-            row, now = _lock_row(connection, id), db_now(connection)
+            row, now = _lock_plan(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
                 values = {"ended_at": now, **gain_values(connection, id, ended=True)}
                 _apply_event(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
@@ -303,7 +303,7 @@ def cancel_plan(
     reason: str | None = None,
 ) -> None:
     """Cancel a plan in a caller's transaction; see `Plans.cancel`."""
-    row = _lock_row(connection, id)
+    row = _lock_plan(connection, id)
     now = db_now(connection)
     values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
     _apply_event(
@@ -329,7 +329,7 @@ def create_plan(
 ) -> UUID:
     """Create a plan in a caller's transaction, and return its id; see `Plans.create`."""
     for name in arguments.get("hosts", ()):
-        _check_host(connection, name)
+        _check_host_exists(connection, name)
     if "request" in arguments:
         check_request_waits(connection, UUID(arguments["request"]))
     key = uuid7()
@@ -347,7 +347,7 @@ def create_plan(
     return key
 
 
-def _with_vm_names(
+def _add_vm_names(
     connection: Connection, stays: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the VMs that stay with their names, as a VM may be deleted when the plan is read."""
@@ -362,13 +362,13 @@ def _approval_values(actor: str, now: datetime) -> dict[str, Any]:
     return {"approved_by": actor, "approved_at": now}
 
 
-def _check_host(connection: Connection, name: str) -> None:
+def _check_host_exists(connection: Connection, name: str) -> None:
     there = select(hosts.c.id).where(hosts.c.name == name, hosts.c.admin != HostAdmin.RETIRED.value)
     if connection.execute(there).first() is None:
         raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
 
 
-def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_plan(connection: Connection, key: UUID) -> Row[Any]:
     columns = ("id", "state", "kind", "arguments", "approve", "requested_by", "approved_by")
     query: Select[Any] = (
         select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()

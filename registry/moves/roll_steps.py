@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from registry.db.locks import lock_hosts
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -66,7 +66,7 @@ _ROWS: Final[Select[Any]] = (
 def record_step(
     connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
-    """Take a step of a roll, which is locked; return the event that ends the roll, and why."""
+    """Advance a roll, which is locked; return the event and the reason that end it, or None."""
     turn = current_turn(connection, roll.id)
     if report.begun:  # other changes of these hosts came before, or wait for these locks
         lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))
@@ -184,7 +184,7 @@ def _plan_evacuation(
         elif now - row.since > timedelta(seconds=roll.empty_within_s):
             problem = f"{len(on_host)} VMs are still there after {roll.empty_within_s} s"
             write_host(connection, row, error=problem)
-        elif stay and _may_plan(connection, row, stay, now):
+        elif stay and _may_plan_evacuation(connection, row, stay, now):
             to_plan.append(row)
     if to_plan:
         names = {"hosts": sorted(row.name for row in to_plan)}
@@ -193,7 +193,7 @@ def _plan_evacuation(
             write_host(connection, row, plan_id=plan, plans=row.plans + 1)
 
 
-def _may_plan(
+def _may_plan_evacuation(
     connection: Connection, row: Row[Any], stay: Sequence[Row[Any]], now: datetime
 ) -> bool:
     """Return whether another plan should move the remaining VMs; else record the host's error."""

@@ -23,7 +23,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, decode_cursor, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, plans, roll_hosts, rolls
 from registry.errors import ConflictError, InvalidError, NotFoundError, UnknownNameError
 from registry.lifecycle import HostAdmin, HostHealth, RollEvent, RollPhase, RollState
@@ -69,7 +69,7 @@ class Rolls:
         Parameters
         ----------
         selected
-            Each a name, ``label=LABEL``, or ``all``.
+            Selectors: each is a name, ``label=LABEL``, or ``all``.
         skipped
             Names of hosts to leave out.
 
@@ -83,7 +83,7 @@ class Rolls:
         with self._database.read() as connection:
             known = {row.name: row for row in connection.execute(query.order_by(hosts.c.name))}
         for name in skipped:
-            _check_known("skipped", name, known)
+            _check_host_known("skipped", name, known)
         chosen = {name for each in selected for name in _hosts_selected_by(each, known)} - set(
             skipped
         )
@@ -141,7 +141,7 @@ class Rolls:
                     for position, (turn, key) in enumerate(_turn_numbers(new.turns))
                 ],
             )
-            return store_result(connection, RollLease(roll=_get(connection, id), token=token))
+            return store_result(connection, RollLease(roll=_get_roll(connection, id), token=token))
 
     @retry_on_rollback
     def resume(
@@ -166,7 +166,7 @@ class Rolls:
             If a host to skip is not in the roll, or is done.
         """
         with self._database.write() as connection:
-            row, now = _lock_row(connection, id), db_now(connection)
+            row, now = _lock_roll(connection, id), db_now(connection)
             if row.state not in _OPEN:
                 raise ConflictError(
                     f"roll {id} is {row.state}: there is nothing to resume; `fuga roll --hosts`"
@@ -196,11 +196,11 @@ class Rolls:
             token = uuid4()
             values = {"command": command, "last_error": None, **_driver_values(driver, token, now)}
             _apply_event(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
-            return store_result(connection, RollLease(roll=_get(connection, id), token=token))
+            return store_result(connection, RollLease(roll=_get_roll(connection, id), token=token))
 
     @retry_on_rollback
     def drive(self, id: UUID, token: UUID, report: StepReport, *, actor: str) -> RollStep:  # noqa: A002
-        """Take one step: record the driver's report, and return the next step.
+        """Record the driver's report, advance the roll, and return its next step.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class Rolls:
             If another process drives the roll by now, or the roll is over.
         """
         with self._database.write() as connection:
-            row, now = _lock_row(connection, id), db_now(connection)
+            row, now = _lock_roll(connection, id), db_now(connection)
             if row.driver_token != token:
                 raise ConflictError(f"another fuga drives the roll by now: {row.driver}")
             if row.state == RollState.RUNNING.value:
@@ -219,8 +219,8 @@ class Rolls:
                         update(rolls).where(rolls.c.id == id).values(driver_lease_until=until)
                     )
                 else:
-                    _end(connection, row, event, error, now=now, actor=actor)
-            roll = _get(connection, id)
+                    _end_roll(connection, row, event, error, now=now, actor=actor)
+            roll = _get_roll(connection, id)
             turn = tuple(to_roll_host(each) for each in current_turn(connection, id))
             return RollStep(roll=roll, hosts=turn)
 
@@ -234,12 +234,12 @@ class Rolls:
             If the roll is over.
         """
         with self._database.write() as connection:
-            row, now = _lock_row(connection, id), db_now(connection)
+            row, now = _lock_roll(connection, id), db_now(connection)
             ROLL.step(row.state, RollEvent.CANCELLED)
             connection.execute(update(rolls).where(rolls.c.id == id).values(cancelled_by=actor))
             if row.state == RollState.STOPPED.value or row.driver_lease_until <= now:
-                _end(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
-            return store_result(connection, _get(connection, id))
+                _end_roll(connection, row, RollEvent.CANCELLED, None, now=now, actor=actor)
+            return store_result(connection, _get_roll(connection, id))
 
     def hosts_emptied_later(self, plan_id: UUID) -> Sequence[str]:
         """Return the names of the hosts that the plan's roll will empty later."""
@@ -256,7 +256,7 @@ class Rolls:
     def get(self, id: UUID) -> Roll:  # noqa: A002
         """Return a roll, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return _get_roll(connection, id)
 
     def hosts(
         self,
@@ -268,7 +268,7 @@ class Rolls:
         """Return a page of a roll's hosts, in order."""
         after = -1 if cursor is None else int(decode_cursor(cursor, int)[0])
         with self._database.read() as connection:
-            _get(connection, id)
+            _get_roll(connection, id)
             rows = roll_host_rows(connection, id, after=after, limit=check_limit(limit) + 1)
         page = page_of(rows, limit, lambda row: (row.position,))
         return Page(items=tuple(to_roll_host(row) for row in page.items), next=page.next)
@@ -296,7 +296,7 @@ def _hosts_selected_by(selector: str, known: dict[str, Row[Any]]) -> Sequence[st
     if selector == ALL:
         return list(known)
     if not selector.startswith(LABEL):
-        _check_known("hosts", selector, known)
+        _check_host_known("hosts", selector, known)
         return [selector]
     label = selector.removeprefix(LABEL)
     found = [name for name, row in known.items() if label in row.labels]
@@ -306,7 +306,7 @@ def _hosts_selected_by(selector: str, known: dict[str, Row[Any]]) -> Sequence[st
     return found
 
 
-def _check_known(field: str, name: str, known: dict[str, Row[Any]]) -> None:
+def _check_host_known(field: str, name: str, known: dict[str, Row[Any]]) -> None:
     if name not in known:
         raise UnknownNameError(field, "host", name, hint="`fuga host list` lists them")
 
@@ -349,14 +349,14 @@ def _check_not_in_other_roll(connection: Connection, keys: Sequence[UUID]) -> No
             )
 
 
-def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_roll(connection: Connection, key: UUID) -> Row[Any]:
     row = connection.execute(select(rolls).where(rolls.c.id == key).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError("roll", key)
     return row
 
 
-def _end(
+def _end_roll(
     connection: Connection,
     row: Row[Any],
     event: RollEvent,
@@ -405,7 +405,7 @@ _ROLLS: Final[Select[Any]] = select(
 )
 
 
-def _get(connection: Connection, key: UUID) -> Roll:
+def _get_roll(connection: Connection, key: UUID) -> Roll:
     row = connection.execute(_ROLLS.where(rolls.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("roll", key)

@@ -117,7 +117,7 @@ def _running_vms(
             host_id=row.host_id,
             amounts=held.get(row.assignment_id, nothing),
             runs=row.observed == _RUNNING,
-            obstacle=_obstacle(row, moving=row.id in moving, switched=row.id in switched),
+            obstacle=_rebalance_obstacle(row, moving=row.id in moving, switched=row.id in switched),
             rests=row.id in rest,
         )
         for row in connection.execute(query).all()
@@ -141,8 +141,8 @@ def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tup
     return {key: tuple(values) for key, *values in connection.execute(query).all()}
 
 
-def _obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
-    """Return why a VM cannot move, as `placement.rebalancing.model.RebalanceObstacle` names it."""
+def _rebalance_obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
+    """Return the value of `placement.rebalancing.model.RebalanceObstacle` for a VM, or None."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
     if moving:

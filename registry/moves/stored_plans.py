@@ -8,11 +8,11 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select
 
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import assignments, hosts, moves, plan_moves, plans, tenants, vms
 from registry.errors import NotFoundError
 from registry.lifecycle import OPEN_MOVES, OUT_OF_REACH, AssignmentState, MoveState, PlanState
-from registry.moves.effects import effect_text
+from registry.moves.plan_effects import effect_text
 from registry.records.moves import Plan, PlanMove
 
 #: The condition that a plan is open: pending or approved.

@@ -1,7 +1,7 @@
 """Networks of VMs: their users, sources on hosts, and the addresses of guests."""
 
 from registry.networks.networks import Offers
-from registry.records.networks import CardRules, GuestNetwork, Network, NetworkSource
+from registry.records.networks import GuestNetwork, InterfaceRules, Network, NetworkSource
 from registry.subnets import Subnet
 
-__all__ = ["CardRules", "GuestNetwork", "Network", "NetworkSource", "Offers", "Subnet"]
+__all__ = ["GuestNetwork", "InterfaceRules", "Network", "NetworkSource", "Offers", "Subnet"]

@@ -26,7 +26,7 @@ from registry.db.schema import (
     request_networks,
     vms,
 )
-from registry.records.networks import CardRules, GuestNetwork, NetworkLimit, NetworkSource
+from registry.records.networks import GuestNetwork, InterfaceRules, NetworkLimit, NetworkSource
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import RequestView
 from registry.subnets import address_text, parse_subnet, prefix_length, reachable_ranges
@@ -180,7 +180,7 @@ def limited_request(
 
 
 def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
-    """Return how a VM is attached on a host; None if the host does not have its network.
+    """Return a VM's network attachment on a host, or None if the host lacks the network.
 
     On a host's own network, which all tenants share, VMs are isolated.
     """
@@ -222,12 +222,12 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
         ),
         gateway=subnet.gateway if subnet is not None else None,
         dns=subnet.dns if subnet is not None else (),
-        card=_card_rules(row),
+        card=_to_interface_rules(row),
     )
 
 
-def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
-    """Return the filter rules of a VM's network card, which apply on any host."""
+def interface_rules_of(connection: Connection, vm_id: UUID) -> InterfaceRules:
+    """Return the filter rules of a VM's network interface, which apply on any host."""
     query: Select[Any] = (
         select(networks, network_addresses.c.address)
         .select_from(vms)
@@ -237,7 +237,7 @@ def card_rules_of(connection: Connection, vm_id: UUID) -> CardRules:
         .where(vms.c.id == vm_id)
     )
     row = connection.execute(query).one()
-    return _card_rules(row) if row.id is not None else CardRules()
+    return _to_interface_rules(row) if row.id is not None else InterfaceRules()
 
 
 def _count_held_addresses(
@@ -256,8 +256,8 @@ def _count_held_addresses(
     return held
 
 
-def _card_rules(row: Row[Any]) -> CardRules:
-    rules = CardRules(
+def _to_interface_rules(row: Row[Any]) -> InterfaceRules:
+    rules = InterfaceRules(
         isolated=row.isolated,
         filtered=row.filtered,
         address=address_text(row.address) if row.address is not None else None,

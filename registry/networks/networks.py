@@ -95,7 +95,7 @@ class Networks:
         check_new_name("name", name)
         if default is None and not hosts:
             raise InvalidError("default", None, "a source for all hosts, or one for each in hosts")
-        for field, source in _sources(default, hosts or {}):
+        for field, source in _named_sources(default, hosts or {}):
             _check_source(field, source)
         if tenant is not None and offered_to is not None:
             raise InvalidError("offered_to", list(offered_to), "none for a network that is owned")
@@ -128,7 +128,7 @@ class Networks:
             elif offered_to is not None:
                 set_offers(connection, key, offered_to)
             _write_mappings(connection, key, dict(hosts or {}))
-            given = [source for _, source in _sources(default, hosts or {})]
+            given = [source for _, source in _named_sources(default, hosts or {})]
             refuse_overlaps(connection, key, given)
             offered = list(usable_addresses(subnet)) if subnet is not None else []
             for some in chunks(offered):
@@ -141,7 +141,7 @@ class Networks:
                 "filtered": filtered,
             }
             record_event(connection, now, actor, "network_added", "network", key, data=data)
-            return store_result(connection, _get(connection, name))
+            return store_result(connection, _get_network(connection, name))
 
     @retry_on_rollback
     def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Networks:
     def get(self, name: str, *, tenant: str | None = None) -> Network:
         """Return a network; raise `NotFoundError` if it does not exist, or not for the tenant."""
         with self._database.read() as connection:
-            return _get(connection, name, offered_to_tenant(connection, tenant))
+            return _get_network(connection, name, offered_to_tenant(connection, tenant))
 
     @retry_on_rollback
     def change(
@@ -182,7 +182,7 @@ class Networks:
     ) -> Network:
         """Change a network's sources on hosts (None: the default), its offers and its filters.
 
-        Running VMs keep their network cards until their next start.
+        Running VMs keep their network interfaces until their next start.
         """
         hosts = hosts or {}
         for host, source in hosts.items():
@@ -201,9 +201,9 @@ class Networks:
                 refuse_overlaps(connection, key, given)
                 data: dict[str, Any] = {"name": name, "hosts": sorted(hosts)}
                 history.append(event_row(now, actor, "network_mapped", "network", key, data=data))
-            before = _get(connection, name)
+            before = _get_network(connection, name)
             _update_network(connection, key, before, offers, isolated=isolated, filtered=filtered)
-            after = _get(connection, name)
+            after = _get_network(connection, name)
             said = {
                 field: getattr(after, field)
                 for field in ("offered_to", "isolated", "filtered")
@@ -222,7 +222,7 @@ class Networks:
         with self._database.write() as connection:
             key = network_id(connection, name)
             take_advisory_lock(connection, f"network {key}")
-            gone = _get(connection, name)
+            gone = _get_network(connection, name)
             used = _count_users(connection, key)
             if used:
                 raise ConflictError(
@@ -254,7 +254,7 @@ def network_id(connection: Connection, name: str) -> UUID:
 
 
 def join_network(connection: Connection, request_id: UUID, name: str, owner: UUID) -> UUID:
-    """Put a request's VMs on a network, which then cannot be removed.
+    """Attach a request's VMs to a network, which then cannot be removed.
 
     A network that is not offered to the tenant counts as nonexistent.
     """
@@ -306,7 +306,7 @@ def networks_of(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUI
     return found
 
 
-def _sources(
+def _named_sources(
     default: NetworkSource | None, mapped: Mapping[str, NetworkSource]
 ) -> Sequence[tuple[str, NetworkSource]]:
     named = [(f"hosts.{host}", source) for host, source in mapped.items()]
@@ -397,7 +397,9 @@ def _update_network(
         connection.execute(update(networks).where(networks.c.id == key).values(**values))
 
 
-def _get(connection: Connection, name: str, there: ColumnElement[bool] | None = None) -> Network:
+def _get_network(
+    connection: Connection, name: str, there: ColumnElement[bool] | None = None
+) -> Network:
     query = select(networks).where(networks.c.name == lookup_name("network", name))
     if there is not None:
         query = query.where(there)

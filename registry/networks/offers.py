@@ -59,7 +59,7 @@ def set_offers(connection: Connection, network_id: UUID, names: Sequence[str]) -
 def read_offers(
     connection: Connection, network_ids: Collection[UUID]
 ) -> tuple[Mapping[UUID, str], Mapping[UUID, tuple[str, ...]]]:
-    """Return the owners of networks, and the tenants and groups to whom others are offered."""
+    """Return the owners of networks, and the tenants and groups that have offers of them."""
     owners: dict[UUID, str] = {}
     offers: defaultdict[UUID, list[str]] = defaultdict(list)
     query = (

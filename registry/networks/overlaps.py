@@ -50,12 +50,12 @@ def refuse_overlaps(
     ConflictError
         If one of ``sources`` is a source of another network, and their subnets overlap.
     """
-    ranges = _ranges(connection)
+    ranges = _read_address_ranges(connection)
     own = next((each for each in ranges if each.id == network_id), None)
     if own is None:
         return
-    others = [other for one, other in _overlaps(ranges, {network_id}) if one == own]
-    theirs = _sources(connection, [each.id for each in others])
+    others = [other for one, other in _overlapping_pairs(ranges, {network_id}) if one == own]
+    theirs = _network_sources(connection, [each.id for each in others])
     for other in others:
         shared = set(sources) & theirs[other.id]
         if shared:
@@ -68,11 +68,11 @@ def refuse_overlaps(
 
 def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
     """Return warnings about the addresses of these networks."""
-    ranges = _ranges(connection)
+    ranges = _read_address_ranges(connection)
     found: defaultdict[UUID, list[str]] = defaultdict(list)
-    pairs = _overlaps(ranges, keys)
+    pairs = _overlapping_pairs(ranges, keys)
     wanted = {each.id for each in ranges if each.id in keys}
-    sources = _sources(connection, wanted | {other.id for _, other in pairs})
+    sources = _network_sources(connection, wanted | {other.id for _, other in pairs})
     for one, other in pairs:
         shared = sources[one.id] & sources[other.id]
         where = f"on {_sources_text(shared)}" if shared else "on another source"
@@ -94,13 +94,13 @@ def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[U
 
 def check_subnets(connection: Connection) -> Iterator[str]:
     """Yield a sentence for each faulty subnet that earlier releases accepted."""
-    ranges = _ranges(connection)
+    ranges = _read_address_ranges(connection)
     pairs = [
         (one, other)
-        for one, other in _overlaps(ranges, {each.id for each in ranges})
+        for one, other in _overlapping_pairs(ranges, {each.id for each in ranges})
         if (one.name, one.id) < (other.name, other.id)
     ]
-    sources = _sources(connection, {each.id for pair in pairs for each in pair})
+    sources = _network_sources(connection, {each.id for pair in pairs for each in pair})
     for one, other in pairs:
         shared = sources[one.id] & sources[other.id]
         if shared:
@@ -139,7 +139,7 @@ def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID
             yield row.name, address, vm_id
 
 
-def _ranges(connection: Connection) -> list[_AddressRange]:
+def _read_address_ranges(connection: Connection) -> list[_AddressRange]:
     query = (
         select(networks.c.id, networks.c.name, networks.c.cidr)
         .where(networks.c.cidr.is_not(None))
@@ -151,7 +151,7 @@ def _ranges(connection: Connection) -> list[_AddressRange]:
     ]
 
 
-def _overlaps(
+def _overlapping_pairs(
     ranges: Iterable[_AddressRange], keys: Collection[UUID]
 ) -> list[tuple[_AddressRange, _AddressRange]]:
     """Return the overlapping pairs, in both orders, whose first network is one of ``keys``."""
@@ -165,7 +165,9 @@ def _overlaps(
     return sorted(found, key=lambda pair: (pair[0].name, pair[1].name))
 
 
-def _sources(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, set[NetworkSource]]:
+def _network_sources(
+    connection: Connection, keys: Iterable[UUID]
+) -> defaultdict[UUID, set[NetworkSource]]:
     """Return the sources of networks; a default counts even if no host uses it."""
     some = sorted(keys)
     found: defaultdict[UUID, set[NetworkSource]] = defaultdict(set)

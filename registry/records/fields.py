@@ -38,7 +38,7 @@ def field_roles(record: type) -> Mapping[str, FieldRole | None]:
 
 @functools.cache
 def settable_fields(record: type) -> tuple[str, ...]:
-    """Return the fields that clients set; all of a dataclass that has no roles."""
+    """Return the fields that clients set, or all fields of a dataclass without roles."""
     roles = field_roles(record)
     if not any(roles.values()):
         return tuple(roles)

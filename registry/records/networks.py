@@ -1,4 +1,4 @@
-"""Networks, and the cards of guests: frozen values."""
+"""Networks, and the interfaces of guests: frozen values."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardRules:
-    """The filter rules of a VM's network card."""
+class InterfaceRules:
+    """The filter rules of a VM's network interface."""
 
     isolated: bool = True  #: it does not reach the VMs of its network
     filtered: bool = True  #: it speaks from its own MAC and address alone
@@ -63,7 +63,7 @@ class GuestNetwork:
     address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
     gateway: str | None = None
     dns: tuple[str, ...] = ()
-    card: CardRules = CardRules()
+    card: InterfaceRules = InterfaceRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

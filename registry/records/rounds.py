@@ -314,7 +314,7 @@ class RoundCommit:
     cut: bool
     inputs: bytes
     inputs_digest: str
-    outcome: bytes  #: its document, packed as `registry.db.packed_json` does
+    outcome: bytes  #: its document, packed by `registry.db.packed_json`
     shares: Sequence[Mapping[str, Any]]
     bound: float | None
     #: mean |share - fair target| of the tenants per mean target

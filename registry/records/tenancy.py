@@ -91,7 +91,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaltedToken:
-    """A token with the salt of its secret, which its maker can make again of it."""
+    """A token with the salt of its secret, from which its creator can derive the secret again."""
 
     token: Token
     salt: str

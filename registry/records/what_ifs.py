@@ -28,7 +28,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfDone(WhatIf):
+class WhatIfResult(WhatIf):
     """A what-if with its report."""
 
     report: Mapping[str, Any] | None  #: None if it did not finish

@@ -10,7 +10,7 @@ from uuid import UUID
 from registry.lifecycle import AssignmentState, PowerState
 from registry.records.hosts import HostAccess
 from registry.records.images import BuildImage, Image
-from registry.records.networks import CardRules, GuestNetwork
+from registry.records.networks import GuestNetwork, InterfaceRules
 from registry.records.requests import GuestAccess
 
 
@@ -132,7 +132,7 @@ class PowerStep:
     host: HostAccess
     overdue: bool  #: whether the guest's time to shut down is over
     to_signal: bool  #: whether the guest is to be signalled, for the first time or again
-    card: CardRules  #: of the VM, when it is started
+    card: InterfaceRules  #: of the VM, when it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

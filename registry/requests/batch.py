@@ -100,7 +100,7 @@ def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand
     The result is None for calls that need other locks, and for calls whose keys were used before;
     these must be accepted alone.
     """
-    now = _begin_batch(connection)
+    now = _begin_transaction(connection)
     keys = [each.idempotency for each in commands if each.idempotency is not None]
     claimed = claim_keys(connection, keys, now)
     unused = set(claimed)
@@ -128,7 +128,7 @@ def create_requests(
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
 
-def _begin_batch(connection: Connection) -> datetime:
+def _begin_transaction(connection: Connection) -> datetime:
     """Set this transaction's lock timeout and return the time."""
     if has_one_writer(connection):
         return db_now(connection)
@@ -146,13 +146,13 @@ def _check_calls(
     named = [each.spec for each in commands if each.spec.name is not None]
     names = None  # a request without a name gets an unused one
     if named:
-        given = {name for each in named for name in _names_of(each.name or "", each.count)}
+        given = {name for each in named for name in _vm_names(each.name or "", each.count)}
         names = VmNames(connection, set(owners.values()), sorted(given))
     images = _CallImages(connection)
     any_draws = any(each.spec.reservation is not None for each in commands)
     draws = ReservationDraws(connection, now) if any_draws else None
 
-    def judge(command: CreateRequestCommand) -> _Draft:
+    def check_call(command: CreateRequestCommand) -> _Draft:
         spec = command.spec
         # Look up missing names again so that the error says why.
         owner = owners.get(spec.tenant) or lock_requesting_tenant(connection, spec.tenant)
@@ -160,22 +160,22 @@ def _check_calls(
         if draws is None or spec.reservation is None:
             allowance.check(owner, type_id, spec.count, over_quota=command.over_quota)
         else:  # its quota was looked at when it was accepted, and counts it since it began
-            draws.check(spec.reservation, owner, spec.vm_type, spec.count)
+            draws.draw(spec.reservation, owner, spec.vm_type, spec.count)
         image = images.image_of(command)
         made = new_request(spec, image, check_hosts(connection, spec.hosts), now=now)
         if names is not None:
             of_vms = numbered_names(made.name, 1, made.count)
             if spec.name is not None:
                 names.check(owner, of_vms, made.name)
-            names.give(owner, of_vms, made.name)
+            names.reserve(owner, of_vms, made.name)
         if spec.reservation is None:
-            allowance.take(owner, type_id, spec.count)
+            allowance.deduct(owner, type_id, spec.count)
         return _Draft(command, made, owner, type_id, image)
 
     found: list[_Draft | RegistryError] = []
     for each in commands:
         try:
-            found.append(judge(each))
+            found.append(check_call(each))
         except RegistryError as error:
             found.append(error)
     return found
@@ -238,7 +238,7 @@ def _write_drafts(
     return insert_audit_rows(
         connection,
         [
-            (draft.command.call, str(draft.made.id), _kept_status(draft.command))
+            (draft.command.call, str(draft.made.id), _stored_status(draft.command))
             for draft in drafts
             if draft.command.call is not None
         ],
@@ -260,12 +260,12 @@ def _join_groups_and_networks(
     return networks
 
 
-def _kept_status(command: CreateRequestCommand) -> int | None:
+def _stored_status(command: CreateRequestCommand) -> int | None:
     """Return the stored status of a call with an idempotency key, else None."""
     return command.idempotency.status if command.idempotency is not None else None
 
 
-def _names_of(name: str, count: int) -> Sequence[str]:
+def _vm_names(name: str, count: int) -> Sequence[str]:
     return [name, *numbered_names(name, 1, count)]
 
 

@@ -38,7 +38,7 @@ class ExpiryBatch:
 def set_expiry(
     connection: Connection, request: Request, ttl_s: int | None, *, now: datetime, actor: str
 ) -> None:
-    """Set the lifetime of a request from now on, or none; it must not be ending already.
+    """Set a request's lifetime, counted from now, or remove it; the request must not be ending.
 
     A large request ends in several batches. If the rest were kept, its tenant would have fewer VMs
     than requested, without notice.
@@ -78,7 +78,7 @@ def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryB
     """Return a batch of VMs, not deleted yet, of expired requests."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
-    query = select(requests.c.id).where(_is_over(now), wanted).order_by(requests.c.id)
+    query = select(requests.c.id).where(_has_expired(now), wanted).order_by(requests.c.id)
     over = connection.scalars(query.limit(_REQUESTS_AT_ONCE)).all()
     of_these = (
         select(vms.c.id, vms.c.request_id)
@@ -95,7 +95,7 @@ def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryB
     )
 
 
-def _is_over(now: datetime) -> ColumnElement[bool]:
+def _has_expired(now: datetime) -> ColumnElement[bool]:
     return and_(
         requests.c.expires_at <= now, requests.c.state.not_in([state.value for state in FINISHED])
     )
@@ -111,7 +111,9 @@ def expire_vms(
     wanted = {*piece.whole, *piece.parts.values()}
     lock_vms(connection, or_(vms.c.request_id.in_(piece.whole), vms.c.id.in_(piece.parts)))
     still = connection.scalars(
-        select(requests.c.id).where(_is_over(by), requests.c.id.in_(wanted)).order_by(requests.c.id)
+        select(requests.c.id)
+        .where(_has_expired(by), requests.c.id.in_(wanted))
+        .order_by(requests.c.id)
     ).all()
     reason = "its time is over"
     parts = [key for key, request_id in piece.parts.items() if request_id in still]

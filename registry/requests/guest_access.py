@@ -62,10 +62,10 @@ def access_summary(access: GuestAccess) -> AccessSummary:
         return keys, None, ()
     sha256 = hashlib.sha256(access.user_data).hexdigest()
     data = UserData(bytes=len(access.user_data), sha256=sha256)
-    return keys, data, _warnings(access.ignored)
+    return keys, data, _user_data_warnings(access.ignored)
 
 
-def _warnings(ignored: str | None) -> tuple[str, ...]:
+def _user_data_warnings(ignored: str | None) -> tuple[str, ...]:
     return () if ignored is None else (f"cloud-init will ignore the user data, which {ignored}",)
 
 
@@ -80,7 +80,7 @@ def read_access(
         for row in connection.execute(query):
             data = UserData(bytes=row.user_data_bytes, sha256=row.user_data_sha256)
             keys = tuple(fingerprint(key) for key in row.ssh_keys)
-            warnings = _warnings(row.user_data_ignored)
+            warnings = _user_data_warnings(row.user_data_ignored)
             found[row.request_id] = (keys, data if data.bytes else None, warnings)
     return found
 

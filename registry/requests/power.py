@@ -18,7 +18,7 @@ from registry.db.names import check_int
 from registry.db.schema import vms
 from registry.errors import ConflictError
 from registry.ledger.power import MAX_TIMEOUT_S, power_query, write_power_action
-from registry.ledger.progress import recompute_states
+from registry.ledger.request_progress import recompute_states
 from registry.lifecycle import AssignmentState, PowerEvent, VmDesired, VmDesiredEvent, VmObserved
 
 _POWER_EVENT_OF: Final[Mapping[VmDesiredEvent, PowerEvent]] = MappingProxyType(
@@ -57,7 +57,7 @@ def request_power_change(
             else "it does not run yet"
         )
         raise ConflictError(f"VM {row.name} cannot be rebooted: {why}")
-    _store_requests(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
+    _store_power_changes(connection, [row], event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def request_power_changes(
@@ -80,7 +80,7 @@ def request_power_changes(
             why = "those that were built are stopped: start it" if stopped else "none runs yet"
             raise ConflictError(f"no VM of this request can be rebooted: {why}")
         rows = running
-    _store_requests(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
+    _store_power_changes(connection, rows, event, timeout_s=timeout_s, now=now, actor=actor)
 
 
 def _can_reboot(row: Row[Any]) -> bool:
@@ -91,7 +91,7 @@ def _can_reboot(row: Row[Any]) -> bool:
     )
 
 
-def _store_requests(
+def _store_power_changes(
     connection: Connection,
     rows: Collection[Row[Any]],
     event: VmDesiredEvent,

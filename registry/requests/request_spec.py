@@ -15,7 +15,7 @@ from registry.audit.events import event_row
 from registry.db.audit_context import AuditedCall
 from registry.db.ids import uuid7
 from registry.db.names import check_int, check_labels, check_new_name, expires_at, lookup_name
-from registry.db.rows import row_of
+from registry.db.row_conversion import row_of
 from registry.db.schema import hosts, requests
 from registry.errors import InvalidError, NotFoundError
 from registry.lifecycle import HostAdmin, RequestState, VmDesired, VmObserved

@@ -22,7 +22,7 @@ from registry.db.engine import (
 from registry.db.idempotency_keys import claim_key, store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, name_contains, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import images, request_images, requests, tenants, vm_types, vms
 from registry.errors import (
     ConflictError,
@@ -34,7 +34,7 @@ from registry.errors import (
 from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import is_waiting_vm
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S
-from registry.ledger.progress import vm_counts_query
+from registry.ledger.request_progress import vm_counts_query
 from registry.ledger.waiting_status import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, networks_of
@@ -51,9 +51,9 @@ from registry.requests.resize import resize
 from registry.requests.rules import memberships, rules_of
 from registry.requests.spot_preemptions import (
     apply_preemptions,
-    delete_expired_rooms,
+    delete_expired_room,
     due_preemptions,
-    has_expired_rooms,
+    has_expired_room,
 )
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reservation_use import ReservationDraws
@@ -112,7 +112,7 @@ class Requests:
             If an earlier call with the key did its work; it has the stored record.
         """
         with self._database.write() as connection:
-            accepted, intents = _accept(connection, command)
+            accepted, intents = _accept_alone(connection, command)
         mark_audit_rows_committed(intents)
         return accepted
 
@@ -125,7 +125,7 @@ class Requests:
         calls.
         """
         try:
-            return self._accept_together(commands)
+            return self._accept_in_batch(commands)
         except (TransactionRolledBackError, LockTimeoutError):
             return [None] * len(commands)
         except RegistryUnavailableError:
@@ -134,7 +134,7 @@ class Requests:
             return [None] * len(commands)
 
     @retry_on_rollback
-    def _accept_together(
+    def _accept_in_batch(
         self, commands: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
         with self._database.write() as connection:
@@ -145,7 +145,7 @@ class Requests:
     def get(self, id: UUID) -> Request:  # noqa: A002 - the contract's name
         """Return a request, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return _get_request(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
         """Return a request's tenant or None, in the same time for known and unknown ids."""
@@ -238,9 +238,9 @@ class Requests:
         Its ``count`` stays, as the record of the requested number.
         """
         with self._database.write() as connection:
-            _get(connection, id)
+            _get_request(connection, id)
             delete_vms(connection, vms.c.request_id == id, now=db_now(connection), actor=actor)
-            return _get(connection, id)
+            return _get_request(connection, id)
 
     @retry_on_rollback
     def change(
@@ -260,9 +260,9 @@ class Requests:
         `resize.resize` chooses the VMs to delete if the number decreases.
         """
         with self._database.write() as connection:
-            request = _get(connection, id)
+            request = _get_request(connection, id)
             owner = lock_requesting_tenant(connection, request.tenant)
-            request = _get(connection, id)
+            request = _get_request(connection, id)
             now = db_now(connection)
             if ttl_s is not None or never_expires:
                 set_expiry(connection, request, ttl_s, now=now, actor=actor)
@@ -271,7 +271,7 @@ class Requests:
                 connection.execute(
                     update(requests).where(requests.c.id == id).values(labels=after, updated_at=now)
                 )
-                request = _get(connection, id)
+                request = _get_request(connection, id)
             if count is not None:
                 if count > request.count:
                     of_type = select(requests.c.vm_type_id).where(requests.c.id == id)
@@ -281,7 +281,7 @@ class Requests:
                         check_quota(connection, owner, vm_type, more, over_quota=over_quota)
                     else:
                         draws = ReservationDraws(connection, now)
-                        draws.check(request.reservation, owner, request.vm_type, more)
+                        draws.draw(request.reservation, owner, request.vm_type, more)
                     check_still_offered(connection, id, owner)
                 resize(
                     connection,
@@ -295,7 +295,7 @@ class Requests:
                 )
             elif remove:
                 raise InvalidError("remove", len(remove), "nothing without a smaller count")
-            return _get(connection, id)
+            return _get_request(connection, id)
 
     @retry_on_rollback
     def expire(
@@ -320,16 +320,16 @@ class Requests:
         with self._database.read() as connection:
             now = db_now(connection)
             found = due_preemptions(connection, now, at_once)
-            over = has_expired_rooms(connection, now)
+            over = has_expired_room(connection, now)
         if not found and not over:
             return ()
         with self._database.write() as connection:
             now = db_now(connection)
-            delete_expired_rooms(connection, now)
+            delete_expired_room(connection, now)
             return apply_preemptions(connection, found, now=now, actor=actor)
 
     @retry_on_rollback
-    def switch(
+    def change_power(
         self,
         id: UUID,  # noqa: A002
         event: VmDesiredEvent,
@@ -337,20 +337,21 @@ class Requests:
         timeout_s: int = SHUTDOWN_TIMEOUT_S,
         actor: str,
     ) -> Request:
-        """Stop, start or reboot every VM of a request whose state allows it; see `Vms.switch`.
+        """Stop, start or reboot every VM of a request whose state allows it.
 
-        A stopped VM that was never placed does not wait for a place until it is started.
+        See `Vms.change_power`. A stopped VM that was never placed does not wait for a place until
+        it is started.
         """
         with self._database.write() as connection:
-            request = _get(connection, id)
+            request = _get_request(connection, id)
             if request.state in FINISHED:
                 raise ConflictError(f"request {request.name} is {request.state}")
             now = db_now(connection)
             request_power_changes(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return store_result(connection, _get(connection, id))
+            return store_result(connection, _get_request(connection, id))
 
 
-def _accept(
+def _accept_alone(
     connection: Connection, command: CreateRequestCommand
 ) -> tuple[Request, Sequence[UncommittedAuditRow]]:
     """Accept one request in its own transaction, which waits for its key and for locks."""
@@ -362,7 +363,7 @@ def _accept(
     return found, intents
 
 
-def _get(connection: Connection, key: UUID) -> Request:
+def _get_request(connection: Connection, key: UUID) -> Request:
     row = connection.execute(_SELECT.where(requests.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("request", key)

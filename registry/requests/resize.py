@@ -16,7 +16,7 @@ from registry.db.names import check_int
 from registry.db.schema import assignments, is_place, request_networks, requests, vms
 from registry.errors import ConflictError, InvalidError
 from registry.ledger.deletion import delete_vms
-from registry.ledger.progress import recompute_states
+from registry.ledger.request_progress import recompute_states
 from registry.lifecycle import FINISHED, VmDesired
 from registry.networks.addresses import create_interfaces
 from registry.records.requests import Request
@@ -45,11 +45,11 @@ def resize(
     check_int("count", count, 1, max_count)
     if request.state in FINISHED:
         raise ConflictError(f"request {request.name} is {request.state}")
-    lock_vms(connection, _is_wanted(request.id))
+    lock_vms(connection, _is_wanted_vm(request.id))
     place = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place)
     rows = connection.execute(
         select(vms.c.id, place.exists().label("placed"))
-        .where(_is_wanted(request.id))
+        .where(_is_wanted_vm(request.id))
         .order_by(vms.c.id)
     ).all()
     if not rows:
@@ -107,7 +107,7 @@ def _add_vms(
     create_interfaces(connection, [row["id"] for row in rows], network_id)
 
 
-def _is_wanted(request_id: UUID) -> Any:
+def _is_wanted_vm(request_id: UUID) -> Any:
     return and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
 
 

@@ -97,12 +97,12 @@ def apply_preemptions(
     return tuple(row.vm_id for row in ended)
 
 
-def delete_expired_rooms(connection: Connection, now: datetime) -> None:
+def delete_expired_room(connection: Connection, now: datetime) -> None:
     """Delete the room holds that have expired."""
     connection.execute(delete(spot_room_holds).where(spot_room_holds.c.until <= now))
 
 
-def has_expired_rooms(connection: Connection, now: datetime) -> bool:
+def has_expired_room(connection: Connection, now: datetime) -> bool:
     """Return whether a room hold has expired."""
     over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))

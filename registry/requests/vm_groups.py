@@ -1,4 +1,4 @@
-"""Groups of VMs that keep apart or together, as their tenants see them."""
+"""The tenants' view of VM groups, whose VMs keep apart or together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, func, select
 from registry.db.bulk import chunks
 from registry.db.engine import Database
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -64,7 +64,7 @@ class VmGroups:
             query = query.where(vm_groups.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-            found = _members(connection, (row.id for row in rows))
+            found = _read_members(connection, (row.id for row in rows))
         groups = [
             record_of(
                 VmGroup,
@@ -80,7 +80,7 @@ class VmGroups:
         return page_of(groups, limit, lambda group: (group.id.hex,))
 
 
-def _members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
+def _read_members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
     found: defaultdict[UUID, _Members] = defaultdict(_Members)
     for some in chunks(sorted(keys)):
         of_some = request_groups.c.group_id.in_(some)

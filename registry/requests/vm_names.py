@@ -22,7 +22,7 @@ from registry.lifecycle import FINISHED, VmDesired
 def free_numbers(
     connection: Connection, owner: UUID, stem: str, first: int, count: int
 ) -> list[int]:
-    """Return the next numbers, from ``first`` on, whose names ``STEM-NUMBER`` nothing has."""
+    """Return ``count`` numbers, from ``first`` on, whose names ``STEM-NUMBER`` are free."""
     found: list[int] = []
     while len(found) < count:
         numbers = range(first, first + count - len(found))
@@ -58,7 +58,7 @@ class VmNames:
         """Return whether no open request or VM of the tenant has the name."""
         return not {("request", name), ("VM", name)} & self._taken[owner]
 
-    def give(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
+    def reserve(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
         """Reserve names for a request that this transaction will write."""
         self._taken[owner] |= {("request", request), *(("VM", name) for name in of_vms)}
 

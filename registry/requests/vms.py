@@ -25,7 +25,7 @@ from registry.db.pages import (
     name_contains,
     page_of,
 )
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -218,7 +218,7 @@ class Vms:
     def get(self, id: UUID) -> Vm:  # noqa: A002 - the contract's name
         """Return a VM, also a deleted one, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return _get_vm(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
         """Return a VM's tenant or None, in the same time for known and unknown ids."""
@@ -230,7 +230,7 @@ class Vms:
     def delete(self, id: UUID, *, actor: str) -> Vm:  # noqa: A002
         """Delete a VM and reduce its request's count; a repeated call is no error."""
         with self._database.write() as connection:
-            vm = _get(connection, id)
+            vm = _get_vm(connection, id)
             deleted = delete_vms(connection, vms.c.id == id, now=db_now(connection), actor=actor)
             if deleted:
                 connection.execute(
@@ -238,20 +238,20 @@ class Vms:
                     .where(requests.c.id == vm.request_id)
                     .values(count=requests.c.count - 1)
                 )
-            return _get(connection, id)
+            return _get_vm(connection, id)
 
     @retry_on_rollback
     def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
         """Change labels of a VM; the value None removes a label."""
         with self._database.write() as connection:
             lock_vms(connection, vms.c.id == id)
-            vm = _get(connection, id)
+            vm = _get_vm(connection, id)
             after = changed_labels(vm.labels, changes)
             connection.execute(update(vms).where(vms.c.id == id).values(labels=after))
-            return _get(connection, id)
+            return _get_vm(connection, id)
 
     @retry_on_rollback
-    def switch(
+    def change_power(
         self,
         id: UUID,  # noqa: A002
         event: VmDesiredEvent,
@@ -265,13 +265,13 @@ class Vms:
         with 0 at once. It raises `ConflictError` if the VM's state does not allow the change.
         """
         with self._database.write() as connection:
-            _get(connection, id)
+            _get_vm(connection, id)
             now = db_now(connection)
             request_power_change(connection, id, event, timeout_s=timeout_s, now=now, actor=actor)
-            return store_result(connection, _get(connection, id))
+            return store_result(connection, _get_vm(connection, id))
 
 
-def _get(connection: Connection, key: UUID) -> Vm:
+def _get_vm(connection: Connection, key: UUID) -> Vm:
     row = connection.execute(_SELECT.where(vms.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("VM", key)

@@ -17,7 +17,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.names import lookup_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import reservation_holds, reservations, tenants, vm_types
 from registry.errors import ConflictError, IllegalTransitionError, NotFoundError
 from registry.lifecycle import OPEN_RESERVATIONS, STANDING, ReservationEvent, ReservationState
@@ -76,12 +76,12 @@ class Reservations:
                 requires=requires,
                 actor=actor,
             )
-            return store_result(connection, _get(connection, key))
+            return store_result(connection, _get_reservation(connection, key))
 
     def get(self, id: UUID) -> Reservation:  # noqa: A002 - the contract's name
         """Return a reservation, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return _get_reservation(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
         """Return a reservation's tenant, or None if it does not exist."""
@@ -120,10 +120,10 @@ class Reservations:
     def cancel(self, id: UUID, *, actor: str) -> Reservation:  # noqa: A002
         """Cancel a reservation. Its room is free from the next round on; its VMs stay."""
         with self._database.write() as connection:
-            row = _lock_row(connection, id)
+            row = _lock_reservation(connection, id)
             now = db_now(connection)
             _apply_event(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
-            return _get(connection, id)
+            return _get_reservation(connection, id)
 
     # ---- the control centre --------------------------------------------------------
 
@@ -167,14 +167,14 @@ class Reservations:
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch)
-            found = _get(connection, id)
+            found = _get_reservation(connection, id)
             if found.state is not ReservationState.PENDING:
                 return found
             owner = lock_requesting_tenant(connection, found.tenant)
-            row = _lock_row(connection, id)
+            row = _lock_reservation(connection, id)
             now = db_now(connection)
             if row.state != ReservationState.PENDING.value:
-                return _get(connection, id)
+                return _get_reservation(connection, id)
             if decision.reason is None:
                 decision = _decision_within_quotas(connection, row, owner, found.tenant, decision)
             if found.ends_at <= now:
@@ -186,7 +186,7 @@ class Reservations:
             _apply_event(
                 connection, row, event, now=now, actor=actor, reason=decision.message, **values
             )
-            return _get(connection, id)
+            return _get_reservation(connection, id)
 
     @retry_on_rollback
     def begin_and_end_due(
@@ -197,13 +197,15 @@ class Reservations:
         Their time has come by the database's clock and by ``by``.
         """
         with self._database.read() as connection:
-            found = _due_ids(connection, earlier_time(db_now(connection), by), at_once)
+            found = _find_due_reservations(
+                connection, earlier_time(db_now(connection), by), at_once
+            )
         if not found:
             return ()
         with self._database.write() as connection:
             done = []
             for key in found:
-                row, now = _lock_row(connection, key), db_now(connection)
+                row, now = _lock_reservation(connection, key), db_now(connection)
                 event = _due_event(row, earlier_time(now, by))
                 if event is not None:
                     _apply_event(connection, row, event, now=now, actor=actor)
@@ -237,7 +239,7 @@ def _fit_text(fits: int) -> str:
     return f"; {fits} VMs would fit" if fits else ""
 
 
-def _due_ids(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+def _find_due_reservations(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
     begins = and_(
         reservations.c.state == ReservationState.ACCEPTED.value, reservations.c.starts_at <= now
     )
@@ -260,7 +262,7 @@ def _due_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
     return None
 
 
-def _lock_row(connection: Connection, key: UUID) -> Row[Any]:
+def _lock_reservation(connection: Connection, key: UUID) -> Row[Any]:
     row = connection.execute(
         _SELECT.where(reservations.c.id == key).with_for_update(of=reservations)
     ).one_or_none()
@@ -297,7 +299,7 @@ def _apply_event(
     step.record_event(connection, now, actor, row.id, tenant=row.tenant, reason=reason, data=detail)
 
 
-def _get(connection: Connection, key: UUID) -> Reservation:
+def _get_reservation(connection: Connection, key: UUID) -> Reservation:
     rows = connection.execute(_SELECT.where(reservations.c.id == key)).all()
     if not rows:
         raise NotFoundError("reservation", key)

@@ -102,7 +102,7 @@ def view_cluster(
     known = known or KnownHosts()
     reserved, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     spot = _spot_view(connection, axis, now)
-    tenants_, groups = _tenant_views(connection, axis, known.held(connection, axis), spot)
+    tenants_, groups = _tenant_views(connection, axis, known.read_holdings(connection, axis), spot)
     waiting = _waiting_request_views(connection, axis, now, [host.id for host in hosts_])
     grouped = [
         request.id
@@ -197,7 +197,7 @@ def _spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> 
 def _reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
-    """Return the reservations and the hosts with their room committed; None without any."""
+    """Return the reservations (None if there are none), and the hosts with their room committed."""
     anything = select(reservations.c.id).where(IS_STANDING, reservations.c.keep_from <= now)
     if not connection.scalar(select(anything.exists())):
         return None, hosts_
@@ -277,7 +277,7 @@ def min_at_once(min_count: int, waiting: int, *, begun: bool) -> int:
 def running_requests(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
-    """Return the requests that have VMs on hosts, each as if these were to be placed."""
+    """Return the requests that have VMs on hosts, as if those VMs were to be placed."""
     placed = select(assignments.c.id).where(assignments.c.vm_id == vms.c.id, is_place).exists()
     return _request_views(
         connection, axis, now, everywhere, which=placed, states=_BEGUN, to_place=False
@@ -419,10 +419,14 @@ def _request_views(
         for view in found
     ]
     kept = kept_disks_of_requests(connection, which) if to_place else {}
-    return tuple(part for view in found for part in _split_by_pool(view, kept.get(view.id, {})))
+    return tuple(
+        part for view in found for part in _split_by_shared_pool(view, kept.get(view.id, {}))
+    )
 
 
-def _split_by_pool(view: RequestView, kept: Mapping[UUID, KeptDisk]) -> Iterator[RequestView]:
+def _split_by_shared_pool(
+    view: RequestView, kept: Mapping[UUID, KeptDisk]
+) -> Iterator[RequestView]:
     """Yield a request in parts: one for each shared pool with disks of its VMs, and the rest.
 
     VMs with a disk precede those without.

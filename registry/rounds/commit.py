@@ -50,7 +50,7 @@ from registry.db.schema import (
 from registry.errors import InvalidError, SlotLoopPausedError
 from registry.images.host_copies import request_copies
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests, oldest_waiting_vms
-from registry.ledger.progress import recompute_after_placing
+from registry.ledger.request_progress import recompute_after_placing
 from registry.ledger.shared_disks import KeptDisk
 from registry.lifecycle import AssignmentState, SlotLoopState
 from registry.networks.addresses import NO_ADDRESS, free_addresses
@@ -68,9 +68,9 @@ from registry.rounds.dropped_placements import (
 )
 from registry.rounds.hash_chain import add_link
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
-from registry.rounds.reserved_room import record_reservation_use, record_reserved_rooms
+from registry.rounds.reserved_room import record_reservation_use, record_reserved_room
 from registry.rounds.rule_violations import drop_rule_violations
-from registry.rounds.spot import announce_endings, reduce_kept_rooms
+from registry.rounds.spot import announce_endings, reduce_kept_room
 from registry.tenancy.quota_use import drop_over_quota, lock_limited_nodes
 
 ACTOR: Final = "control"
@@ -96,7 +96,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     if binding.groups:
         lock_groups_of(connection, {part.request_id for part in standing})
     kept = kept_disks_of_requests(connection, is_waiting_vm())
-    chosen, short = _choose_vms(connection, standing, kept)
+    chosen, short = _choose_waiting_vms(connection, standing, kept)
     # 3. Drop what breaks a rule by now, and gangs that are not whole without it.
     chosen, refused = _apply_rules(connection, chosen, binding, limited, now)
     dropped += [*short, *chain.from_iterable(refused.values())]
@@ -113,7 +113,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
     # 5. Note what the round decided of spot VMs and of reservations.
     if commit.spot.keeps_rooms:
-        reduce_kept_rooms(
+        reduce_kept_room(
             connection, Counter((vm.request_id, host_id) for vm, host_id in chosen), now
         )
     announce_endings(connection, commit.spot, moved, number, now=now, actor=ACTOR)
@@ -121,7 +121,7 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
         record_reservation_use(
             connection, Counter(vm.request_id for vm, _ in chosen if vm.generation == 0)
         )
-        record_reserved_rooms(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
+        record_reserved_room(connection, commit.reserved, moved, number, now=now, actor=ACTOR)
     # 6. Insert the assignments, and the inputs and the outcome for replays.
     with background_executor(connection) as later:
         disks = {vm: disk for of_request in kept.values() for vm, disk in of_request.items()}
@@ -247,7 +247,7 @@ def _count_doubtful_vms(commit: RoundCommit, moved: Collection[UUID]) -> int:
     )
 
 
-def _choose_vms(
+def _choose_waiting_vms(
     connection: Connection,
     standing: Sequence[Placement],
     kept: Mapping[UUID, Mapping[UUID, KeptDisk]],
@@ -262,7 +262,7 @@ def _choose_vms(
     for request_id in wanted.keys() & kept.keys():
         wanted[request_id] += len(kept[request_id])  # whichever of them are the oldest
     waiting: defaultdict[tuple[UUID, str | None], list[Any]] = defaultdict(list)
-    for row in _lock_oldest(connection, wanted, kept):
+    for row in _lock_oldest_vms(connection, wanted, kept):
         disk = kept.get(row.request_id, {}).get(row.id)
         waiting[row.request_id, None if disk is None else disk.shared_pool].append(row)
     in_turn = {key: iter(found) for key, found in waiting.items()}
@@ -277,7 +277,7 @@ def _choose_vms(
     return chosen, short
 
 
-def _lock_oldest(
+def _lock_oldest_vms(
     connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
 ) -> list[Any]:
     """Lock and return the oldest waiting VMs of each request, up to the wanted number.
@@ -291,13 +291,13 @@ def _lock_oldest(
     for _ in range(_LOOKS):
         with_disks = (vm for key in wanted for vm in kept.get(key, ()))
         keys = sorted({*oldest_waiting_vms(connection, wanted), *with_disks})
-        found = [row for some in chunks(keys) for row in _lock_waiting(connection, some)]
+        found = [row for some in chunks(keys) for row in _lock_waiting_vms(connection, some)]
         if len(found) == len(keys):
             break
     return found
 
 
-def _lock_waiting(connection: Connection, some: Sequence[UUID]) -> list[Any]:
+def _lock_waiting_vms(connection: Connection, some: Sequence[UUID]) -> list[Any]:
     """Lock VMs and return those that still wait."""
     which = and_(is_any_of(connection, vms.c.id, some), is_waiting_vm())
     locked = lock_vms(connection, which)

@@ -48,7 +48,7 @@ def add_link(
     outcome: Mapping[str, Any],
     now: datetime,
 ) -> None:
-    """Chain a round that was just inserted; the lease lets one transaction do so at a time.
+    """Append an inserted round to the hash chain; the lease admits one transaction at a time.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def add_link(
         "group_shares": outcome["group_shares"],
         "outcome": hashlib.sha256(commit.outcome).hexdigest(),
     }
-    record = _leaf(_salt_of(salt, ""), _canonical_text(totals))
-    leaves = _leaves(salt, [_proof_row(share) for share in outcome["shares"]], record)
-    content = _content_digest(_header(number, outcome), _merkle_levels(leaves)[-1][0])
+    record = _leaf_digest(_salt_of(salt, ""), _canonical_text(totals))
+    leaves = _sorted_leaves(salt, [_to_proof_row(share) for share in outcome["shares"]], record)
+    content = _content_digest(_to_proof_header(number, outcome), _merkle_levels(leaves)[-1][0])
     connection.execute(
         insert(round_hash_chain).values(
             round=number,
@@ -125,21 +125,24 @@ def _round_proof(row: Row[Any], tenant: str) -> RoundProof:
     """
     entries: dict[str, Any] = {}
     if row.number is not None:
-        rows = [_proof_row(share) for share in row.shares]
+        rows = [_to_proof_row(share) for share in row.shares]
         record = bytes.fromhex(row.record)
-        levels = _merkle_levels(_leaves(row.salt, rows, record))
-        entries = {"header": _header(row.number, dict(row._mapping)), "root": levels[-1][0].hex()}
+        levels = _merkle_levels(_sorted_leaves(row.salt, rows, record))
+        entries = {
+            "header": _to_proof_header(row.number, dict(row._mapping)),
+            "root": levels[-1][0].hex(),
+        }
         own = next((each for each in rows if each.tenant == tenant), None)
         if own is not None:
             salt = _salt_of(row.salt, tenant)
-            path = _merkle_path(levels, _leaf(salt, _canonical_text(_row_values(own))))
+            path = _merkle_path(levels, _leaf_digest(salt, _canonical_text(_row_values(own))))
             entries |= {"row": own, "salt": salt.hex(), "path": path}
     return RoundProof(
         round=row.round, previous=row.previous, content=row.content, link=row.link, **entries
     )
 
 
-def _proof_row(share: Mapping[str, Any]) -> ProofRow:
+def _to_proof_row(share: Mapping[str, Any]) -> ProofRow:
     target = share.get("target")
     return ProofRow(
         tenant=share["tenant"],
@@ -170,7 +173,7 @@ def _row_values(row: ProofRow) -> list[Any]:
     ]
 
 
-def _header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
+def _to_proof_header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
     return ProofHeader(
         round=number,
         slot_start_at=outcome["slot_start_at"].astimezone(UTC).isoformat(timespec="microseconds"),
@@ -201,9 +204,11 @@ def _content_digest(header: ProofHeader, root: bytes) -> str:
     return _digest("round", root, _canonical_text(values).encode())
 
 
-def _leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
+def _sorted_leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
     """Return the leaves sorted by digest, so that their order reveals no tenant."""
-    own = [_leaf(_salt_of(salt, row.tenant), _canonical_text(_row_values(row))) for row in rows]
+    own = [
+        _leaf_digest(_salt_of(salt, row.tenant), _canonical_text(_row_values(row))) for row in rows
+    ]
     return sorted([record, *own])
 
 
@@ -213,7 +218,7 @@ def _merkle_levels(leaves: list[bytes]) -> list[list[bytes]]:
     while len(levels[-1]) > 1:
         below = levels[-1]
         pairs = zip(below[::2], below[1::2], strict=False)
-        above = [_node(left, right) for left, right in pairs]
+        above = [_node_digest(left, right) for left, right in pairs]
         levels.append(above + below[len(above) * 2 :])
     return levels
 
@@ -237,11 +242,11 @@ def _canonical_text(values: Any) -> str:
     return _CANONICAL.encode(values)
 
 
-def _leaf(salt: bytes, text: str) -> bytes:
+def _leaf_digest(salt: bytes, text: str) -> bytes:
     return hashlib.sha256(b"fuga leaf 1\n" + salt + text.encode()).digest()
 
 
-def _node(left: bytes, right: bytes) -> bytes:
+def _node_digest(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"fuga node 1\n" + left + right).digest()
 
 

@@ -57,7 +57,7 @@ from registry.records.rounds import HostView
 _WRAP: Final = 2**32
 _ANEW_AFTER: Final = 2**30
 _NOTHING: Final = (0, 0)
-#: After so many reads what tenants hold is summed up from all assignments, and compared.
+#: Number of reads after which kept holdings are compared with the sums of all assignments.
 _CHECKED_EVERY: Final = 64
 _SNAPSHOT: Final = """
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest,
@@ -98,10 +98,10 @@ class KnownHosts:
     Parameters
     ----------
     keeps_holdings : bool
-        Whether `held` is also updated from the last read: a few hundred bytes for each tenant of a
-        host. Else it is summed up from all assignments.
+        Whether the holdings are kept and updated from the last read, at a few hundred bytes for
+        each tenant of a host. Otherwise `read_holdings` sums up all assignments.
     checked_every : int
-        After so many reads it is, to compare.
+        The number of reads after which kept holdings are compared with the sums of all assignments.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class KnownHosts:
         return self._by_name
 
     def _sort_views(self, changed: Set[UUID]) -> None:
-        """Update the views sorted by name; positions stay while no host came or went."""
+        """Update the views sorted by name; sort anew only if hosts were added or removed."""
         known = [key for key in changed if key in self._place]
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name
@@ -168,7 +168,7 @@ class KnownHosts:
         self._by_name = tuple(sorted(self._views.values(), key=lambda view: (view.name, view.id)))
         self._place = {view.id: place for place, view in enumerate(self._by_name)}
 
-    def held(self, connection: Connection, axis: Sequence[str]) -> Holdings:
+    def read_holdings(self, connection: Connection, axis: Sequence[str]) -> Holdings:
         """Return the tenants' holdings, in the transaction of the last `read`."""
         if self._since is None or not self._keeps_holdings:
             return holdings(connection, axis)
@@ -183,7 +183,7 @@ class KnownHosts:
         away = _sums_query(axis, assignments.c.tenant_id).where(unreleased, ~is_place)
         held = dict(self._held)
         for tenant, *amounts in connection.execute(away):
-            held[tenant] = _subtract(held[tenant], _int_sums(amounts))
+            held[tenant] = _subtract_amounts(held[tenant], _to_int_sums(amounts))
         found = {tenant: amounts for tenant, amounts in held.items() if any(amounts)}
         self._unchecked += 1
         if self._unchecked >= self._checked_every:
@@ -203,10 +203,10 @@ class KnownHosts:
             query = query.where(is_any_of(connection, assignments.c.host_id, some))
             for host in some:
                 for tenant, amounts in self._held_on.pop(host, ()):
-                    self._held[tenant] = _subtract(self._held[tenant], amounts)
+                    self._held[tenant] = _subtract_amounts(self._held[tenant], amounts)
         nothing = (0,) * (1 + len(axis))
         for host, tenant, *sums in connection.execute(query):
-            amounts, before = _int_sums(sums), self._held.get(tenant, nothing)
+            amounts, before = _to_int_sums(sums), self._held.get(tenant, nothing)
             self._held_on.setdefault(host, []).append((tenant, amounts))
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
@@ -330,11 +330,11 @@ def _sums_query(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
     )
 
 
-def _int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
+def _to_int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in sums)
 
 
-def _subtract(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
+def _subtract_amounts(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int.__sub__, held, amounts))
 
 

@@ -31,8 +31,8 @@ def reserved_view(
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
     """Return the reservations with room to keep, and the hosts with that room committed.
 
-    It returns None without reservations. Room on a host that takes no VMs, or has too little, is
-    no longer kept and is chosen anew.
+    The first is None if there are no reservations. Room on a host that takes no VMs, or has too
+    little, is no longer kept and is chosen anew.
     """
     rows = connection.execute(
         select(reservations, vm_types.c.name.label("vm_type"))
@@ -125,7 +125,7 @@ def held_for_reservations(
     return held
 
 
-def record_reserved_rooms(
+def record_reserved_room(
     connection: Connection,
     decided: ReservedCommit,
     moved: Collection[UUID],
@@ -134,7 +134,7 @@ def record_reserved_rooms(
     now: datetime,
     actor: str,
 ) -> None:
-    """Write where room is kept, if that changed, and record events of reservations without room.
+    """Store changes of reserved room on hosts; record events of reservations without room.
 
     Kept room on hosts in ``moved`` does not grow, as their free room may have changed. Nothing is
     written for a reservation that is over.

@@ -94,7 +94,7 @@ class Rounds:
             **_summary_fields(row),
             parameters=row.parameters,
             budget_units=row.budget_units,
-            **_decision(row),
+            **_stored_decision(row),
         )
 
     def list(
@@ -115,7 +115,7 @@ class Rounds:
             return last_round(connection)
 
 
-def _decision(row: Row[Any]) -> dict[str, Any]:
+def _stored_decision(row: Row[Any]) -> dict[str, Any]:
     if row.inputs is None:
         return {"stored": None}
     packed = row.packed_outcome

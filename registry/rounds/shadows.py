@@ -133,7 +133,7 @@ class Shadows:
         query = _SELECT.where(shadow_rounds.c.round == number)
         with self._database.read() as connection:
             row = connection.execute(query).one_or_none() if 0 < number < 2**63 else None
-        return None if row is None else _shadow_of(row)
+        return None if row is None else _to_shadow_round(row)
 
     def list(
         self,
@@ -145,7 +145,7 @@ class Shadows:
     ) -> Page[ShadowRound]:
         """Return a page of rounds whose slots started from ``since`` on, before ``until``.
 
-        Newest first.
+        The newest are first.
         """
         query = _SELECT.order_by(shadow_rounds.c.round.desc()).limit(check_limit(limit) + 1)
         if since is not None:
@@ -156,11 +156,11 @@ class Shadows:
             (before,) = decode_cursor(cursor, int)
             query = query.where(shadow_rounds.c.round < before)
         with self._database.read() as connection:
-            found = [_shadow_of(row) for row in connection.execute(query)]
+            found = [_to_shadow_round(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda shadow: (shadow.round,))
 
 
-def _shadow_of(row: Any) -> ShadowRound:
+def _to_shadow_round(row: Any) -> ShadowRound:
     values = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
     values["shares"] = tuple(values["shares"])
     for name in ("decided", "first"):

@@ -11,7 +11,7 @@ from registry.audit.changes import SLOT_LOOP
 from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import slot_loop
 from registry.errors import InvalidError
 from registry.lifecycle import SlotLoopEvent
@@ -39,7 +39,7 @@ class SlotLoopSwitch:
         IllegalTransitionError
             If it is paused already.
         """
-        return self._apply(SlotLoopEvent.PAUSE, reason, actor)
+        return self._apply_event(SlotLoopEvent.PAUSE, reason, actor)
 
     def resume(self, reason: str | None = None, *, actor: str) -> SlotLoopStatus:
         """Resume the slot loop from the next slot on.
@@ -49,7 +49,7 @@ class SlotLoopSwitch:
         IllegalTransitionError
             If it is not paused.
         """
-        return self._apply(SlotLoopEvent.RESUME, reason, actor)
+        return self._apply_event(SlotLoopEvent.RESUME, reason, actor)
 
     @retry_on_rollback
     def record_decided_slot(self, slot_at: datetime, length_s: float) -> None:
@@ -67,7 +67,7 @@ class SlotLoopSwitch:
             )
 
     @retry_on_rollback
-    def _apply(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
+    def _apply_event(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
         if reason is not None and not 0 < len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
         with self._database.write() as connection:

@@ -70,11 +70,11 @@ def spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> S
             )
             for row in rows
         ),
-        kept=kept_rooms(connection, now),
+        kept=read_kept_room(connection, now),
     )
 
 
-def kept_rooms(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
+def read_kept_room(connection: Connection, now: datetime) -> tuple[KeptRoom, ...]:
     """Return the room that ending spot VMs leave, kept for the requests that need it."""
     kept = connection.execute(
         select(spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
@@ -158,26 +158,24 @@ def announce_endings(
     insert_rows(connection, spot_preemptions, rows)
     record_events(connection, history)
     until = ends_at + timedelta(seconds=decided.hold_s)
-    kept = _kept_rooms_of_requests(connection, {each.request_id for each in lets_in}, now)
+    kept = _kept_room_of_requests(connection, {each.request_id for each in lets_in}, now)
     rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
     for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
         rooms[pair] += kept[pair][0]
-    _replace_kept_rooms(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
+    _replace_kept_room(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 
 
-def reduce_kept_rooms(
+def reduce_kept_room(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
     """Reduce the kept room by the VMs placed in it, by request and host."""
-    kept = _kept_rooms_of_requests(connection, {request for request, _ in placed}, now)
+    kept = _kept_room_of_requests(connection, {request for request, _ in placed}, now)
     used = {pair: room for pair, room in kept.items() if pair in placed}
     left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
-    _replace_kept_rooms(
-        connection, used, {pair: room for pair, room in left.items() if room[0] > 0}
-    )
+    _replace_kept_room(connection, used, {pair: room for pair, room in left.items() if room[0] > 0})
 
 
-def _kept_rooms_of_requests(
+def _kept_room_of_requests(
     connection: Connection, request_ids: Collection[UUID], now: datetime
 ) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
     """Return the room that is kept for requests, counts and times by request and host."""
@@ -191,7 +189,7 @@ def _kept_rooms_of_requests(
     return found
 
 
-def _replace_kept_rooms(
+def _replace_kept_room(
     connection: Connection,
     before: Collection[tuple[UUID, UUID]],
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],

@@ -76,7 +76,7 @@ class Views:
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> tuple[ClusterView, ClusterView]:
         """Return the cluster before and after a tenant's update, which is rolled back."""
-        return self._preview(
+        return self._preview_change(
             lambda connection: update_tenant(
                 connection, name, weight=weight, move=move, actor=actor
             )
@@ -93,7 +93,7 @@ class Views:
         actor: str,
     ) -> tuple[ClusterView, ClusterView]:
         """Return the cluster before and after the addition of a tenant, which is rolled back."""
-        return self._preview(
+        return self._preview_change(
             lambda connection: add_tenant(
                 connection,
                 name,
@@ -106,7 +106,9 @@ class Views:
         )
 
     @retry_on_rollback
-    def _preview(self, change: Callable[[Connection], object]) -> tuple[ClusterView, ClusterView]:
+    def _preview_change(
+        self, change: Callable[[Connection], object]
+    ) -> tuple[ClusterView, ClusterView]:
         with self._database.write_and_roll_back() as connection:
             lock_tree(connection)
             before = view_cluster(connection)

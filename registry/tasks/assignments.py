@@ -20,8 +20,8 @@ from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import HOST_COLUMNS, to_host_access
 from registry.db.locks import lock_hosts, lock_vms
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import ASSIGNMENTS, is_claimed
-from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     hosts,
@@ -55,7 +55,7 @@ from registry.tasks.outbox import (
     finish_leftover,
     machine_of_host,
     neighbours_of,
-    note_why_leftover_stays,
+    record_leftover_error,
 )
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
@@ -122,7 +122,7 @@ class Assignments:
         its storage, or the host has its maximum of claimed builds.
         """
         with self._database.write() as connection:
-            row = _lock_row(connection, assignment_id, on_host=True)
+            row = _lock_assignment(connection, assignment_id, on_host=True)
             now = db_now(connection)
             if row is None or is_claimed(row, now) or row.health in OUT_OF_REACH:
                 return None
@@ -143,7 +143,7 @@ class Assignments:
             step = ASSIGNMENT.step(before, event)
             began_at = now if before == AssignmentState.RESERVED else row.build_began_at
             values = {"state": step.after.value, "build_began_at": began_at}
-            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now, **values)
+            token = ASSIGNMENTS.claim(connection, row.id, owner, lease_s, now=now, **values)
             record_events(connection, [assignment_event_row(step, row, now, owner)])
             claim = Claim(assignment_id=row.id, token=token)
             return to_build(connection, row, claim, step.after)
@@ -152,7 +152,7 @@ class Assignments:
     def extend(self, claim: Claim, lease_s: float) -> None:
         """Extend a claim, also one that expired and was not taken over."""
         with self._database.write() as connection:
-            _claimed_row(connection, claim)
+            _lock_claimed_assignment(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
 
     @retry_on_rollback
@@ -166,7 +166,7 @@ class Assignments:
             destroys what it made.
         """
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_assignment(connection, claim)
             if row.state != AssignmentState.CREATING.value:
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
@@ -177,7 +177,7 @@ class Assignments:
     def mark_running(self, claim: Claim) -> None:
         """Record that the VM runs, and release the claim."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim, on_host=True)
+            row = _lock_claimed_assignment(connection, claim, on_host=True)
             if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             now = db_now(connection)
@@ -196,7 +196,7 @@ class Assignments:
             ASSIGNMENTS.release_claim(connection, row.id, last_error=None)
 
     @retry_on_rollback
-    def fail(
+    def record_failure(
         self, claim: Claim, error: str, *, transient: bool, build_avoid_s: float = BUILD_AVOID_S
     ) -> None:
         """Record that a build failed, and release the claim.
@@ -207,7 +207,7 @@ class Assignments:
         with each failed build in a row.
         """
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim, on_host=True)
+            row = _lock_claimed_assignment(connection, claim, on_host=True)
             failed = AssignmentRelease(row, AssignmentEvent.FAILED, error)
             again = transient and row.attempts + 1 < MAX_ATTEMPTS
             # A VM that a poll saw running is no failed build, whatever this worker saw.
@@ -220,7 +220,7 @@ class Assignments:
                 ASSIGNMENTS.retry_later(connection, row.id, attempts=attempts, last_error=error)
                 return
             now = db_now(connection)
-            _quarantine(
+            _quarantine_builds(
                 connection, [failed], now=now, actor=row.lease_owner, build_avoid_s=build_avoid_s
             )
 
@@ -251,7 +251,9 @@ class Assignments:
                 for row in connection.execute(these.order_by(assignments.c.id))
                 if is_overdue(row, build_timeout_s, now)
             ]
-            _quarantine(connection, endings, now=now, actor=actor, build_avoid_s=build_avoid_s)
+            _quarantine_builds(
+                connection, endings, now=now, actor=actor, build_avoid_s=build_avoid_s
+            )
             return tuple(each.row.id for each in endings)
 
     # ---- removing -----------------------------------------------------------
@@ -260,11 +262,11 @@ class Assignments:
     def claim_removal(self, assignment_id: UUID, owner: str, lease_s: float) -> Removal | None:
         """Claim an assignment to remove its VM, or to prove a failed build absent."""
         with self._database.write() as connection:
-            row = _lock_row(connection, assignment_id)
+            row = _lock_assignment(connection, assignment_id)
             now = db_now(connection)
             if row is None or row.state not in _REMOVING or is_claimed(row, now):
                 return None
-            token = ASSIGNMENTS.take(connection, row.id, owner, lease_s, now=now)
+            token = ASSIGNMENTS.claim(connection, row.id, owner, lease_s, now=now)
             disk_of = None if is_disk_needed(connection, row) else disk_name_of(row)
             return Removal(
                 claim=Claim(assignment_id=row.id, token=token),
@@ -283,7 +285,7 @@ class Assignments:
     def release(self, claim: Claim) -> None:
         """Record that the domain is proven absent, and free the capacity."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_assignment(connection, claim)
             now = db_now(connection)
             endings = [AssignmentRelease(row, AssignmentEvent.PROVEN_ABSENT)]
             end_assignments(connection, endings, now=now, actor=row.lease_owner)
@@ -292,7 +294,7 @@ class Assignments:
     def yield_claim(self, claim: Claim, error: str | None) -> None:
         """Release the claim on unfinished work, which is sent again later."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_assignment(connection, claim)
             values: dict[str, Any] = {"last_error": error} if error is not None else {}
             if error is not None:
                 connection.execute(
@@ -329,10 +331,10 @@ class Assignments:
             extend_leftover(connection, leftover, lease_s)
 
     @retry_on_rollback
-    def note_why_leftover_stays(self, leftover: Leftover, error: str) -> None:
-        """Store why a leftover was not removed; raises as `extend_leftover` does."""
+    def record_leftover_error(self, leftover: Leftover, error: str) -> None:
+        """Store why a leftover was not removed; raise the errors of `extend_leftover`."""
         with self._database.write() as connection:
-            note_why_leftover_stays(connection, leftover, error)
+            record_leftover_error(connection, leftover, error)
 
     @retry_on_rollback
     def finish_leftover(self, id: UUID, *, actor: str = "worker") -> None:  # noqa: A002
@@ -372,7 +374,9 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
     )
 
 
-def _lock_row(connection: Connection, key: UUID, *, on_host: bool = False) -> Row[Any] | None:
+def _lock_assignment(
+    connection: Connection, key: UUID, *, on_host: bool = False
+) -> Row[Any] | None:
     """Lock an assignment and its VM (with ``on_host`` also the host) and return the row."""
     fixed = select(assignments.c.host_id, assignments.c.vm_id).where(assignments.c.id == key)
     row = None if has_one_writer(connection) else connection.execute(fixed).one_or_none()
@@ -383,9 +387,13 @@ def _lock_row(connection: Connection, key: UUID, *, on_host: bool = False) -> Ro
     return connection.execute(SELECT.where(assignments.c.id == key)).one_or_none()
 
 
-def _claimed_row(connection: Connection, claim: Claim, *, on_host: bool = False) -> Row[Any]:
+def _lock_claimed_assignment(
+    connection: Connection, claim: Claim, *, on_host: bool = False
+) -> Row[Any]:
     key = claim.assignment_id
-    return ASSIGNMENTS.check_claim(_lock_row(connection, key, on_host=on_host), key, claim.token)
+    return ASSIGNMENTS.check_claim(
+        _lock_assignment(connection, key, on_host=on_host), key, claim.token
+    )
 
 
 def _count_claimed_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
@@ -401,7 +409,7 @@ def _count_claimed_builds(connection: Connection, host_id: UUID, now: datetime) 
     ).scalar_one()
 
 
-def _quarantine(
+def _quarantine_builds(
     connection: Connection,
     endings: Sequence[AssignmentRelease],
     *,

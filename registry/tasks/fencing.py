@@ -89,7 +89,7 @@ class Fencing:
                 for row, wanted in failed
                 if wanted is FailurePolicy.REPLACE and row.shared_pool is None
             ]
-            _record_waiting(connection, waits, now=now, actor=lease.holder)
+            _record_waiting_reasons(connection, waits, now=now, actor=lease.holder)
             if not found or _is_majority_silent(connection):
                 return ()
             lock_hosts(connection, *(row.id for row in found))
@@ -163,7 +163,7 @@ class Fencing:
                 return None
             if found := running_on_other_hosts(connection, host_id):
                 why = _RUNS_ELSEWHERE.format(found=found)
-                _retry_later(connection, row, host, why, now=now, actor=owner)
+                _retry_fencing_later(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
             is_pending = row.state == FenceState.PENDING.value
@@ -183,28 +183,28 @@ class Fencing:
 
     @retry_on_rollback
     def extend_claim(self, order: FenceOrder, lease_s: float) -> None:
-        """Extend a claim right before the command; `ClaimLostError` if another worker has it."""
+        """Extend a claim before the command; raise `ClaimLostError` if another worker has it."""
         with self._database.write() as connection:
-            _claimed_rows(connection, order)
+            _lock_claimed_host_and_fence(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)
 
     @retry_on_rollback
-    def succeed(self, order: FenceOrder) -> int:
+    def record_success(self, order: FenceOrder) -> int:
         """Record that the host is off, and release its assignments; return the number of VMs."""
         with self._database.write() as connection:
-            host, row = _claimed_rows(connection, order)
+            host, row = _lock_claimed_host_and_fence(connection, order)
             now = db_now(connection)
             owner = row.lease_owner
             _end_fence(connection, row, host, FenceEvent.SUCCEEDED, now=now, actor=owner)
             return release_host(connection, host.id, host.name, now=now, actor=owner)
 
     @retry_on_rollback
-    def fail(self, order: FenceOrder, error: str) -> None:
+    def record_failure(self, order: FenceOrder, error: str) -> None:
         """Record that the fencing failed; the host's assignments stay."""
         with self._database.write() as connection:
-            host, row = _claimed_rows(connection, order)
+            host, row = _lock_claimed_host_and_fence(connection, order)
             owner = row.lease_owner
-            _retry_later(connection, row, host, error, now=db_now(connection), actor=owner)
+            _retry_fencing_later(connection, row, host, error, now=db_now(connection), actor=owner)
 
 
 def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
@@ -236,7 +236,7 @@ def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
     return list(connection.execute(query))
 
 
-def _record_waiting(
+def _record_waiting_reasons(
     connection: Connection, rows: Iterable[Row[Any]], *, now: datetime, actor: str
 ) -> None:
     """Add one event for each failure of a host with the reason why its VMs wait."""
@@ -282,10 +282,10 @@ def _request_fence(
     )
     if host.fence_target is None:
         row = fence_row(connection, host.id)
-        _retry_later(connection, row, host, _NO_TARGET, now=now, actor=actor)
+        _retry_fencing_later(connection, row, host, _NO_TARGET, now=now, actor=actor)
 
 
-def _retry_later(
+def _retry_fencing_later(
     connection: Connection,
     row: Row[Any] | None,
     host: Row[Any],
@@ -369,7 +369,9 @@ def _lock_down_host(connection: Connection, name: str, what: str) -> Row[Any]:
     return host
 
 
-def _claimed_rows(connection: Connection, order: FenceOrder) -> tuple[Row[Any], Row[Any]]:
+def _lock_claimed_host_and_fence(
+    connection: Connection, order: FenceOrder
+) -> tuple[Row[Any], Row[Any]]:
     lock_hosts(connection, order.host_id)
     host = _host_row(connection, hosts.c.id == order.host_id)
     row = fence_row(connection, order.host_id)

@@ -50,7 +50,7 @@ class ImageCopyTasks:
         time, and an image on hold to none.
         """
         with self._database.write() as connection:
-            row = _lock_row(connection, copy_id)
+            row = _lock_copy(connection, copy_id)
             now = db_now(connection)
             if row is None or row.health in OUT_OF_REACH or is_claimed(row, now):
                 return None
@@ -71,7 +71,7 @@ class ImageCopyTasks:
             attempt = row.attempts + 1
             step = COPY.step(before, event)
             values = {"state": step.after.value, "attempts": attempt, "uploaded_bytes": 0}
-            token = COPIES.take(connection, row.id, owner, lease_s, now=now, **values)
+            token = COPIES.claim(connection, row.id, owner, lease_s, now=now, **values)
             step.record_event(connection, now, owner, row.image_id, data={"host": row.host_name})
             return Upload(
                 claim=CopyClaim(copy_id=row.id, token=token),
@@ -85,21 +85,21 @@ class ImageCopyTasks:
     def begin(self, claim: CopyClaim, volume: str) -> None:
         """Record the volume of the upload before it begins."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_copy(connection, claim)
             COPIES.write(connection, row.id, volume=volume)
 
     @retry_on_rollback
     def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
         """Record the progress of the upload, and extend the claim."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_copy(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
     @retry_on_rollback
     def finish_upload(self, claim: CopyClaim) -> None:
         """Record that the copy is complete and can be a backing file."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_copy(connection, claim)
             now = db_now(connection)
             size_bytes = _image_of(connection, row).size_bytes
             change_copy(
@@ -118,7 +118,7 @@ class ImageCopyTasks:
     def retry_upload(self, claim: CopyClaim, error: str | None) -> None:
         """Release an upload to be repeated; with an ``error`` up to five times in a row."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_copy(connection, claim)
             now = db_now(connection)
             interruptions = row.interruptions + (error is not None)
             if error is not None and interruptions >= MAX_INTERRUPTIONS:
@@ -144,18 +144,18 @@ class ImageCopyTasks:
         cannot close the cluster.
         """
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_copy(connection, claim)
             _refuse_copy(connection, row, error, db_now(connection))
 
     @retry_on_rollback
     def claim_removal(self, copy_id: UUID, owner: str, lease_s: float) -> CopyRemoval | None:
         """Claim the copy of a removed image; None if this worker must not remove it."""
         with self._database.write() as connection:
-            row = _lock_row(connection, copy_id)
+            row = _lock_copy(connection, copy_id)
             now = db_now(connection)
             if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
                 return None
-            token = COPIES.take(connection, row.id, owner, lease_s, now=now)
+            token = COPIES.claim(connection, row.id, owner, lease_s, now=now)
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=_image_of(connection, row).reference,
@@ -167,7 +167,7 @@ class ImageCopyTasks:
     def finish_removal(self, claim: CopyClaim) -> None:
         """Record that the copy is removed, and free its disk space."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim, CopyState.REMOVING)
+            row = _lock_claimed_copy(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
             if row.counted:
                 reduce_disk(connection, row.host_id, -row.disk_gib)
@@ -186,11 +186,11 @@ class ImageCopyTasks:
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
         """Release an unfinished removal, which is sent again later."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim, CopyState.REMOVING)
+            row = _lock_claimed_copy(connection, claim, CopyState.REMOVING)
             COPIES.retry_later(connection, row.id, last_error=error or row.last_error)
 
 
-def _lock_row(connection: Connection, copy_id: UUID) -> Row[Any] | None:
+def _lock_copy(connection: Connection, copy_id: UUID) -> Row[Any] | None:
     """Lock a copy's host and then the copy."""
     host_id = connection.scalars(
         select(image_copies.c.host_id).where(image_copies.c.id == copy_id)
@@ -201,10 +201,10 @@ def _lock_row(connection: Connection, copy_id: UUID) -> Row[Any] | None:
     return connection.execute(COPY_ROWS.where(image_copies.c.id == copy_id)).one_or_none()
 
 
-def _claimed_row(
+def _lock_claimed_copy(
     connection: Connection, claim: CopyClaim, state: CopyState = CopyState.UPLOADING
 ) -> Row[Any]:
-    row = COPIES.check_claim(_lock_row(connection, claim.copy_id), claim.copy_id, claim.token)
+    row = COPIES.check_claim(_lock_copy(connection, claim.copy_id), claim.copy_id, claim.token)
     if row.state != state.value:
         raise ClaimLostError(f"image copy {claim.copy_id}", f"it is {row.state}")
     return row

@@ -29,13 +29,13 @@ class ImageImports:
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
         """Claim an import; None if it is over or claimed."""
         with self._database.write() as connection:
-            row = _lock_row(connection, image_id)
+            row = _lock_image(connection, image_id)
             now = db_now(connection)
             if row is None or row.state != ImageState.IMPORTING:
                 return None
             if is_claimed(row, now):
                 return None
-            token = IMPORTS.take(connection, image_id, owner, lease_s, now=now, received_bytes=0)
+            token = IMPORTS.claim(connection, image_id, owner, lease_s, now=now, received_bytes=0)
             return Import(
                 claim=ImportClaim(image_id=image_id, token=token),
                 image=to_image(row),
@@ -47,14 +47,14 @@ class ImageImports:
     def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
         """Record the progress of the import, and extend the claim."""
         with self._database.write() as connection:
-            _claimed_row(connection, claim)
+            _lock_claimed_import(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
     @retry_on_rollback
     def finish(self, claim: ImportClaim, stored: StoredFile) -> None:
         """Record that the image's content is in the store, so that the image is ready."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_import(connection, claim)
             _end_import(
                 connection,
                 row,
@@ -67,26 +67,28 @@ class ImageImports:
             )
 
     @retry_on_rollback
-    def fail(self, claim: ImportClaim, error: str) -> None:
+    def record_failure(self, claim: ImportClaim, error: str) -> None:
         """Record that the import failed, and why."""
         with self._database.write() as connection:
-            _end_import(connection, _claimed_row(connection, claim), ImageEvent.FAILED, error)
+            _end_import(
+                connection, _lock_claimed_import(connection, claim), ImageEvent.FAILED, error
+            )
 
     @retry_on_rollback
     def yield_claim(self, claim: ImportClaim) -> None:
         """Release an unfinished import, which is sent again later."""
         with self._database.write() as connection:
-            IMPORTS.retry_later(connection, _claimed_row(connection, claim).id)
+            IMPORTS.retry_later(connection, _lock_claimed_import(connection, claim).id)
 
 
-def _lock_row(connection: Connection, image_id: UUID) -> Row[Any] | None:
+def _lock_image(connection: Connection, image_id: UUID) -> Row[Any] | None:
     return connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one_or_none()
 
 
-def _claimed_row(connection: Connection, claim: ImportClaim) -> Row[Any]:
-    row = IMPORTS.check_claim(_lock_row(connection, claim.image_id), claim.image_id, claim.token)
+def _lock_claimed_import(connection: Connection, claim: ImportClaim) -> Row[Any]:
+    row = IMPORTS.check_claim(_lock_image(connection, claim.image_id), claim.image_id, claim.token)
     if row.state != ImageState.IMPORTING:
         raise ClaimLostError(f"image {claim.image_id}", f"it is {row.state}")
     return row

@@ -73,7 +73,7 @@ class MoveSteps:
             now = db_now(connection)
             if move is None or move.state not in _OPEN or is_claimed(move, now):
                 return None
-            vm = _moving_vm(connection, move)
+            vm = _read_moving_vm(connection, move)
             begun = move.state == MoveState.MOVING.value
             if not begun:
                 over = _pointless_end(vm, move) or _refusal_end(connection, move)
@@ -81,7 +81,7 @@ class MoveSteps:
                     end_without_arrival(connection, move, over[1], now=now, actor=owner)
                     close_move(connection, move, over[0], reason=over[1], now=now, actor=owner)
                     return None
-                if not _may_begin(connection, vm, move, limits, now):
+                if not _may_begin_move(connection, vm, move, limits, now):
                     return None
             event = MoveEvent.RECLAIMED if begun else MoveEvent.CLAIMED
             step = MOVE.step(move.state, event)
@@ -91,7 +91,7 @@ class MoveSteps:
             values: dict[str, Any] = {"state": step.after.value, "kind": kind}
             values["attempts"] = move.attempts + 1
             values["began_at"] = move.began_at or now
-            token = MOVES.take(connection, move_id, owner, lease_s, now=now, **values)
+            token = MOVES.claim(connection, move_id, owner, lease_s, now=now, **values)
             detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}
             record_events(
                 connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)]
@@ -117,7 +117,7 @@ class MoveSteps:
             If another has it.
         """
         with self._database.write() as connection:
-            move = _claimed_row(connection, claim)
+            move = _lock_claimed_move(connection, claim)
             values = (
                 {}
                 if progress is None
@@ -128,7 +128,7 @@ class MoveSteps:
                 }
             )
             MOVES.extend(connection, claim.move_id, lease_s, **values)
-            return _stop_reason(_moving_vm(connection, move), move)
+            return _stop_reason(_read_moving_vm(connection, move), move)
 
     @retry_on_rollback
     def record_downtime(self, claim: MoveClaim, downtime_ms: int) -> None:
@@ -160,8 +160,8 @@ class MoveSteps:
             If another has it, or the host was fenced after the claim.
         """
         with self._database.write() as connection:
-            move = _claimed_row(connection, claim)
-            vm = _moving_vm(connection, move)
+            move = _lock_claimed_move(connection, claim)
+            vm = _read_moving_vm(connection, move)
             now, actor = db_now(connection), move.lease_owner
             if vm.desired == VmDesired.DELETED.value:
                 _end_on_source(connection, move, _DELETED, MoveEvent.CANCELLED, now=now)
@@ -196,14 +196,14 @@ class MoveSteps:
             return True
 
     @retry_on_rollback
-    def fail(self, claim: MoveClaim, error: str) -> None:
+    def record_failure(self, claim: MoveClaim, error: str) -> None:
         """Record that the VM did not arrive; its remains on the destination are removed.
 
         A move that was cancelled, or whose VM was deleted, does not count as failed.
         """
         with self._database.write() as connection:
-            move = _claimed_row(connection, claim)
-            stop = _stop_reason(_moving_vm(connection, move), move)
+            move = _lock_claimed_move(connection, claim)
+            stop = _stop_reason(_read_moving_vm(connection, move), move)
             event = MoveEvent.FAILED if stop is None else MoveEvent.CANCELLED
             _end_on_source(connection, move, stop or error, event, now=db_now(connection))
 
@@ -211,7 +211,7 @@ class MoveSteps:
     def retry_later(self, claim: MoveClaim, error: str | None) -> None:
         """Release the claim while the VM's host is not known."""
         with self._database.write() as connection:
-            _claimed_row(connection, claim)
+            _lock_claimed_move(connection, claim)
             values = {} if error is None else {"last_error": error}
             MOVES.retry_later(connection, claim.move_id, **values)
 
@@ -224,7 +224,7 @@ def _end_on_source(
     close_move(connection, move, event, reason=reason, now=now, actor=actor)
 
 
-def _claimed_row(connection: Connection, claim: MoveClaim) -> Row[Any]:
+def _lock_claimed_move(connection: Connection, claim: MoveClaim) -> Row[Any]:
     return MOVES.check_claim(lock_move(connection, claim.move_id), claim.move_id, claim.token)
 
 
@@ -239,7 +239,7 @@ class _MovingVm:
     arriving: str
 
 
-def _moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
+def _read_moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
     both = select(assignments.c.id, assignments.c.state).where(
         assignments.c.id.in_([move.from_id, move.to_id])
     )
@@ -254,7 +254,7 @@ def _moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
 
 
 def _pointless_end(vm: _MovingVm, move: Row[Any]) -> tuple[MoveEvent, str] | None:
-    """Return the event and reason that end a move with no purpose left before it began, or None."""
+    """Return the event and reason that end a move which can no longer begin, or None."""
     stop = _stop_reason(vm, move)
     if stop is not None:
         return MoveEvent.CANCELLED, stop
@@ -283,7 +283,7 @@ def _stop_reason(vm: _MovingVm, move: Row[Any]) -> str | None:
     return None if move.cancelled_by is None else f"cancelled by {move.cancelled_by}"
 
 
-def _may_begin(
+def _may_begin_move(
     connection: Connection, vm: _MovingVm, move: Row[Any], limits: MoveLimits, now: datetime
 ) -> bool:
     """Return whether a move may begin now; both hosts are locked."""

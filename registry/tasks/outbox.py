@@ -31,6 +31,7 @@ from sqlalchemy import (
 from registry.audit.events import record_event
 from registry.consoles.session_rows import end_silent_sessions
 from registry.db.host_access import HOST_COLUMNS, to_host_access
+from registry.db.row_conversion import record_of
 from registry.db.row_leases import (
     ASSIGNMENTS,
     COPIES,
@@ -42,7 +43,6 @@ from registry.db.row_leases import (
     RowLease,
     is_claimed,
 )
-from registry.db.rows import record_of
 from registry.db.schema import (
     assignments,
     host_fences,
@@ -341,7 +341,7 @@ def due(
 def _queue_room(
     connection: Connection, kinds: Sequence[_TaskKind], waiting: int, now: datetime
 ) -> int:
-    """Return how many more messages a queue takes while ``waiting`` are in it.
+    """Return how many messages may be added to a queue that has ``waiting`` messages.
 
     A queue has at most as many messages as workers hold claims, so that no message waits much
     longer than a task takes; it would be sent again meanwhile. The queue is refilled when it is
@@ -374,7 +374,7 @@ def claim_leftover(
         return None
     if is_claimed(row, now):
         return None
-    token = LEFTOVERS.take(connection, key, owner, lease_s, now=now)
+    token = LEFTOVERS.claim(connection, key, owner, lease_s, now=now)
     its = [row.assignment_id] if row.assignment_id is not None else []
     lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
     stays = connection.execute(lives).first() is not None
@@ -424,17 +424,17 @@ def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ..
 
 def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
     """Extend the claim on a leftover, also one that expired and was not taken over."""
-    _check_claim(connection, leftover)
+    _check_leftover_claim(connection, leftover)
     LEFTOVERS.extend(connection, leftover.id, lease_s)
 
 
-def note_why_leftover_stays(connection: Connection, leftover: Leftover, error: str) -> None:
+def record_leftover_error(connection: Connection, leftover: Leftover, error: str) -> None:
     """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
-    _check_claim(connection, leftover)
+    _check_leftover_claim(connection, leftover)
     LEFTOVERS.write(connection, leftover.id, last_error=error)
 
 
-def _check_claim(connection: Connection, leftover: Leftover) -> None:
+def _check_leftover_claim(connection: Connection, leftover: Leftover) -> None:
     """Lock a claimed leftover; raise `ClaimLostError` if it is gone or claimed by another."""
     query = select(leftovers.c.lease_owner, leftovers.c.lease_token)
     query = query.where(leftovers.c.id == leftover.id).with_for_update()

@@ -32,7 +32,7 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
 )
-from registry.networks.addresses import card_rules_of
+from registry.networks.addresses import interface_rules_of
 from registry.records.work import PowerClaim, PowerStep
 
 #: A guest that booted only now may not have heard it the first time.
@@ -91,11 +91,11 @@ class PowerSteps:
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
         """Claim the next step; None if no action is due, or it is claimed."""
         with self._database.write() as connection:
-            row = _lock_row(connection, vm_id)
+            row = _lock_vm_row(connection, vm_id)
             now = db_now(connection)
-            if row is None or not _is_ready(row, now):
+            if row is None or not _is_step_due(row, now):
                 return None
-            token = POWER.take(connection, vm_id, owner, lease_s, now=now)
+            token = POWER.claim(connection, vm_id, owner, lease_s, now=now)
             again = timedelta(seconds=SIGNAL_AGAIN_S)
             return PowerStep(
                 claim=PowerClaim(vm_id=vm_id, token=token),
@@ -105,7 +105,7 @@ class PowerSteps:
                 host=to_host_access(row),
                 overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
                 to_signal=row.signalled_at is None or row.signalled_at + again <= now,
-                card=card_rules_of(connection, vm_id),
+                card=interface_rules_of(connection, vm_id),
             )
 
     @retry_on_rollback
@@ -118,7 +118,7 @@ class PowerSteps:
             If another has it, the VM lost its place, or another change is requested by now.
         """
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_power_change(connection, claim)
             if row.state != state.value:
                 raise ClaimLostError(f"the power of VM {claim.vm_id}", f"it is {row.state}")
             POWER.extend(connection, claim.vm_id, lease_s)
@@ -127,15 +127,15 @@ class PowerSteps:
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
         """Record a worker's action or observation; the claim stays until the change is complete."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
-            return _advance(connection, row, event, now=now, reason=None)
+            return _apply_power_event(connection, row, event, now=now, reason=None)
 
     @retry_on_rollback
     def poll_again(self, claim: PowerClaim) -> None:
         """Release the claim and poll the guest again later."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
             due_at = now + timedelta(seconds=_SOONEST_S)
             if row.force_at is not None:
@@ -148,7 +148,7 @@ class PowerSteps:
     def retry_later(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
         """Release the claim after an error; a start that is refused too often is dropped."""
         with self._database.write() as connection:
-            row = _claimed_row(connection, claim)
+            row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
             attempts = row.attempts + 1 if refused else row.attempts
             if (row.state, PowerEvent.FAILED.value) in POWER_TRANSITIONS and (
@@ -157,7 +157,7 @@ class PowerSteps:
                 connection.execute(
                     update(vms).where(vms.c.id == claim.vm_id).values(last_error=error)
                 )
-                _advance(connection, row, PowerEvent.FAILED, now=now, reason=error)
+                _apply_power_event(connection, row, PowerEvent.FAILED, now=now, reason=error)
                 return
             values: dict[str, Any] = {} if error is None else {"last_error": error}
             pause_s = _SOONEST_S if error is None else _AFTER_TROUBLE_S
@@ -166,7 +166,7 @@ class PowerSteps:
             POWER.release_claim(connection, claim.vm_id, **values)
 
 
-def _is_ready(row: Row[Any], now: datetime) -> bool:
+def _is_step_due(row: Row[Any], now: datetime) -> bool:
     return (
         not is_claimed(row, now)
         and row.due_at <= now
@@ -178,13 +178,13 @@ def _is_ready(row: Row[Any], now: datetime) -> bool:
     )
 
 
-def _lock_row(connection: Connection, vm_id: UUID) -> Row[Any] | None:
+def _lock_vm_row(connection: Connection, vm_id: UUID) -> Row[Any] | None:
     lock_vms(connection, vms.c.id == vm_id)
     return connection.execute(_SELECT.where(vms.c.id == vm_id)).one_or_none()
 
 
-def _claimed_row(connection: Connection, claim: PowerClaim) -> Row[Any]:
-    row = POWER.check_claim(_lock_row(connection, claim.vm_id), claim.vm_id, claim.token)
+def _lock_claimed_power_change(connection: Connection, claim: PowerClaim) -> Row[Any]:
+    row = POWER.check_claim(_lock_vm_row(connection, claim.vm_id), claim.vm_id, claim.token)
     if row.assignment_state != AssignmentState.ACTIVE.value:
         raise ClaimLostError(
             f"the power of VM {claim.vm_id}", f"its assignment is {row.assignment_state}"
@@ -192,7 +192,7 @@ def _claimed_row(connection: Connection, claim: PowerClaim) -> Row[Any]:
     return row
 
 
-def _advance(
+def _apply_power_event(
     connection: Connection, row: Row[Any], event: PowerEvent, *, now: datetime, reason: str | None
 ) -> PowerState:
     if (row.state, event) not in POWER_TRANSITIONS:
@@ -205,7 +205,7 @@ def _advance(
         history.append(step.row(now, by, row.id, tenant=row.tenant, reason=reason))
     seen = _OBSERVED.get(event)
     if seen is not None:
-        history += _observe(connection, row, seen, now=now)
+        history += _record_observation(connection, row, seen, now=now)
     if after == PowerState.IDLE:
         connection.execute(delete(power_actions).where(power_actions.c.vm_id == row.id))
     elif event == PowerEvent.SIGNALLED:
@@ -217,7 +217,7 @@ def _advance(
     return after
 
 
-def _observe(
+def _record_observation(
     connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
 ) -> list[dict[str, Any]]:
     """Record a VM's state; polls of its host that began earlier are ignored for it."""

@@ -31,12 +31,12 @@ class Derivation:
 
     def token(self) -> str:
         """Return the secret of a token."""
-        return f"{OF_TOKENS}{self._text(OF_TOKENS, 32)}"
+        return f"{OF_TOKENS}{self._derive_text(OF_TOKENS, 32)}"
 
     def login_code(self) -> str:
         """Return the code of a link."""
-        return f"{OF_CODES}{self._text(OF_CODES, CODE_BYTES)}"
+        return f"{OF_CODES}{self._derive_text(OF_CODES, CODE_BYTES)}"
 
-    def _text(self, kind: str, size: int) -> str:
+    def _derive_text(self, kind: str, size: int) -> str:
         derived = hmac.digest(self.credential.encode(), f"{kind}{self.salt}".encode(), "sha256")
         return base64.urlsafe_b64encode(derived[:size]).rstrip(b"=").decode()

@@ -66,7 +66,7 @@ class Logins:
     ) -> tuple[LoginLink, str]:
         """Create a login code with the rights of a token, or fewer; it is returned once.
 
-        With a ``derivation`` its maker can derive the code again.
+        With a ``derivation`` its creator can derive the code again.
 
         Raises
         ------

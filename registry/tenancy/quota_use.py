@@ -210,10 +210,10 @@ def drop_over_quota(
 
 
 def check_quota(
-    connection: Connection, tenant: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota
+    connection: Connection, tenant: UUID, vm_type: UUID, count: int, *, over_quota: OverQuota
 ) -> None:
-    """Raise if ``more`` VMs of a type exceed a quota; see `RemainingQuota.check`."""
-    RemainingQuota(connection, [tenant]).check(tenant, vm_type, more, over_quota=over_quota)
+    """Raise if ``count`` VMs of a type exceed a quota; see `RemainingQuota.check`."""
+    RemainingQuota(connection, [tenant]).check(tenant, vm_type, count, over_quota=over_quota)
 
 
 def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[bool]) -> Amounts:
@@ -277,8 +277,8 @@ class RemainingQuota:
         self._amounts: dict[UUID, Amounts] = {}
         self._waits: dict[tuple[UUID, OverQuota], bool] = {}
 
-    def check(self, owner: UUID, vm_type: UUID, more: int, *, over_quota: OverQuota) -> None:
-        """Raise if ``more`` VMs of a type exceed a quota of the tenant or a group above.
+    def check(self, owner: UUID, vm_type: UUID, count: int, *, over_quota: OverQuota) -> None:
+        """Raise if ``count`` VMs of a type exceed a quota of the tenant or a group above.
 
         Parameters
         ----------
@@ -289,13 +289,13 @@ class RemainingQuota:
         Raises
         ------
         QuotaExceededError
-            Naming every limit that stands in the way; not where such requests wait.
+            If a limit is exceeded and such requests do not wait. The error names each such limit.
         """
         limited = self._limited[owner]
         if not limited:
             return
         wanted, used = (
-            self._amounts_of_vms(vm_type, more),
+            self._amounts_of_vms(vm_type, count),
             {key: self._used_amounts(key) for key in limited},
         )
         over = [
@@ -305,11 +305,11 @@ class RemainingQuota:
             if wanted.get(resource) and used[key][resource] + wanted[resource] > limit
         ]
         # Who is not limited has no more than a group above it.
-        if not over and max(each[VMS] for each in used.values()) + more <= MAX_REQUESTED:
+        if not over and max(each[VMS] for each in used.values()) + count <= MAX_REQUESTED:
             return
         if self._may_exceed_quota(owner, over_quota):
             used[owner] = self._used_amounts(owner)
-            over = [(owner, VMS, MAX_REQUESTED)] if used[owner][VMS] + more > MAX_REQUESTED else []
+            over = [(owner, VMS, MAX_REQUESTED)] if used[owner][VMS] + count > MAX_REQUESTED else []
         if over:
             names = names_of(self._connection, (owner, *limited))
             exceeded = [
@@ -324,16 +324,16 @@ class RemainingQuota:
             ]
             raise QuotaExceededError(names[owner], exceeded)
 
-    def take(self, owner: UUID, vm_type: UUID, more: int) -> None:
+    def deduct(self, owner: UUID, vm_type: UUID, count: int) -> None:
         """Deduct VMs that this transaction will create."""
         if self._limited[owner]:
             for key in {owner, *self._limited[owner]}:
-                self._taken[key].update(self._amounts_of_vms(vm_type, more))
+                self._taken[key].update(self._amounts_of_vms(vm_type, count))
 
-    def _amounts_of_vms(self, vm_type: UUID, more: int) -> Amounts:
+    def _amounts_of_vms(self, vm_type: UUID, count: int) -> Amounts:
         if vm_type not in self._amounts:
             self._amounts[vm_type] = amounts_of(self._connection, {vm_type: 1})
-        return {resource: amount * more for resource, amount in self._amounts[vm_type].items()}
+        return {resource: amount * count for resource, amount in self._amounts[vm_type].items()}
 
     def _used_amounts(self, key: UUID) -> Counter[str]:
         if key not in self._requested:

@@ -38,7 +38,7 @@ class Quotas:
     def get(self, tenant: str) -> Quota:
         """Return the limits of a tenant or group and of the groups above it, with their use."""
         with self._database.read() as connection:
-            return _get(connection, tenant)
+            return _get_quota(connection, tenant)
 
     def unlimited_tenants(self) -> tuple[str, ...]:
         """Return the names of tenants without any limit, neither their own nor a group's."""
@@ -103,13 +103,13 @@ class Quotas:
             record_event(
                 connection, now, actor, "quota_set", "tenant", tenant, tenant=tenant, data=data
             )
-            return _get(connection, tenant)
+            return _get_quota(connection, tenant)
 
 
 def set_default_limits(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
-    """Set a new tenant's default limits; return them for its event, or None without any.
+    """Set a new tenant's default limits; return them for its event, or None.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def _write_limits(connection: Connection, key: UUID, limits: Mapping[str, int | 
         connection.execute(insert(quotas), rows)
 
 
-def _get(connection: Connection, tenant: str) -> Quota:
+def _get_quota(connection: Connection, tenant: str) -> Quota:
     key = tenant_id(connection, tenant)
     path = path_of(connection, key)
     limits = limits_of(connection, path)

@@ -87,8 +87,8 @@ class ReservationDraws:
         self._connection, self._now = connection, now
         self._taken: Counter[UUID] = Counter()
 
-    def check(self, key: UUID, owner: UUID, vm_type: str, more: int) -> None:
-        """Raise unless ``more`` VMs of a type may draw on a reservation; deduct them.
+    def draw(self, key: UUID, owner: UUID, vm_type: str, count: int) -> None:
+        """Deduct ``count`` VMs of a type from a reservation, or raise if that is not allowed.
 
         The tenant's row is locked, so no other call draws on it.
 
@@ -97,7 +97,7 @@ class ReservationDraws:
         NotFoundError
             If there is none of that id, or it is another tenant's.
         ReservationError
-            If it is not in force, of another type, or has not so much left.
+            If it is not in force, of another type, or has fewer VMs left.
         """
         # One statement sees one moment: a round may place waiting VMs at any time.
         row = self._connection.execute(
@@ -119,8 +119,8 @@ class ReservationDraws:
             message = f"it is of VM type {row.vm_type}, {vm_type} was requested"
             raise ReservationError(row.name, "another_type", message)
         left = max(0, row._mapping["count"] - row.used - row.waiting - self._taken[key])
-        if more > left:
+        if count > left:
             of_it = "1 VM is" if left == 1 else f"{left} VMs are"
-            message = f"{of_it} left of it, {more} requested"
+            message = f"{of_it} left of it, {count} requested"
             raise ReservationError(row.name, "not_enough_left", message)
-        self._taken[key] += more
+        self._taken[key] += count

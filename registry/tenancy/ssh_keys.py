@@ -15,7 +15,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import check_new_name
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import ssh_keys, tenants
 from registry.errors import DuplicateError, InvalidError, NotFoundError
 from registry.records.tenancy import SshKey
@@ -59,7 +59,9 @@ class SshKeys:
                 )
             except IntegrityError as error:
                 raise DuplicateError("SSH key", "name", name) from error
-            _note(connection, "ssh_key_added", (added := _get(connection, key)), actor)
+            _record_key_event(
+                connection, "ssh_key_added", (added := _get_ssh_key(connection, key)), actor
+            )
             return store_result(connection, added)
 
     def list(
@@ -78,25 +80,25 @@ class SshKeys:
     def get(self, id: UUID) -> SshKey:  # noqa: A002 - the contract's name
         """Return a key, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, id)
+            return _get_ssh_key(connection, id)
 
     @retry_on_rollback
     def remove(self, id: UUID, *, actor: str) -> SshKey:  # noqa: A002
         """Remove a key; VMs that were built with it keep it."""
         with self._database.write() as connection:
-            gone = _get(connection, id)
+            gone = _get_ssh_key(connection, id)
             connection.execute(delete(ssh_keys).where(ssh_keys.c.id == id))
-            _note(connection, "ssh_key_removed", gone, actor)
+            _record_key_event(connection, "ssh_key_removed", gone, actor)
             return gone
 
 
-def _note(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
+def _record_key_event(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
     data = {"name": key.name, "fingerprint": key.fingerprint}
     now = db_now(connection)
     record_event(connection, now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)
 
 
-def _get(connection: Connection, key: UUID) -> SshKey:
+def _get_ssh_key(connection: Connection, key: UUID) -> SshKey:
     row = connection.execute(_SELECT.where(ssh_keys.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("SSH key", key)

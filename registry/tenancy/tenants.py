@@ -26,7 +26,7 @@ from registry.db.pages import (
     name_contains,
     page_of,
 )
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import network_offers, quotas, requests, reservations, tenants, tokens, vms
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
@@ -102,7 +102,7 @@ class Tenants:
     def get(self, name: str) -> Tenant:
         """Return an existing tenant or group, or raise `NotFoundError`."""
         with self._database.read() as connection:
-            return _get(connection, name)
+            return _get_tenant(connection, name)
 
     def check_known(self, name: str) -> None:
         """Raise `UnknownNameError` if no tenant or group has, or had, this name."""
@@ -142,7 +142,7 @@ class Tenants:
         with self._database.write() as connection:
             lock_tree(connection)
             _lock_tenant(connection, name)
-            found = _get(connection, name)
+            found = _get_tenant(connection, name)
             uses = _removal_obstacles(connection, found.id)
             if uses:
                 raise ConflictError(f"tenant {name} is still used: {', '.join(uses)}")
@@ -196,7 +196,7 @@ def add_tenant(
     if given is not None:
         history.append(event_row(now, actor, "quota_set", "tenant", name, tenant=name, data=given))
     record_events(connection, history)
-    return _get(connection, name)
+    return _get_tenant(connection, name)
 
 
 def update_tenant(
@@ -206,11 +206,11 @@ def update_tenant(
     if move is not None:
         lock_tree(connection)
     _lock_tenant(connection, name)
-    before = _get(connection, name)
+    before = _get_tenant(connection, name)
     now = db_now(connection)
     history: list[dict[str, Any]] = []
     if weight is not None and check_weight(weight) != before.weight:
-        _update_row(connection, before.id, weight=weight)
+        _update_tenant_row(connection, before.id, weight=weight)
         data: dict[str, Any] = {"before": before.weight, "weight": weight}
         history.append(
             event_row(now, actor, "tenant_weighed", "tenant", name, tenant=name, data=data)
@@ -218,13 +218,13 @@ def update_tenant(
     if move is not None and move.parent != before.parent:
         parent_id = group_id(connection, move.parent) if move.parent is not None else None
         check_parent(connection, before.id, parent_id)
-        _update_row(connection, before.id, parent_id=parent_id)
+        _update_tenant_row(connection, before.id, parent_id=parent_id)
         data = {"before": before.parent, "parent": move.parent}
         history.append(
             event_row(now, actor, "tenant_moved", "tenant", name, tenant=name, data=data)
         )
     record_events(connection, history)
-    return _get(connection, name)
+    return _get_tenant(connection, name)
 
 
 def _lock_tenant(connection: Connection, name: str) -> None:
@@ -236,7 +236,7 @@ def _lock_tenant(connection: Connection, name: str) -> None:
     )
 
 
-def _update_row(connection: Connection, key: UUID, **values: Any) -> None:
+def _update_tenant_row(connection: Connection, key: UUID, **values: Any) -> None:
     connection.execute(update(tenants).where(tenants.c.id == key).values(**values))
 
 
@@ -296,10 +296,10 @@ def _delete_or_mark_removed(connection: Connection, key: UUID, now: datetime) ->
         with connection.begin_nested():
             connection.execute(delete(tenants).where(tenants.c.id == key))
     except IntegrityError:
-        _update_row(connection, key, removed_at=now, parent_id=None)
+        _update_tenant_row(connection, key, removed_at=now, parent_id=None)
 
 
-def _get(connection: Connection, name: str) -> Tenant:
+def _get_tenant(connection: Connection, name: str) -> Tenant:
     row = connection.execute(
         _SELECT.where(tenants.c.name == lookup_name("tenant", name), _LIVE)
     ).one_or_none()

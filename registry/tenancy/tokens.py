@@ -21,7 +21,7 @@ from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
 from registry.db.names import check_new_name, expires_at
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import tenants, tokens
 from registry.errors import DuplicateError, InvalidError, NotFoundError, RegistryUnavailableError
 from registry.records.tenancy import Role, SaltedToken, Token
@@ -80,7 +80,7 @@ class Tokens:
     ) -> tuple[Token, str]:
         """Create a token; its secret is returned once and is not stored.
 
-        With a ``derivation`` its maker can derive the secret again.
+        With a ``derivation`` its creator can derive the secret again.
         """
         check_new_name("name", name)
         if role not in ("operator", "tenant"):

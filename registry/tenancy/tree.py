@@ -29,7 +29,7 @@ _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
 def key_query(name: str) -> ScalarSelect[UUID]:
-    """Return a scalar subquery for the id of a tenant or group; NULL without one.
+    """Return a scalar subquery for the id of a tenant or group, or NULL.
 
     The database evaluates it first. With a join it could not know that the rows of one tenant are
     in the order of an index.
@@ -105,7 +105,7 @@ def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tu
 
 
 def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
-    """Return all nodes below a group, level by level; nothing for a tenant."""
+    """Return all nodes below a group, level by level; a tenant has none."""
     found: list[UUID] = []
     layer = [key]
     while layer:
@@ -128,7 +128,7 @@ def check_parent(connection: Connection, key: UUID | None, parent_id: UUID | Non
     above = () if parent_id is None else path_of(connection, parent_id)
     if key is not None and key in above:
         raise ConflictError("a group cannot be moved below itself or a group that is part of it")
-    depth = len(above) + (1 if key is None else _height(connection, key))
+    depth = len(above) + (1 if key is None else _subtree_height(connection, key))
     if depth > MAX_DEPTH:
         found = f"the tree of tenants would be {depth} levels deep"
         raise ConflictError(f"{found}, {MAX_DEPTH} at most")
@@ -143,7 +143,7 @@ def _find_node(connection: Connection, name: str, *, locked: bool = False) -> tu
     return found.id, found.is_group
 
 
-def _height(connection: Connection, key: UUID) -> int:
+def _subtree_height(connection: Connection, key: UUID) -> int:
     height, layer = 0, [key]
     while layer:
         height += 1

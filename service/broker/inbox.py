@@ -55,13 +55,13 @@ class Inbox:
             registry=metrics.registry,
         )
 
-    def note_turn(self) -> None:
-        """Note a turn of the main loop, which fetches no message while all threads are busy."""
+    def record_turn(self) -> None:
+        """Record a turn of the main loop, which fetches no message while all threads are busy."""
         self.turned_at = self._clock()
 
     def readable_queues(self) -> list[str]:
         """Return the queues that may deliver one more message."""
-        self.note_turn()
+        self.record_turn()
         with self._lock:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
@@ -77,8 +77,8 @@ class Inbox:
             self._in_hand[message["properties"]["delivery_tag"]] = queue
         return message
 
-    def forget(self, delivery_tag: str) -> None:
-        """Note that a message is done, whatever its outcome."""
+    def record_done(self, delivery_tag: str) -> None:
+        """Record that a message is done, whatever its outcome."""
         with self._lock:
             self._in_hand.pop(delivery_tag, None)
 
@@ -109,10 +109,10 @@ class InboxChannel:
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Acknowledge a message, even if its connection is gone."""
-        self.inbox.forget(delivery_tag)
+        self.inbox.record_done(delivery_tag)
         super().basic_ack(delivery_tag, multiple)  # type: ignore[misc]  # it is mixed in
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Refuse a message."""
-        self.inbox.forget(delivery_tag)
+        self.inbox.record_done(delivery_tag)
         super().basic_reject(delivery_tag, requeue)  # type: ignore[misc]  # it is mixed in

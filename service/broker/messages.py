@@ -88,7 +88,7 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
     _check_keys_and_values(
         properties["delivery_info"], _DELIVERY, optional=_RESTORED, reason="properties"
     )
-    arguments = _arguments(found["body"])
+    arguments = _parse_arguments(found["body"])
     check = known.tasks.get(headers["task"])
     if check is None:
         raise ForeignMessageError("task")
@@ -110,7 +110,7 @@ def _parse_json(content: bytes | str, reason: str) -> Any:
         raise ForeignMessageError(reason) from None
 
 
-def _arguments(body: str) -> list[Any]:
+def _parse_arguments(body: str) -> list[Any]:
     try:
         decoded = base64.b64decode(body, validate=True)
     except ValueError:  # characters outside of ASCII, too
@@ -199,12 +199,12 @@ def _check_keys_and_values(
         raise ForeignMessageError(reason)
 
 
-def _equals(wanted: object) -> ValueCheck:
+def _check_equals(wanted: object) -> ValueCheck:
     # By type as well: to Python, 0, 0.0 and False are one.
     return lambda value: type(value) is type(wanted) and value == wanted
 
 
-def _none_or(check: ValueCheck) -> ValueCheck:
+def _allow_none(check: ValueCheck) -> ValueCheck:
     return lambda value: value is None or check(value)
 
 
@@ -229,44 +229,44 @@ _EXPIRING: Final[Mapping[str, ValueCheck]] = MappingProxyType({"expiration": _is
 _ENVELOPE: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "body": lambda value: isinstance(value, str),
-        "content-type": _equals("application/json"),
-        "content-encoding": _equals("utf-8"),
+        "content-type": _check_equals("application/json"),
+        "content-encoding": _check_equals("utf-8"),
         "headers": _is_dict,
         "properties": _is_dict,
     }
 )
 _HEADERS: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
-        "lang": _equals("py"),
+        "lang": _check_equals("py"),
         "task": is_text,
         "id": is_id,
-        "shadow": _equals(None),
-        "eta": _equals(None),
-        "expires": _none_or(lambda value: is_text(value, max_length=40)),
-        "group": _equals(None),
-        "group_index": _equals(None),
-        "retries": _equals(0),
-        "timelimit": _equals([None, None]),
+        "shadow": _check_equals(None),
+        "eta": _check_equals(None),
+        "expires": _allow_none(lambda value: is_text(value, max_length=40)),
+        "group": _check_equals(None),
+        "group_index": _check_equals(None),
+        "retries": _check_equals(0),
+        "timelimit": _check_equals([None, None]),
         # A task that sends another one is its parent.
         "root_id": is_id,
-        "parent_id": _none_or(is_id),
+        "parent_id": _allow_none(is_id),
         "argsrepr": is_text,
-        "kwargsrepr": _none_or(is_text),
+        "kwargsrepr": _allow_none(is_text),
         "origin": is_text,
-        "ignore_result": _none_or(_is_bool),
-        "replaced_task_nesting": _equals(0),
-        "stamped_headers": _equals(None),
-        "stamps": _equals({}),
+        "ignore_result": _allow_none(_is_bool),
+        "replaced_task_nesting": _check_equals(0),
+        "stamped_headers": _check_equals(None),
+        "stamps": _check_equals({}),
     }
 )
 _PROPERTIES: Final[Mapping[str, ValueCheck]] = MappingProxyType(
     {
         "correlation_id": is_id,
         "reply_to": is_text,
-        "delivery_mode": _equals(2),
+        "delivery_mode": _check_equals(2),
         "delivery_info": _is_dict,
-        "priority": _equals(0),
-        "body_encoding": _equals("base64"),
+        "priority": _check_equals(0),
+        "body_encoding": _check_equals("base64"),
         "delivery_tag": is_id,
     }
 )

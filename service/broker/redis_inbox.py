@@ -96,7 +96,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
     def _brpop_read(self, **options: Any) -> bool:
         """Take one message; a copy of kombu's method with fuga's checks and error handling."""
         try:
-            found = self._reply(options)
+            found = self._read_reply(options)
             if not found:
                 raise Empty
             queue, content = found[0].decode(), found[1]
@@ -109,7 +109,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
             self._in_poll = False
             self._flush_brpop_reauth()  # type: ignore[no-untyped-call]  # kombu
 
-    def _reply(self, options: dict[str, Any]) -> Any:
+    def _read_reply(self, options: dict[str, Any]) -> Any:
         try:
             return self.client.parse_response(self.client.connection, "BRPOP", **options)
         except TooLongError as error:
@@ -149,9 +149,9 @@ class RedisTransport(kombu_redis.Transport):
     Channel = RedisChannel
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """Read in each turn of a worker's loop, and note the turn."""
+        """Read messages in each turn of a worker's event loop, and record the turn."""
         super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]  # kombu
-        loop.on_tick.add(connection.client.transport_options[OPTION].note_turn)
+        loop.on_tick.add(connection.client.transport_options[OPTION].record_turn)
 
 
 def redis_broker_config(options: Mapping[str, Any], inbox: Inbox) -> dict[str, Any]:

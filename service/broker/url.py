@@ -30,7 +30,7 @@ _CHECKS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 )
 
 
-def broker_at(url: str) -> dict[str, Any]:
+def broker_config(url: str) -> dict[str, Any]:
     """Return Celery's configuration for a broker: address, TLS and time limits.
 
     A `rediss` URL may say ``ssl_ca_certs`` (else whom the system trusts),

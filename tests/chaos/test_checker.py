@@ -398,7 +398,7 @@ def test_what_a_vm_left_behind_and_nobody_removed(own_world: World) -> None:
     limits = MoveLimits(per_host=1, everywhere=1)
     step = own_world.registry.move_steps.claim(asked.id, "w1", 60, limits)
     assert step is not None
-    own_world.registry.move_steps.fail(step.claim, "it was not to be")
+    own_world.registry.move_steps.record_failure(step.claim, "it was not to be")
 
     assert own_world.rules() == {"unfinished"}
 
@@ -637,7 +637,7 @@ def _fence(world: World, *, switched_off: bool) -> None:
     assert order is not None
     if switched_off:
         world.record.append({"what": "switched off", "host": "h1", "at": time.time()})
-    registry.fencing.succeed(order)
+    registry.fencing.record_success(order)
     world.see(0, domains={}, volumes=frozenset())
 
 

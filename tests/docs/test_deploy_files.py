@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from controller.cli.main import app
-from service.settings_names import known_names, load, settings_classes
+from service.settings_names import known_names, load_settings, settings_classes
 from tests.docs.markdown import ROOT, anchors
 from tests.servers.running import FUGA
 
@@ -80,7 +80,7 @@ def test_the_example_configuration_is_read_by_every_process(
     monkeypatch.setenv("FUGA_CONFIG", str(path))
     given = tomllib.loads(path.read_text())
 
-    read = [load(each) for each in settings_classes().values()]
+    read = [load_settings(each) for each in settings_classes().values()]
 
     for name, value in given.items():
         found = [getattr(each, name) for each in read if name in type(each).model_fields]

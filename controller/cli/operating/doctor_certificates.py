@@ -58,11 +58,11 @@ def certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
 ) -> Iterator[CheckResult]:
     """Check when the certificates of settings, their servers and hosts end."""
-    from service.certificates import ends_by_settings, ends_of_servers  # noqa: PLC0415
+    from service.certificates import certificate_ends_by_settings, server_certificate_ends  # noqa: PLC0415
 
-    for found in ends_by_settings(settings):
+    for found in certificate_ends_by_settings(settings):
         yield _certificate_finding(found, now)
-    for found in ends_of_servers(_api_servers(session), _WITHIN_S):
+    for found in server_certificate_ends(_api_servers(session), _WITHIN_S):
         yield _certificate_finding(found, now)
     yield from _host_certificate_findings(session, settings, now)
 
@@ -93,7 +93,7 @@ def _api_servers(session: Session) -> Iterator[TlsServer]:
 def _host_certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
 ) -> Iterator[CheckResult]:
-    from service.certificates import ends_of_servers, server_of_host  # noqa: PLC0415
+    from service.certificates import server_certificate_ends, server_of_host  # noqa: PLC0415
 
     try:
         hosts = list(session.api.items("hosts"))
@@ -109,7 +109,7 @@ def _host_certificate_findings(
         for each in hosts
         if each["admin"] != "retired"
     ]
-    found = list(ends_of_servers((each for each in servers if each is not None), _WITHIN_S))
+    found = list(server_certificate_ends((each for each in servers if each is not None), _WITHIN_S))
     for each in found:
         if each.ends_soon(now):
             ending = _certificate_finding(each, now)

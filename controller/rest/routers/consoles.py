@@ -176,7 +176,9 @@ def type_on_a_console(
     """Type on the console of a session. The input is stored until a worker passes it on."""
     sessions = held.services.registry.console_sessions
     try:
-        session = sessions.type(held.vm_id, held.session_id, number, _decode_keystrokes(body))
+        session = sessions.store_input(
+            held.vm_id, held.session_id, number, _decode_keystrokes(body)
+        )
     except ConflictError as error:  # it may say why the session is over
         raise ConflictError(held.reader.text(str(error))) from error
     return redact_session(session, held.reader)

@@ -45,7 +45,7 @@ class PowerSwitch:
 
         return self.creation.answer(
             body,
-            lambda registry: registry.vms.switch(
+            lambda registry: registry.vms.change_power(
                 vm_id, event, timeout_s=timeout_s, actor=self.caller.actor
             ),
             status=202,
@@ -62,7 +62,7 @@ class PowerSwitch:
 
         return self.creation.answer(
             body,
-            lambda registry: registry.requests.switch(
+            lambda registry: registry.requests.change_power(
                 request_id, event, timeout_s=timeout_s, actor=self.caller.actor
             ),
             status=202,

@@ -158,7 +158,7 @@ def observe_a_failed_build(registry: Registry, vm: UUID) -> None:
     assert other.assignment_id is not None
     build = registry.assignments.claim_build(other.assignment_id, "w2", 60)
     assert build is not None
-    registry.assignments.fail(build.claim, "no space left", transient=False)
+    registry.assignments.record_failure(build.claim, "no space left", transient=False)
 
 
 @pytest.mark.parametrize("observe", [observe_a_report, observe_misses, observe_a_failed_build])

@@ -116,7 +116,7 @@ def test_a_move_that_waits_is_cancelled_and_one_under_way_is_told_to_end(api: Ap
     step = begin(api.registry, going["id"])
     told = api.operator.post(f"/v1/moves/{going['id']}/cancel").json()
     assert (told["state"], told["cancelled_by"]) == ("moving", "operator:ops-token")
-    api.registry.move_steps.fail(step.claim, "aborted")
+    api.registry.move_steps.record_failure(step.claim, "aborted")
 
     ended = api.operator.get(f"/v1/moves/{going['id']}").json()
     assert (ended["state"], ended["last_error"]) == ("cancelled", "cancelled by operator:ops-token")

@@ -138,7 +138,7 @@ def _fill(site: Site, decider: PolicyProcess) -> None:
     for vm in (fails, removed):
         claimed = registry.assignments.claim_build(vm.assignment_id, WORKER, 60)
         assert claimed is not None
-        registry.assignments.fail(claimed.claim, failed(1), transient=False)
+        registry.assignments.record_failure(claimed.claim, failed(1), transient=False)
     remove_vm(registry, removed.assignment_id, WORKER)
     _switch(site, runs.id)
     _type(site, runs.id)
@@ -177,11 +177,11 @@ def _move(site: Site) -> None:
         registry.assignments.release(removal.claim)
 
     fails = ask()
-    registry.move_steps.fail(fails.claim, failed(29))
+    registry.move_steps.record_failure(fails.claim, failed(29))
     clear(fails.to.claim.assignment_id)
     ends = ask()
     registry.moves.cancel(ends.claim.move_id, actor=actor)
-    registry.move_steps.fail(ends.claim, failed(29))
+    registry.move_steps.record_failure(ends.claim, failed(29))
     clear(ends.to.claim.assignment_id)
     assert registry.move_steps.arrive(ask().claim, VmObserved.RUNNING, downtime_ms=7)
 
@@ -193,7 +193,7 @@ def uri_of(number: int) -> str:
 def _switch(site: Site, vm_id: Any) -> None:
     """Let an operator stop a VM, and a worker fail at it."""
     actor = f"operator:{OPERATOR}"
-    site.registry.vms.switch(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor=actor)
+    site.registry.vms.change_power(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor=actor)
     step = site.registry.power.claim(vm_id, WORKER, 60)
     assert step is not None
     site.registry.power.retry_later(step.claim, failed(2))

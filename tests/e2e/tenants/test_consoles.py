@@ -32,7 +32,7 @@ class Worker:
         assert question is not None
         content = self.written[question.after :][-question.max_bytes :]
         answer = ConsoleAnswer(content=content, end=len(self.written), error=self.error)
-        self._registry.console_reads.answer(row_id, answer)
+        self._registry.console_reads.store_answer(row_id, answer)
         return True
 
 
@@ -149,7 +149,7 @@ class Attaching(Worker):
 
     def answer(self) -> None:
         self._registry.console_holds.store_output(
-            self.claim, self._registry.console_holds.take(self.claim).upper()
+            self.claim, self._registry.console_holds.take_input(self.claim).upper()
         )
 
 

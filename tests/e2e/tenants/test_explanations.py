@@ -80,7 +80,7 @@ def test_hosts_that_fail_builds_are_a_reason_of_their_own(
     assert vm.assignment_id is not None
     build = api.registry.assignments.claim_build(vm.assignment_id, "w1", 60)
     assert build is not None
-    api.registry.assignments.fail(build.claim, "no such pool", transient=False)
+    api.registry.assignments.record_failure(build.claim, "no such pool", transient=False)
     remove_vm(api.registry, vm.assignment_id)
     far = "2999-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00")
     raw.run("UPDATE hosts SET backoff_until = ?", far)  # however long the test takes

@@ -166,7 +166,7 @@ def test_a_host_that_was_fenced_before_the_clock_stepped_back_comes_back(
     assert register.fencing.request_for_failed_hosts(take_lease(register)) == ("h1",)
     order = register.fencing.claim(host.id, "w1", 60)
     assert order is not None
-    register.fencing.succeed(order)
+    register.fencing.record_success(order)
     step_back(raw)
     seen = register.hosts.record_report(host.id, a_report(started_at=register.now()))
     assert seen.health == "down"

@@ -58,7 +58,7 @@ def test_work_shares_ledger_and_leader_are_told(register: Registry, raw: RawSql)
     run_vm(register, first)
     build = register.assignments.claim_build(second, "w1", 60)
     assert build is not None
-    register.assignments.fail(build.claim, "no", transient=False)
+    register.assignments.record_failure(build.claim, "no", transient=False)
     why = {waits.id: WaitingStatus(count=3, reason="no_room")}
     number = register.rounds.commit_round(a_commit(lease, waiting=why)).number
 
@@ -145,7 +145,7 @@ def test_moves_are_told_with_their_age_outcome_and_standstill(
     moved(vms[1], 150)
     moved(vms[2], 250)
     failed = register.moves.create(vms[3], h2.name, reason="a new fan", actor="cli")
-    register.move_steps.fail(begin(register, str(failed.id)).claim, "no")
+    register.move_steps.record_failure(begin(register, str(failed.id)).claim, "no")
     waits = register.moves.create(vms[1], h1.name, reason="back", actor="cli")
     begin(register, str(waits.id))
     register.moves.create(vms[2], h1.name, reason="back", actor="cli")

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from registry import Registry, RegistryUnavailableError, upgrade
-from service.certificates import ends_by_settings
+from service.certificates import certificate_ends_by_settings
 from service.settings import SharedSettings
 from tests.raw_sql import raw_sql
 from tests.servers.certificates import Authority
@@ -116,7 +116,7 @@ def test_a_plain_connection_is_refused(server: TlsServer) -> None:
 def test_when_the_servers_certificate_ends_is_read_without_a_login(server: TlsServer) -> None:
     settings = SharedSettings(database_url=SecretStr(server.url()))
 
-    found = {each.of: each for each in ends_by_settings(settings)}
+    found = {each.of: each for each in certificate_ends_by_settings(settings)}
 
     assert sorted(found) == ["authority of the database", "client of the database", "database"]
     assert found["database"].at == f"127.0.0.1:{server.port}"

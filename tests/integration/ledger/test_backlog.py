@@ -89,7 +89,7 @@ def test_a_vm_that_is_off_and_has_no_place_keeps_its_request_partly_placed(
     request = add_request(register, 2)
     lease = take_lease(register)
     last = register.vms.list(request_id=request.id).items[-1]
-    register.vms.switch(last.id, VmDesiredEvent.STOP, actor=ACTOR)
+    register.vms.change_power(last.id, VmDesiredEvent.STOP, actor=ACTOR)
     why = WaitingStatus(count=1, reason="no_room")
     register.rounds.commit_round(a_commit(lease, waiting={request.id: why}))
 

@@ -114,7 +114,7 @@ def test_a_claim_that_ran_out_is_taken_over_and_the_first_finds_out(
         lambda: register.assignments.activate(first.claim),
         lambda: register.assignments.extend(first.claim, 60),
         lambda: register.assignments.mark_running(first.claim),
-        lambda: register.assignments.fail(first.claim, "x", transient=True),
+        lambda: register.assignments.record_failure(first.claim, "x", transient=True),
         lambda: register.assignments.release(first.claim),
         lambda: register.assignments.yield_claim(first.claim, None),
     ):
@@ -229,13 +229,13 @@ def test_a_passing_failure_is_tried_again_up_to_five_times(
     for attempt in range(4):
         build = claimed(register, assignments[0])
         assert build.failed_before == attempt
-        register.assignments.fail(build.claim, "host busy", transient=True)
+        register.assignments.record_failure(build.claim, "host busy", transient=True)
         assert state_of(register, assignments[0]) == AssignmentState.CREATING
     vm = register.vms.get(build.vm_id)
     assert vm.last_error == "host busy"
 
     build = claimed(register, assignments[0])
-    register.assignments.fail(build.claim, "host busy", transient=True)
+    register.assignments.record_failure(build.claim, "host busy", transient=True)
 
     assert state_of(register, assignments[0]) == AssignmentState.QUARANTINED
 
@@ -244,7 +244,7 @@ def test_a_failed_build_keeps_its_capacity_until_its_absence_is_proven(
     register: Registry, assignments: tuple[UUID, ...], clock: Clock
 ) -> None:
     build = claimed(register, assignments[0])
-    register.assignments.fail(build.claim, "no such network", transient=False)
+    register.assignments.record_failure(build.claim, "no such network", transient=False)
     lease = take_lease(register)
     request = register.requests.list().items[0]
 
@@ -314,7 +314,7 @@ def test_the_time_of_a_build_goes_on_whoever_takes_it_up_again(
     register: Registry, assignments: tuple[UUID, ...], clock: Clock
 ) -> None:
     build = claimed(register, assignments[0])
-    register.assignments.fail(build.claim, "no answer", transient=True)
+    register.assignments.record_failure(build.claim, "no answer", transient=True)
     clock.builds_last()
     claimed(register, assignments[0], "w2")
 
@@ -341,7 +341,7 @@ def test_a_host_that_fails_builds_is_held_back_longer_each_time(
     for key in assignments:
         build = claimed(register, key)
         before = register.now()
-        register.assignments.fail(build.claim, "x", transient=False)
+        register.assignments.record_failure(build.claim, "x", transient=False)
         until = register.hosts.get("h1").backoff_until
         assert until is not None
         waits.append(round((until - before) / timedelta(seconds=30)))
@@ -352,10 +352,14 @@ def test_a_host_that_fails_builds_is_held_back_longer_each_time(
 def test_a_build_that_succeeds_ends_the_row_of_failures(
     register: Registry, assignments: tuple[UUID, ...]
 ) -> None:
-    register.assignments.fail(claimed(register, assignments[0]).claim, "x", transient=False)
+    register.assignments.record_failure(
+        claimed(register, assignments[0]).claim, "x", transient=False
+    )
     run_vm(register, assignments[1])
     before = register.now()
-    register.assignments.fail(claimed(register, assignments[2]).claim, "x", transient=False)
+    register.assignments.record_failure(
+        claimed(register, assignments[2]).claim, "x", transient=False
+    )
 
     until = register.hosts.get("h1").backoff_until
     assert until is not None
@@ -370,7 +374,7 @@ def test_a_vm_seen_running_meanwhile_is_no_failed_build(
     seen = a_domain(build, "running")
     register.hosts.record_report(build.host.id, a_report(seen))
 
-    register.assignments.fail(build.claim, "resume timed out", transient=False)
+    register.assignments.record_failure(build.claim, "resume timed out", transient=False)
 
     assert state_of(register, assignments[0]) == AssignmentState.ACTIVE
     assert register.vms.get(build.vm_id).observed == VmObserved.RUNNING
@@ -421,7 +425,7 @@ def test_a_build_that_fails_after_the_delete_stays_releasing(
     build = claimed(register, assignments[0])
     delete_vm_of(register, build)
 
-    register.assignments.fail(build.claim, "no such network", transient=False)
+    register.assignments.record_failure(build.claim, "no such network", transient=False)
 
     assert state_of(register, assignments[0]) == AssignmentState.RELEASING
     assert register.hosts.get("h1").backoff_until is None
@@ -447,7 +451,7 @@ def test_deleting_a_quarantined_vm_has_it_removed(
     register: Registry, assignments: tuple[UUID, ...]
 ) -> None:
     build = claimed(register, assignments[0])
-    register.assignments.fail(build.claim, "x", transient=False)
+    register.assignments.record_failure(build.claim, "x", transient=False)
     delete_vm_of(register, build)
 
     removal = register.assignments.claim_removal(assignments[0], "w1", 60)
@@ -508,7 +512,7 @@ def test_the_sweep_sends_removals_and_missing_resumes_but_not_vms_that_run(
     resumeless = claimed(register, assignments[1])
     register.assignments.activate(resumeless.claim)
     failed = claimed(register, assignments[2])
-    register.assignments.fail(failed.claim, "x", transient=False)
+    register.assignments.record_failure(failed.claim, "x", transient=False)
     clock.claims_run_out()
 
     sent = {(each.task, each.id) for each in register.assignments.due()}

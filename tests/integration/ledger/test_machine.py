@@ -205,7 +205,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(build=consumes(builds), transient=st.booleans())
     def fail_a_build(self, build: Build, transient: bool) -> None:
         with contextlib.suppress(ClaimLostError):
-            self.registry.assignments.fail(build.claim, "boom", transient=transient)
+            self.registry.assignments.record_failure(build.claim, "boom", transient=transient)
 
     @rule(build=consumes(builds))
     def a_worker_dies(self, build: Build) -> None:
@@ -263,10 +263,10 @@ class Cluster(RuleBasedStateMachine):
             self.switch_off(order.host)  # whoever has the claim by now
         with contextlib.suppress(ClaimLostError):
             if works:
-                self.registry.fencing.succeed(order)
+                self.registry.fencing.record_success(order)
                 assert self.registry.vms.list(host=order.host).items == ()
             else:
-                self.registry.fencing.fail(order, "no answer of the BMC")
+                self.registry.fencing.record_failure(order, "no answer of the BMC")
 
     @rule(host=hosts)
     def an_operator_switches_a_host_off(self, host: str) -> None:

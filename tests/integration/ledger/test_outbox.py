@@ -22,7 +22,7 @@ from registry.tasks.queues import (
 )
 from service import ProcessMetrics
 from service.broker.inbox import Inbox
-from service.settings_names import load
+from service.settings_names import load_settings
 from tests.integration.registry.test_images import add_image
 from tests.raw_sql import RawSql
 from tests.register import ACTOR, a_cluster, add_request, place, run_vm, running, take_lease
@@ -67,7 +67,7 @@ def test_a_stop_and_a_removal_are_sent_while_more_builds_wait_than_a_sweep_sends
     stopped, deleted = running(register, h1), running(register, h1)
     for _ in range(limit + 1):
         place(register, add_request(register), h1)
-    register.vms.switch(stopped.vm_id, VmDesiredEvent.STOP, actor=ACTOR)
+    register.vms.change_power(stopped.vm_id, VmDesiredEvent.STOP, actor=ACTOR)
     register.vms.delete(deleted.vm_id, actor=ACTOR)
 
     assert sweep(register, limit) == {SWITCH_POWER: 1, DELETE: 1, CREATE: limit}
@@ -166,7 +166,7 @@ def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
 
     assert taken is not None
     assert inbox.readable_queues() == ["fuga-urgent"]
-    inbox.forget(taken["properties"]["delivery_tag"])
+    inbox.record_done(taken["properties"]["delivery_tag"])
     assert inbox.readable_queues() == ["fuga-urgent", "fuga"]
 
 
@@ -200,7 +200,7 @@ def test_a_worker_reads_the_queues_that_it_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FUGA_QUEUES", "remove, urgent")
     monkeypatch.setenv("FUGA_CONCURRENCY", "3")
 
-    threads = load(WorkerSettings).threads
+    threads = load_settings(WorkerSettings).threads
 
     assert list(threads.items()) == [(WorkQueue.URGENT, 3), (WorkQueue.REMOVE, 3)]
 
@@ -212,4 +212,4 @@ def test_a_queue_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, n
     with pytest.raises(
         SettingsError, match="fence, urgent, remove, build, moves, images are known"
     ):
-        load(WorkerSettings)
+        load_settings(WorkerSettings)

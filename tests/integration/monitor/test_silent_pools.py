@@ -102,7 +102,7 @@ def test_power_works_and_a_deletion_ends_the_guest_while_the_pool_hangs(world: W
     fall_silent(world)
     vm_id = world.vm_of(kept).id
 
-    world.registry.vms.switch(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor="cli")
+    world.registry.vms.change_power(vm_id, VmDesiredEvent.STOP, timeout_s=60, actor="cli")
     eventually(
         lambda: power.switch_power(vm_id, world.worker()) and world.vm_of(kept).power is None
     )

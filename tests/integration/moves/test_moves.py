@@ -399,7 +399,7 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
     seen = []
 
     def stop() -> None:
-        world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+        world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
         seen.append(world.registry.power.claim(vm.id, "p1", 60))
 
     world.movers.during = stop
@@ -414,7 +414,7 @@ def test_power_waits_for_the_move(world: MovingWorld) -> None:
 def test_a_move_waits_for_power(world: MovingWorld) -> None:
     vm = world.running()
     asked = world.ask(vm)
-    world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+    world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
     assert world.move(asked) == TaskOutcome.NOT_OURS
     assert world.get(asked).state == "pending"
@@ -539,7 +539,7 @@ def test_a_vm_whose_source_is_fenced_before_its_move_began_waits_for_a_place(
 ) -> None:
     vm = world.running()
     if is_switched:  # no move begins before, and no worker switches what has no place
-        world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+        world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
     asked = world.ask(vm)
     fence(world, "h1")
 

@@ -119,7 +119,7 @@ def test_a_vm_made_from_an_image_moves_there_and_back_and_boots(
 
 
 def switch(site: Site, vm: Vm, event: VmDesiredEvent) -> None:
-    site.registry.vms.switch(vm.id, event, actor="test")
+    site.registry.vms.change_power(vm.id, event, actor="test")
     wanted = VmObserved.RUNNING if event == VmDesiredEvent.START else VmObserved.STOPPED
     eventually(lambda: site.sweep() or site.registry.vms.get(vm.id).observed == wanted)
 

@@ -55,7 +55,7 @@ def fail(world: MovingWorld, name: str = "h1") -> tuple[str, ...]:
     for each in asked:
         order = world.registry.fencing.claim(world.registry.hosts.get(each).id, "w1", 60)
         assert order is not None
-        world.registry.fencing.succeed(order)
+        world.registry.fencing.record_success(order)
     return asked
 
 
@@ -273,14 +273,14 @@ def test_a_vm_that_is_deleted_while_it_waits_leaves_its_disk_to_one_host(
 
 def test_a_vm_that_was_off_keeps_its_disk_until_it_is_started(world: MovingWorld) -> None:
     vm = world.stopped()
-    world.registry.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+    world.registry.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
     fail(world)
     world.report("h2")
     world.sweep()
     assert start(world) == ()
     assert disks(world) == {disk_of(vm)}
 
-    world.registry.vms.switch(vm.id, VmDesiredEvent.START, actor=ACTOR)
+    world.registry.vms.change_power(vm.id, VmDesiredEvent.START, actor=ACTOR)
     start(world)
 
     assert world.hosts["h2"].domains[str(vm.id)].state is DomainState.RUNNING

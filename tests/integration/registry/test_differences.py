@@ -94,7 +94,7 @@ def test_a_guest_that_powered_itself_off_stays_so_also_when_its_host_reboots(
 def test_a_vm_that_its_tenant_stopped_is_not_started_with_its_host(
     register: Registry, build: Build
 ) -> None:
-    register.vms.switch(build.vm_id, VmDesiredEvent.STOP, actor=ACTOR)
+    register.vms.change_power(build.vm_id, VmDesiredEvent.STOP, actor=ACTOR)
 
     look(register, a_domain(build, "stopped", off_reason="host"))
 

@@ -222,7 +222,7 @@ def test_vms_of_a_fenced_host_are_decided_again_and_nothing_is_held_there(
     assert claim(register, "w2") is None
     vm = register.vms.list().items[0]
 
-    assert register.fencing.succeed(order) == 1
+    assert register.fencing.record_success(order) == 1
 
     assert fence_state(register) == FenceState.FENCED
     assert register.assignments.state(running) == AssignmentState.RELEASED
@@ -248,7 +248,7 @@ def test_a_deleted_vm_of_a_fenced_host_is_gone(
     go_down(register)
     ask(register, lease)
 
-    register.fencing.succeed(claim(register))
+    register.fencing.record_success(claim(register))
 
     assert register.vms.get(vm.id).deleted_at is not None
     assert register.requests.get(vm.request_id).state == "released"
@@ -259,11 +259,11 @@ def test_what_was_asked_of_the_power_of_a_fenced_vm_is_dropped(
     register: Registry, lease: Lease, running: UUID
 ) -> None:
     vm = register.vms.list().items[0]
-    register.vms.switch(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
+    register.vms.change_power(vm.id, VmDesiredEvent.REBOOT, actor=ACTOR)
     go_down(register)
     ask(register, lease)
 
-    register.fencing.succeed(claim(register))
+    register.fencing.record_success(claim(register))
 
     assert register.vms.get(vm.id).power is None
     assert register.check() == []
@@ -279,7 +279,7 @@ def test_who_was_building_when_the_host_was_fenced_lost_its_claim(
     go_down(register)
     ask(register, lease)
 
-    register.fencing.succeed(claim(register, "w2"))
+    register.fencing.record_success(claim(register, "w2"))
 
     with pytest.raises(ClaimLostError):
         register.assignments.activate(build.claim)
@@ -293,7 +293,7 @@ def test_a_failed_fencing_frees_nothing_and_is_tried_again_later(
     pauses = []
     for attempt in (1, 2, 3):
         assert ask(register, lease) == ("h1",)
-        register.fencing.fail(claim(register), f"no answer {attempt}")
+        register.fencing.record_failure(claim(register), f"no answer {attempt}")
         fence = register.hosts.get("h1").fence
         assert fence is not None
         assert fence.retry_at is not None
@@ -321,14 +321,14 @@ def test_another_worker_takes_over_and_the_first_ones_word_counts_no_more(
 
     for late in (
         lambda: register.fencing.extend_claim(first, 60),
-        lambda: register.fencing.succeed(first),
-        lambda: register.fencing.fail(first, "late"),
+        lambda: register.fencing.record_success(first),
+        lambda: register.fencing.record_failure(first, "late"),
     ):
         with pytest.raises(ClaimLostError):
             late()
 
     assert register.assignments.state(running) == AssignmentState.ACTIVE
-    assert register.fencing.succeed(second) == 1
+    assert register.fencing.record_success(second) == 1
 
 
 # ---- a host that answers again ----------------------------------------------
@@ -359,7 +359,7 @@ def test_a_host_that_answers_while_it_is_being_fenced_stays_down(
 
     assert host.health == HostHealth.DOWN
     assert "being fenced" in (host.last_error or "")
-    assert register.fencing.succeed(order) == 1
+    assert register.fencing.record_success(order) == 1
 
 
 def test_a_host_that_answers_after_its_fencing_worker_died_is_up(
@@ -373,7 +373,7 @@ def test_a_host_that_answers_after_its_fencing_worker_died_is_up(
     assert come_back(register).health == HostHealth.UP
 
     with pytest.raises(ClaimLostError):
-        register.fencing.succeed(order)
+        register.fencing.record_success(order)
     assert register.assignments.state(running) == AssignmentState.ACTIVE
 
 
@@ -385,7 +385,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
     build = run_vm(register, key)
     go_down(register)
     ask(register, lease)
-    register.fencing.succeed(claim(register))
+    register.fencing.record_success(claim(register))
     old = {"volumes": (f"fuga-{key}.qcow2",)}
 
     host = come_back(register, a_domain(build, "stopped"), **old)
@@ -416,7 +416,7 @@ def test_a_returning_host_that_falls_silent_again_is_down_as_before(
 ) -> None:
     go_down(register)
     ask(register, lease)
-    register.fencing.succeed(claim(register))
+    register.fencing.record_success(claim(register))
     come_back(register, volumes=(f"fuga-{running}.qcow2",))
 
     go_down(register)

@@ -23,7 +23,7 @@ from registry.db.engine import Database
 from registry.db.pages import MAX_LIMIT
 from registry.db.schema import hosts
 from registry.hosts import NewHost
-from registry.hosts.rows import hosts_of_rows
+from registry.hosts.host_records import hosts_of_rows
 from tests.register import (
     ACTOR,
     TEST_URIS,

@@ -280,12 +280,12 @@ def test_a_stop_asked_of_a_vm_whose_image_does_not_come_is_over_with_its_place(
     request, lease = add_request(register, image="debian"), take_lease(register)
     place(register, request, host, lease=lease)
     [vm] = register.vms.list().items
-    register.vms.switch(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
+    register.vms.change_power(vm.id, VmDesiredEvent.STOP, actor=ACTOR)
 
     register.image_copies.fail_upload(upload_of(register).claim, "No space left on device")
 
     assert register.vms.get(vm.id).power is None
-    register.vms.switch(vm.id, VmDesiredEvent.START, actor=ACTOR)
+    register.vms.change_power(vm.id, VmDesiredEvent.START, actor=ACTOR)
     place(register, request, host, lease=lease)
     assert register.vms.get(vm.id).power is None
     assert register.check() == []

@@ -212,4 +212,4 @@ def _held(database: Database, known: KnownHosts) -> list[tuple[int, ...]]:
     with database.read() as connection:
         axis = resource_names(connection)
         known.read(connection, axis, db_now(connection))
-        return list(known.held(connection, axis).values())
+        return list(known.read_holdings(connection, axis).values())

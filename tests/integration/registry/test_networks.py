@@ -9,7 +9,7 @@ import pytest
 
 from hypervisor.xml.network_filters import ISOLATED_MACS
 from registry import ConflictError, DuplicateError, InvalidError, NotFoundError, Registry, VmDesired
-from registry.networks import CardRules, NetworkSource, Offers, Subnet, addresses
+from registry.networks import InterfaceRules, NetworkSource, Offers, Subnet, addresses
 from tests.raw_sql import RawSql
 from tests.register import (
     ACTOR,
@@ -128,7 +128,7 @@ def test_a_vm_built_again_keeps_its_mac_and_its_address(register: Registry):
     request = add_request(register, network="lan")
     [first] = place(register, request, host).assignment_ids
     failed = build(register, first)
-    register.assignments.fail(failed.claim, "no room", transient=False)
+    register.assignments.record_failure(failed.claim, "no room", transient=False)
     remove_vm(register, first)
 
     [second] = place(register, request, host).assignment_ids
@@ -326,7 +326,7 @@ def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: R
 
     cards = [build(register, key).network.card for key in (first, second)]
 
-    address = CardRules(
+    address = InterfaceRules(
         isolated=True,
         filtered=True,
         address="10.0.0.4",
@@ -335,7 +335,7 @@ def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: R
         gateway="10.0.0.1",
         dns=("192.0.2.53",),
     )
-    assert cards == [address, CardRules(isolated=True, filtered=True)]
+    assert cards == [address, InterfaceRules(isolated=True, filtered=True)]
     register.networks.change("lan", isolated=False, filtered=False, actor=ACTOR)
     changed = register.networks.get("lan")
     assert (changed.isolated, changed.filtered) == (False, False)

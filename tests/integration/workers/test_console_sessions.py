@@ -103,9 +103,9 @@ def test_what_is_typed_reaches_the_guest_and_its_answer_comes_back(
     key = open_one(world, vm_id)
 
     with workers_of(world, context) as queue:
-        sessions.type(vm_id, key, 1, b"hel")
-        sessions.type(vm_id, key, 2, b"lo\r")
-        sessions.type(vm_id, key, 2, b"lo\r")  # the answer to the first was lost
+        sessions.store_input(vm_id, key, 1, b"hel")
+        sessions.store_input(vm_id, key, 2, b"lo\r")
+        sessions.store_input(vm_id, key, 2, b"lo\r")  # the answer to the first was lost
 
         def said() -> bytes:
             output = wait_for_output(world.registry, queue, vm_id, key, after=0, wait_s=0)
@@ -141,7 +141,7 @@ def test_one_types_at_a_time_unless_by_force(world: World, vm_id: UUID) -> None:
     over = look(world, vm_id, first).session
     assert (over.state, over.reason) == (ConsoleState.ENDED, "another session took the console")
     with pytest.raises(ConflictError, match="another session took"):
-        world.registry.console_sessions.type(vm_id, first, 1, b"x")
+        world.registry.console_sessions.store_input(vm_id, first, 1, b"x")
     assert look(world, vm_id, second).session.state is ConsoleState.WAITING
 
 
@@ -149,7 +149,7 @@ def test_who_is_not_heard_of_any_more_loses_the_console(
     world: World, vm_id: UUID, raw: RawSql
 ) -> None:
     first = open_one(world, vm_id)
-    world.registry.console_sessions.type(vm_id, first, 1, b"secret")
+    world.registry.console_sessions.store_input(vm_id, first, 1, b"secret")
     raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 61)}")
 
     world.registry.assignments.due()
@@ -176,7 +176,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
     raw.run(f"UPDATE console_sessions SET lease_until = {past(raw, 1)}")
 
     with workers_of(world, context) as queue:
-        world.registry.console_sessions.type(vm_id, key, 1, b"still there?\r")
+        world.registry.console_sessions.store_input(vm_id, key, 1, b"still there?\r")
 
         def said() -> bytes:
             return wait_for_output(world.registry, queue, vm_id, key, after=0, wait_s=0).content
@@ -269,13 +269,13 @@ def test_what_is_typed_is_small_in_order_and_bounded(world: World, vm_id: UUID) 
 
     for wrong in (b"", b"x" * (MAX_TYPED_BYTES + 1)):
         with pytest.raises(InvalidError, match="content"):
-            sessions.type(vm_id, key, 1, wrong)
+            sessions.store_input(vm_id, key, 1, wrong)
     with pytest.raises(ConflictError, match="piece 1 comes before piece 2"):
-        sessions.type(vm_id, key, 2, b"x")
+        sessions.store_input(vm_id, key, 2, b"x")
     for number in range(1, 17):
-        sessions.type(vm_id, key, number, b"x" * MAX_TYPED_BYTES)
+        sessions.store_input(vm_id, key, number, b"x" * MAX_TYPED_BYTES)
     with pytest.raises(ConflictError, match="did not reach the guest yet"):
-        sessions.type(vm_id, key, 17, b"x")
+        sessions.store_input(vm_id, key, 17, b"x")
 
 
 def test_without_a_place_or_a_vm_there_is_nothing_to_type_on(world: World) -> None:

@@ -40,7 +40,9 @@ class PowerWorld(World):
         self.host.deaf.add(str(self.vm_id))
 
     def ask(self, event: VmDesiredEvent, timeout_s: int = 60) -> Vm:
-        return self.registry.vms.switch(self.vm_id, event, timeout_s=timeout_s, actor="tenant:a")
+        return self.registry.vms.change_power(
+            self.vm_id, event, timeout_s=timeout_s, actor="tenant:a"
+        )
 
     def step(self, **changes: object) -> TaskOutcome:
         """Let a worker take one step, as soon as one is due."""
@@ -302,11 +304,11 @@ def test_a_vm_that_waits_asks_for_no_place_while_it_is_stopped(register: Registr
     request = add_request(register, count=2)
     [first, _] = register.vms.list(request_id=request.id).items
 
-    register.vms.switch(first.id, STOP, actor="cli")
+    register.vms.change_power(first.id, STOP, actor="cli")
     stopped = register.vms.get(first.id)
     assignment_id = world.place(request.id)
     placed = world.vm_of(assignment_id)
-    register.vms.switch(first.id, START, actor="cli")
+    register.vms.change_power(first.id, START, actor="cli")
 
     assert (stopped.desired, stopped.power) == ("stopped", None)
     assert placed.id != first.id
@@ -320,7 +322,7 @@ def test_a_vm_that_waits_is_not_rebooted(register: Registry):
     [vm] = register.vms.list(request_id=request.id).items
 
     with pytest.raises(ConflictError, match="does not run yet"):
-        register.vms.switch(vm.id, REBOOT, actor="cli")
+        register.vms.change_power(vm.id, REBOOT, actor="cli")
 
 
 def test_a_stop_waits_for_its_host_and_says_so(world: PowerWorld):
@@ -471,11 +473,11 @@ def test_a_whole_request_is_stopped_and_started(register: Registry):
         eventually(all_done)
         return [f"{vm.desired} {vm.observed}" for vm in register.vms.list().items]
 
-    register.requests.switch(request.id, STOP, actor="cli")
+    register.requests.change_power(request.id, STOP, actor="cli")
     stopped = settle()
-    register.requests.switch(request.id, START, actor="cli")
+    register.requests.change_power(request.id, START, actor="cli")
     started = settle()
-    register.requests.switch(request.id, REBOOT, actor="cli")
+    register.requests.change_power(request.id, REBOOT, actor="cli")
     settle()
 
     assert stopped == ["stopped stopped", "stopped stopped", "stopped absent"]

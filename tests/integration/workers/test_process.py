@@ -79,7 +79,7 @@ def test_a_guest_is_stopped_started_and_rebooted(site: Site, lab: LabCluster) ->
         eventually(lambda: log.read_bytes().count(MARKER) == times)
 
     def switch(event: VmDesiredEvent, timeout_s: int = 300) -> Vm:
-        site.registry.vms.switch(vm.id, event, timeout_s=timeout_s, actor="cli")
+        site.registry.vms.change_power(vm.id, event, timeout_s=timeout_s, actor="cli")
 
         def done() -> bool:
             site.sweep()

@@ -14,7 +14,7 @@ import pytest
 from celery import Celery
 from pydantic import SecretStr
 
-from service.certificates import TlsServer, end_of_server
+from service.certificates import TlsServer, server_certificate_end
 from service.settings import SharedSettings, celery_config
 from tests.servers.certificates import Authority
 from tests.servers.ports import a_quiet_port
@@ -132,7 +132,7 @@ def test_when_the_servers_certificate_ends_is_read_without_a_login(redis: TlsRed
         key=client.key,
     )
 
-    found = end_of_server(server)
+    found = server_certificate_end(server)
 
     assert found is not None
     assert found.ends_soon(datetime.now(UTC))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from monitor.table import CredentialChecks, HostTable, credential_key, may_keep_connection
+from monitor.host_table import CredentialChecks, HostTable, credential_key, may_keep_connection
 from registry import HostCredentialError, HostHealth
 from registry.db.ids import uuid7
 from registry.hosts import CredentialFiles, HostsRead, WatchedHost
@@ -77,12 +77,12 @@ def test_all_hosts_are_read_once_and_then_what_changed() -> None:
     first, second = a_host("first"), a_host("second")
     register = Register(hosts=(first, second))
     table, alone = a_table(register, [0.0])
-    table.follow(alone)
+    table.find_changed_hosts(alone)
 
-    quiet = table.follow(alone)
+    quiet = table.find_changed_hosts(alone)
     moved = a_host("first", id=first.id, uri="qemu+tls://elsewhere/system")
     register.changed, register.gone = (moved,), frozenset({second.id})
-    changed = table.follow(alone)
+    changed = table.find_changed_hosts(alone)
 
     assert quiet == set()
     assert changed == {first.id, second.id}
@@ -95,11 +95,11 @@ def test_now_and_then_all_hosts_are_read_anew() -> None:
     kept, lost = a_host("kept"), a_host("lost")
     register, clock = Register(hosts=(kept, lost)), [0.0]
     table, alone = a_table(register, clock)
-    table.follow(alone)
+    table.find_changed_hosts(alone)
 
     register.hosts = (kept, new := a_host("new"))  # an older register center was put back
     clock[0] = 3600.0
-    changed = table.follow(alone)
+    changed = table.find_changed_hosts(alone)
 
     assert changed == {lost.id, new.id}
     assert table.hosts.keys() == {kept.id, new.id}
@@ -108,9 +108,9 @@ def test_now_and_then_all_hosts_are_read_anew() -> None:
 def test_who_comes_or_goes_among_monitors_is_a_change_of_all_hosts() -> None:
     listed = tuple(a_host(f"h{number}") for number in range(50))
     table, alone = a_table(Register(hosts=listed), [0.0])
-    table.follow(alone)
+    table.find_changed_hosts(alone)
 
-    changed = table.follow(alone | {uuid7()})
+    changed = table.find_changed_hosts(alone | {uuid7()})
 
     assert changed == {host.id for host in listed}
     assert 0 < sum(table.is_polled_here(host.id) for host in listed) < 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from registry.moves.effects import effect_text
+from registry.moves.plan_effects import effect_text
 
 BEFORE = {
     "potential": -1.0,

@@ -10,7 +10,7 @@ import structlog
 
 from registry import InvalidError
 from registry.db.masking import mask_secrets
-from service.broker.url import broker_at
+from service.broker.url import broker_config
 from service.logs import configure_logging
 from tests.unit.registry.test_registry_logs import _logging_as_before  # noqa: F401
 
@@ -57,15 +57,15 @@ def test_logs_are_masked_whoever_writes_them(form: str) -> None:
 
 
 def test_a_broker_s_certificate_is_checked_unless_its_url_says_otherwise() -> None:
-    checked = broker_at("rediss://:pw@h:6379/0?ssl_ca_certs=/ca.pem&health_check_interval=5")
-    unchecked = broker_at("rediss://h/0?ssl_cert_reqs=none")
+    checked = broker_config("rediss://:pw@h:6379/0?ssl_ca_certs=/ca.pem&health_check_interval=5")
+    unchecked = broker_config("rediss://h/0?ssl_cert_reqs=none")
 
     assert checked["broker_url"] == "rediss://:pw@h:6379/0?health_check_interval=5"
     assert checked["broker_use_ssl"]["ssl_ca_certs"] == "/ca.pem"
     assert checked["broker_use_ssl"]["ssl_cert_reqs"].name == "CERT_REQUIRED"
     assert checked["broker_use_ssl"]["ssl_check_hostname"] is True
     assert unchecked["broker_use_ssl"]["ssl_cert_reqs"].name == "CERT_NONE"
-    assert "broker_use_ssl" not in broker_at("redis://h/0")
+    assert "broker_use_ssl" not in broker_config("redis://h/0")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_a_broker_s_certificate_is_checked_unless_its_url_says_otherwise() -> No
 )
 def test_what_means_nothing_of_tls_is_refused(url: str) -> None:
     with pytest.raises(InvalidError, match="broker_url") as refused:
-        broker_at(url)
+        broker_config(url)
 
     assert "s3cret" not in str(refused.value)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import JSON, Column, Integer, MetaData, String, Table, create_engine, insert, select
 
 from registry.db.ids import uuid7
-from registry.db.rows import record_of, row_of
+from registry.db.row_conversion import record_of, row_of
 from registry.lifecycle import HostHealth
 
 TABLE = Table(

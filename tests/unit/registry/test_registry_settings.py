@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from registry import InvalidError, SettingsError
 from service.settings import SharedSettings, celery_config
-from service.settings_names import load, settings_classes
+from service.settings_names import load_settings, settings_classes
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_a_name_that_no_process_knows_is_refused_with_the_nearest_that_one_does(
             SettingsError,
             match=rf"is not a setting; did you mean {meant}\?.*xyzzy is not a setting",
         ):
-            load(each)
+            load_settings(each)
 
 
 def test_what_is_wrong_with_settings_is_told_in_one_error(
@@ -134,13 +134,13 @@ def test_what_is_wrong_with_settings_is_told_in_one_error(
 ) -> None:
     monkeypatch.setenv("FUGA_LEASE_S", "soon")
     with pytest.raises(SettingsError, match="FUGA_LEASE_S: found 'soon'"):
-        load(SharedSettings)
+        load_settings(SharedSettings)
 
     broken = tmp_path / "fuga.toml"
     broken.write_text("lease_s =")
     monkeypatch.setenv("FUGA_CONFIG", str(broken))
     with pytest.raises(SettingsError, match="settings: "):
-        load(SharedSettings)
+        load_settings(SharedSettings)
 
 
 @pytest.mark.parametrize("module", ["workers", "monitor"])
@@ -178,7 +178,7 @@ def test_a_wrong_setting_is_said_in_words(
     monkeypatch.setenv(f"FUGA_{name}", given)
 
     with pytest.raises(SettingsError) as refused:
-        load(settings_classes()["api, control"])
+        load_settings(settings_classes()["api, control"])
 
     assert said in str(refused.value)
     assert "Input should" not in str(refused.value)

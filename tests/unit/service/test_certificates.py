@@ -27,11 +27,11 @@ from service.certificates import (
     CertificateEnd,
     CertificateWatch,
     TlsServer,
-    end_of_file,
-    end_of_server,
-    ends_by_settings,
-    ends_of_credentials,
-    ends_of_servers,
+    certificate_ends_by_settings,
+    credential_certificate_ends,
+    file_certificate_end,
+    server_certificate_end,
+    server_certificate_ends,
     server_of_host,
 )
 from tests.servers.certificates import Authority
@@ -99,7 +99,7 @@ def test_a_server_that_demands_a_certificate_shows_when_its_own_ends(
             key=client.key,
             postgres=bool(asks),
         )
-        assert days_left(end_of_server(server)) == 19
+        assert days_left(server_certificate_end(server)) == 19
 
 
 def test_every_certificate_that_settings_name_is_looked_at(ours: Authority, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_every_certificate_that_settings_name_is_looked_at(ours: Authority, tmp_
                 f"rediss://:secret@127.0.0.1:{redis}/0?ssl_ca_certs={ours.certificate}&{broker}"
             ),
         )
-        found = {each.of: each for each in ends_by_settings(settings)}
+        found = {each.of: each for each in certificate_ends_by_settings(settings)}
 
     assert {of: days_left(each) for of, each in found.items()} == {
         "API": 399,
@@ -145,10 +145,10 @@ def test_of_an_authority_before_its_successor_in_one_file_the_first_end_counts(
     bundle.write_bytes(ours.certificate.read_bytes() * 21)
     none.write_text("hello")
 
-    assert days_left(end_of_file("x", both)) == 19
-    assert end_of_file("x", bundle) is None
+    assert days_left(file_certificate_end("x", both)) == 19
+    assert file_certificate_end("x", bundle) is None
     for path, why in ((none, "no PEM certificate"), (tmp_path / "gone.pem", "No such file")):
-        found = end_of_file("x", path)
+        found = file_certificate_end("x", path)
         assert found is not None
         assert found.problem is not None
         assert why in found.problem
@@ -179,10 +179,10 @@ def test_hosts_credentials_and_what_their_libvirt_shows_are_looked_at(
             )
         ]
         known = (each for each in servers if each is not None)
-        found = sorted(ends_of_servers(known, 60), key=lambda each: each.of)
+        found = sorted(server_certificate_ends(known, 60), key=lambda each: each.of)
 
     assert [(each.of, days_left(each)) for each in found] == [("host a", 19), ("host off", None)]
-    assert [(each.of, days_left(each)) for each in ends_of_credentials(store)] == [
+    assert [(each.of, days_left(each)) for each in credential_certificate_ends(store)] == [
         ("credential site", 19)
     ]
 
@@ -226,10 +226,10 @@ def test_a_look_at_thousands_of_silent_hosts_ends_in_time_and_leaves_none_waitin
         looked.append(server)
         over.wait(60)
 
-    monkeypatch.setattr(certificates, "end_of_server", silent)
+    monkeypatch.setattr(certificates, "server_certificate_end", silent)
     hosts = [TlsServer(of=f"host {each}", host="192.0.2.1", port=1) for each in range(2000)]
     try:
-        found = list(ends_of_servers(hosts, 0.2))
+        found = list(server_certificate_ends(hosts, 0.2))
     finally:
         over.set()
     for thread in threading.enumerate():
@@ -261,7 +261,9 @@ def test_the_time_of_a_server_counts_from_its_connection_to_the_end_of_the_hands
     thread.start()
     port = listener.getsockname()[1]
     with listener:
-        found = end_of_server(TlsServer(of="x", host="127.0.0.1", port=port, postgres=True))
+        found = server_certificate_end(
+            TlsServer(of="x", host="127.0.0.1", port=port, postgres=True)
+        )
         thread.join(60)
 
     assert found == CertificateEnd(of="x", at=f"127.0.0.1:{port}", problem="timed out")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service import disks
-from service.disks import DiskWatch, short_of_room
+from service.disks import DiskWatch, full_disk_messages
 from service.settings import SharedSettings
 from tests.servers.running import eventually
 from tests.servers.small_disks import memory_disk
@@ -24,22 +24,22 @@ def test_a_disk_that_does_not_answer_is_named_and_waited_for_by_nobody(
         answers.wait(timeout=60)
         return [full]
 
-    monkeypatch.setattr(disks, "short_of_room", look)
+    monkeypatch.setattr(disks, "full_disk_messages", look)
     monkeypatch.setattr(disks, "_FIRST_S", 0.01)
     monkeypatch.setattr(disks, "_HANGS_S", 0.0)
     watch = DiskWatch(SharedSettings(state_dir=tmp_path))
 
-    assert watch.short_of_room() == ["a disk of this process does not answer"]
+    assert watch.full_disk_messages() == ["a disk of this process does not answer"]
 
     answers.set()
-    eventually(lambda: watch.short_of_room() == [full], within_s=60)
+    eventually(lambda: watch.full_disk_messages() == [full], within_s=60)
 
 
 def test_the_image_store_is_looked_at_where_it_is_by_default(tmp_path: Path) -> None:
     with memory_disk(tmp_path / "images", mib=40) as disk:
         disk.fill(but_bytes=1 << 20)
 
-        assert short_of_room(SharedSettings(state_dir=tmp_path)) == [
+        assert full_disk_messages(SharedSettings(state_dir=tmp_path)) == [
             "the disk of the image store (FUGA_IMAGE_STORE) has 1 MiB free, less than its margin"
             " of 2 MiB"
         ]

@@ -10,7 +10,7 @@ from typing import cast
 
 from registry import Registry
 from service import Check
-from service.disks import short_of_room
+from service.disks import full_disk_messages
 from service.heartbeat import sending_heartbeats, start_stamp
 from service.settings import SharedSettings
 from tests.servers.running import eventually
@@ -59,7 +59,7 @@ def test_a_process_whose_disks_have_no_room_works_on_and_tells_of_them(tmp_path:
     settings = SharedSettings(state_dir=tmp_path / "state")
     register = Register()
     with memory_disk(tmp_path / "state", mib=40) as disk:
-        assert short_of_room(settings) == []
+        assert full_disk_messages(settings) == []
         disk.fill(but_bytes=1 << 20)
         with sending_heartbeats(
             cast(Registry, register),
@@ -71,7 +71,7 @@ def test_a_process_whose_disks_have_no_room_works_on_and_tells_of_them(tmp_path:
         ):
             eventually(lambda: register.processes.troubles, within_s=60)
         disk.free()
-        assert short_of_room(settings) == []
+        assert full_disk_messages(settings) == []
 
     assert register.processes.troubles == [
         "the disk of the database has 1 MiB free, less than its margin of 2 MiB"

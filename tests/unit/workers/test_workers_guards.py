@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from registry.hosts import HostAccess
-from registry.networks import CardRules
+from registry.networks import InterfaceRules
 from workers.network_filters import HostNetworks, network_guard
 from workers.settings import WorkerSettings
 
@@ -23,7 +23,9 @@ HOST = HostAccess(
     base_volume=None,
     memory_backing_mib=None,
 )
-CARD = CardRules(address="10.0.0.5", gateway="10.0.0.1", dns=("10.0.0.2", "10.1.0.53", "9.9.9.9"))
+CARD = InterfaceRules(
+    address="10.0.0.5", gateway="10.0.0.1", dns=("10.0.0.2", "10.1.0.53", "9.9.9.9")
+)
 KNOWN = HostNetworks(networks=("10.1.0.0/16",))
 
 
@@ -36,13 +38,13 @@ KNOWN = HostNetworks(networks=("10.1.0.0/16",))
         ("qemu+tls://10.1.0.7/system", CARD, KNOWN, ("10.0.0.1/32", "10.1.0.0/16"), None),
         (
             "qemu+tls://10.2.0.7:16515/system",
-            CardRules(),
+            InterfaceRules(),
             KNOWN,
             ("10.1.0.0/16", "10.2.0.7/32"),
             (),
         ),
-        ("qemu+tls://[fd00::7]/system", CardRules(), HostNetworks(), (), ()),
-        ("qemu:///system", CardRules(), HostNetworks(), (), ()),
+        ("qemu+tls://[fd00::7]/system", InterfaceRules(), HostNetworks(), (), ()),
+        ("qemu:///system", InterfaceRules(), HostNetworks(), (), ()),
     ],
 )
 def test_addresses_of_hosts_are_closed_and_servers_of_guests_among_them_serve(

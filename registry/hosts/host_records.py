@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, select
 
 from registry.db.bulk import PARAMETERS, chunks, is_any_of
 from registry.db.names import check_single_values, lookup_name
-from registry.db.rows import record_of
+from registry.db.row_conversion import record_of
 from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
 from registry.hosts.confinement import confinement_warnings
@@ -37,7 +37,7 @@ def hosts_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Hos
             found[each.host_id].append(_to_inventory(each))
     down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
     fences = fences_of(connection, down)
-    firsts = _names_of(connection, {row.same_machine_as for row in rows} - {None})
+    firsts = _host_names(connection, {row.same_machine_as for row in rows} - {None})
     return tuple(
         _to_host(row, tuple(found[row.id]), fences.get(row.id), firsts.get(row.same_machine_as))
         for row in rows
@@ -77,7 +77,7 @@ def host_id_of(connection: Connection, name: str) -> UUID:
     return found
 
 
-def _names_of(connection: Connection, keys: Collection[UUID]) -> dict[UUID, str]:
+def _host_names(connection: Connection, keys: Collection[UUID]) -> dict[UUID, str]:
     found: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))

@@ -1,4 +1,4 @@
-"""The effect_text of a plan, better and worse, in one sentence."""
+"""The text about what a plan makes better and worse, and what it costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AIM: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _number(value: float, places: int) -> str:
+def _format_number(value: float, places: int) -> str:
     """Return a number with ``places`` decimals, or one digit if it would round to zero."""
     text = f"{value:.{places}f}"
     return text if float(text) or not value else f"{value:.1g}"
@@ -23,13 +23,13 @@ def _number(value: float, places: int) -> str:
 def effect_text(
     kind: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> str | None:
-    """Return the sentence of a plan; None if it is not decided or not made for a gain."""
+    """Return text on the effects of a plan, or None if it is undecided or has no gain."""
     if kind not in _AIM or not before or not after:
         return None
     better: list[str] = []
     worse: list[str] = []
 
-    def weigh(change: float, up: str, down: str) -> None:
+    def add_effect(change: float, up: str, down: str) -> None:
         if abs(change) >= _SAME:
             (better if change > 0 else worse).append(up if change > 0 else down)
 
@@ -37,26 +37,26 @@ def effect_text(
         first, last = before.get(measure), after.get(measure)
         return 0.0 if first is None or last is None else float(last) - float(first)
 
-    def from_to(measure: str, form: Any) -> str:
+    def range_text(measure: str, form: Any) -> str:
         return f"({form(before[measure])} to {form(after[measure])})" if change(measure) else ""
 
-    weigh(change("potential"), *_AIM[kind])
-    skewness = from_to("mean_skewness", lambda value: _number(value, 4))
-    weigh(
+    add_effect(change("potential"), *_AIM[kind])
+    skewness = range_text("mean_skewness", lambda value: _format_number(value, 4))
+    add_effect(
         -change("mean_skewness"),
         f"hosts use their resources more evenly {skewness}",
         f"hosts use their resources less evenly {skewness}",
     )
     hosts = int(change("hosts_in_use"))
     several = "host is" if abs(hosts) == 1 else "hosts are"
-    weigh(-hosts, f"{abs(hosts)} {several} free", f"{abs(hosts)} more {several} in use")
-    off_fair = from_to("fairness_distance", lambda value: f"{_number(100 * value, 2)}%")
-    weigh(
+    add_effect(-hosts, f"{abs(hosts)} {several} free", f"{abs(hosts)} more {several} in use")
+    off_fair = range_text("fairness_distance", lambda value: f"{_format_number(100 * value, 2)}%")
+    add_effect(
         -change("fairness_distance"),
         f"shares are nearer to fair {off_fair}",
         f"shares are further from fair {off_fair}",
     )
-    carried = _number(change("moved_gib"), 1)
+    carried = _format_number(change("moved_gib"), 1)
     return (
         f"Better: {', '.join(better) or 'nothing'}. Worse: {', '.join(worse) or 'nothing'}."
         f" Cost: {carried} GiB to move."

@@ -53,7 +53,7 @@ def reopened_hosts(connection: Connection, plan: Plan) -> Mapping[str, str]:
 def refuse_moves_from(
     connection: Connection, plan_id: UUID, reasons: Mapping[str, str], *, actor: str
 ) -> None:
-    """Refuse the moves of a plan from these hosts that have not begun, with a reason for each."""
+    """Refuse a plan's moves from these hosts that have not begun, each with a reason."""
     for name, reason in reasons.items():
         host_id = select(hosts.c.id).where(hosts.c.name == name).scalar_subquery()
         of_host = (plan_moves.c.plan_id == plan_id, plan_moves.c.from_host_id == host_id)

@@ -88,7 +88,7 @@ def vm_counts_query(which: ColumnElement[bool]) -> Select[Any]:
 
 
 def request_event(row: Row[Any]) -> RequestEvent | None:
-    """Return the event for a request with these counts; None if its last VMs are still going."""
+    """Return the event for a request with these counts, or None while its last VMs end."""
     if row.wanted == 0:
         if row.held:
             return None

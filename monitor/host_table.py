@@ -118,10 +118,10 @@ class HostTable:
         self._cursor = 0
         self._read_at: float | None = None
 
-    def follow(self, peers: frozenset[UUID]) -> set[UUID]:
-        """Read changes; return the ids of changed hosts."""
+    def find_changed_hosts(self, peers: frozenset[UUID]) -> set[UUID]:
+        """Read changes since the last call; return the ids of changed hosts."""
         failing_hosts = self._registry.watched_hosts.failing_hosts()
-        changed = self._read() | (failing_hosts ^ self._in_trouble)
+        changed = self._read_changes() | (failing_hosts ^ self._in_trouble)
         self._in_trouble = failing_hosts
         if peers != self._peers:
             self._peers, self._ranks = peers, {}
@@ -136,7 +136,7 @@ class HostTable:
             self._ranks[key] = rendezvous_rank(key, self._key, self._peers)
         return self._ranks[key] <= (1 if key in self._in_trouble else 0)
 
-    def _read(self) -> set[UUID]:
+    def _read_changes(self) -> set[UUID]:
         now = self._monotonic()
         if self._read_at is None or now - self._read_at > _REREAD_EVERY_S:
             read = self._registry.watched_hosts.all()
