@@ -5,6 +5,7 @@ processes import libvirt (`hypervisor.child`).
 """
 
 from hypervisor.connection import HostConnection
+from hypervisor.connection_pools import HostConnections, MigratorPool
 from hypervisor.credential import Credential
 from hypervisor.errors import (
     HostSilentError,
@@ -40,7 +41,6 @@ from hypervisor.move_model import (
     MoveResult,
     MoveSpec,
 )
-from hypervisor.pool import HostConnections, MigratorPool
 from hypervisor.shared_hosts import SharedHost, SharedHosts
 
 __all__ = [

@@ -79,7 +79,7 @@ class GuardedMechanism:
 def guarded_maker(
     make: Callable[[Mapping[str, Any]], Any], plugin: PluginCode
 ) -> Callable[..., Any]:
-    """Return a maker whose policies and mechanisms are guarded."""
+    """Wrap a maker so that it returns guarded policies and mechanisms."""
 
     def make_guarded(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
         with _convert_plugin_errors(plugin, "make"):

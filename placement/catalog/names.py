@@ -147,7 +147,7 @@ def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:
 
 
 def known_parameters(entry: CatalogEntry | MechanismEntry) -> frozenset[str]:
-    """Return the parameters that a file for ``entry`` may give: its own and all built-in ones."""
+    """Return the parameters allowed in a file for ``entry``: its own, and all built-in ones."""
     return entry.parameters.union(
         *(each.parameters for each in POLICIES.values()),
         *(each.parameters for each in MECHANISMS.values()),

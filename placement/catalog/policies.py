@@ -62,13 +62,13 @@ def fair_entry(
 ) -> CatalogEntry:
     """Return the entry of a fair policy: it reserves hosts for starving requests."""
 
-    def made(given: Mapping[str, Any]) -> Policy:
+    def make_fair(given: Mapping[str, Any]) -> Policy:
         policy = make(
             **read_parameters(readers, {name: given[name] for name in given if name in readers})
         )
         return policy_with_patience(policy, StarvationPatience.of(given))
 
-    return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), made, **more)
+    return CatalogEntry(summary, frozenset(readers) | PATIENCE_READERS.keys(), make_fair, **more)
 
 
 #: By name. A new policy needs one entry here.

@@ -139,7 +139,7 @@ def zones_of(
 
 
 def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that the fallback keeps: those that concern hosts."""
+    """Return the parameters that the fallback policy keeps, which concern hosts."""
     return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 

@@ -35,7 +35,7 @@ class AllowancesPolicy:
         self.policy = policy
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Let the policy decide on what is within the allowances.
+        """Run the policy on the VMs that are within the allowances.
 
         The VMs beyond the allowances get `Reason.QUOTA`. Hosts that the policy holds back in one
         pass stay closed in the next.
@@ -76,7 +76,7 @@ class AllowancesPolicy:
 
 
 def _counts_with_room(snapshot: Snapshot) -> IntArray:
-    """Return how many VMs of each request have room by themselves, gangs whole, shape (Q,)."""
+    """Return how many VMs of each request have room if placed alone, gangs whole, shape (Q,)."""
     fit = max_vms_per_request(snapshot, snapshot.free)
     return np.where(fit < np.minimum(snapshot.min_count, snapshot.count), 0, fit)
 

@@ -116,7 +116,7 @@ class _PolicyRuns:
         rng: np.random.Generator,
         budget: Budget,
     ) -> None:
-        """Let the policy decide on the unplaced VMs of all requests except ``others``."""
+        """Run the policy on the unplaced VMs of all requests except ``others``."""
         count = self._rest.count.copy()
         count[list(others)] = 0
         within = dataclasses.replace(self._rest, count=count)

@@ -127,7 +127,7 @@ def snapshot_with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> 
 def _hosts_of_group(
     snapshot: Snapshot, group: AffinityGroup, scratch: IntArray, refused: AbstractSet[int]
 ) -> IntArray:
-    """Return the hosts on which a group that keeps together may be: its own, or a new one.
+    """Return the hosts allowed to a group that keeps together: its present hosts, or a new host.
 
     The new host is the one that holds most of the waiting VMs. Ties go to the host
     with most room for more. Its room is subtracted from ``scratch``, shape (H, R), so

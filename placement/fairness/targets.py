@@ -62,7 +62,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
 
 
 def whole_targets(targets: FloatArray) -> IntArray:
-    """Return the whole VMs of each target, shape (Q,): floor, but for rounding errors."""
+    """Round targets down to whole VMs, shape (Q,), with a tolerance for rounding errors."""
     return np.floor(targets + 1e-6).astype(np.int64)
 
 

@@ -65,7 +65,7 @@ def narrow_snapshot(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnaps
 
 
 def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
-    """Return the hosts to show, and what they offer: the rest, class by class, on one host."""
+    """Return the shown hosts and their free amounts; a class's other hosts are merged into one."""
     waiting = snapshot.count > 0
     kinds = np.unique(snapshot.demand[waiting], axis=0)
     is_open = np.zeros(len(snapshot.capacity), dtype=np.bool_)

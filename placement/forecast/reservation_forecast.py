@@ -50,7 +50,7 @@ def reservation_verdict(
     samples: int = SAMPLES,
     is_over: Callable[[], bool] = lambda: False,
 ) -> ReservationVerdict:
-    """Return for how many VMs of a reservation there is room after a time.
+    """Return how many VMs of a reservation have room after a time.
 
     In each sample, running VMs end at drawn lifetimes or with their request. The VMs that wait
     now and the demands in ``before`` are placed by best fit, in that order. The VMs of ``wanted``
@@ -121,7 +121,7 @@ def _waiting_demands(present: CurrentState) -> tuple[ReservationDemand, ...]:
 
 
 def _merge_alike(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
-    """Merge alike demands, so that thousands cost no more than one."""
+    """Merge equal demands into one, to save time."""
     kinds: dict[tuple[bytes, bytes], ReservationDemand] = {}
     for each in wanted:
         key = (each.demand.tobytes(), each.allowed.tobytes())

@@ -107,7 +107,7 @@ def _clip_strategy(game: Game, rows: IntArray, before: IntArray, which: int) -> 
 
 
 def _usable_strategies(offered: IntArray) -> BoolArray:
-    """Return which strategies, (..., K, T), may be chosen: those that take something.
+    """Return which strategies, (..., K, T), may be chosen: all that take a VM.
 
     If no strategy takes anything, the first one is usable: to take nothing.
     """

@@ -164,7 +164,7 @@ def _phase_rows(
 
 
 def _counts_at_rows(snapshot: Snapshot, rows: IntArray, wanted: IntArray) -> IntArray:
-    """Return the counts of sorted rows at other rows' requests and hosts, 0 where not there."""
+    """Look up the counts of sorted rows at other rows' requests and hosts; 0 if missing."""
     hosts = len(snapshot.free)
     there, wanted_at = (each[:, 0] * hosts + each[:, 1] for each in (rows, wanted))
     place = np.searchsorted(there, wanted_at)

@@ -88,7 +88,7 @@ def exchange_unfair(
     market, cut = _Market(draft, kinds, budget), False
     try:
         while (found := market.fairest_exchange()) is not None:
-            market.apply(found)
+            market.apply_exchange(found)
             made.append(found)
     except _BudgetSpentError:
         cut = True
@@ -183,7 +183,7 @@ class _Market:
             together = min(2 * together, _LARGEST_BATCH)
         return None
 
-    def apply(self, exchange: Exchange) -> None:
+    def apply_exchange(self, exchange: Exchange) -> None:
         """Make an exchange and update the state."""
         rich, host, poor = exchange.taken_from, exchange.host, exchange.given_to
         self._moves += [(rich, host, -exchange.taken), (poor, host, 1)]

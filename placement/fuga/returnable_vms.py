@@ -170,7 +170,7 @@ class ReturnableVms:
         return self._parties.demand[self._parties.of_request[request]]
 
     def _needed_counts_on(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
-        """Return the VMs to take back on such a host for one VM, by the kind taken back.
+        """Return the VMs to take back on a host to make room for one VM, by the kind taken back.
 
         The result has a number for each known kind, computed at its first use.
         """

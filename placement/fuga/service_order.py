@@ -140,7 +140,7 @@ class ServiceOrder:
     def fairness_of_each(
         self, rows: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
     ) -> list[float]:
-        """Return v(A) of each strategy (K, T) given what the others then take (K, T)."""
+        """Return v(A) of each strategy (K, T), given the VMs (K, T) that the other players take."""
         root, start, views = 1 / self._alpha, self._at_start, self._views
         fairness = []
         for row, taken in zip(rows, others, strict=True):

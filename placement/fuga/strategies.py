@@ -48,7 +48,7 @@ class Strategies:
         return np.array(self.rows, dtype=np.int64)
 
     def with_strategy_of(self, others: Strategies, which: int) -> Strategies:
-        """Append one strategy of others to these."""
+        """Return these strategies with one strategy of others appended."""
         return Strategies(
             [*self.rows, others.rows[which]],
             [*self.score, others.score[which]],

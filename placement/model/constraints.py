@@ -63,7 +63,7 @@ class Constraints:
             _check_indices("preferred", listed, classes)
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         return {
             "groups": [
                 [group.apart, group.hard, list(group.requests), list(group.hosts)]
@@ -76,7 +76,7 @@ class Constraints:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Constraints:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         return cls(
             groups=tuple(
                 AffinityGroup(apart=apart, hard=hard, requests=tuple(requests), hosts=tuple(hosts))

@@ -117,7 +117,7 @@ def _sum_pairs(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int,
 
 
 def _rename_combination(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
-    """Rename the requests of a combination, and drop what others would take."""
+    """Rename the requests of a combination, and drop the VMs that others would take."""
     renamed = {key: value for key, value in combination.items() if key != "others"}
     return renamed | {"counts": _counts_by_origin(combination["counts"], origin)}
 

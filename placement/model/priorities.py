@@ -117,7 +117,7 @@ class _Tenant:
         self.gave_way: Counter[tuple[int, int, int]] = Counter()  #: by request, host and taker
 
     def settle_priorities(self, takes: BoolArray) -> None:
-        """Let requests take what those of lower priority have, the highest first."""
+        """Let requests take the VMs of lower priorities, the highest priority first."""
         snapshot, its = self._snapshot, self._requests
         # A gang is a kind of its own: it takes its minimum whole.
         gang = np.where(snapshot.min_count[its] > 1, 1 + its, 0)
@@ -156,7 +156,7 @@ class _Tenant:
                     left -= number
 
     def _vms_that_fit(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
-        """Return how many VMs fit on each host if all up to a priority level give way."""
+        """Return how many VMs fit on each host if all VMs up to a priority give way, shape (H,)."""
         rows = (self._priority[self._request] <= level) & (self._count > 0)
         room = self._open.copy()
         amounts = self._count[rows, None] * self._snapshot.demand[self._request[rows]]

@@ -103,7 +103,7 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
 
 
 def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
-    """Return `how_many_fit` of many requests, counted once for those alike, shape (X,)."""
+    """Return `how_many_fit` of many requests, computed once for equal requests, shape (X,)."""
     kinds = group_rows(snapshot.demand[requests], snapshot.eligible[requests])
     fit = [how_many_fit(snapshot, request, free) for request in requests[kinds.first].tolist()]
     return np.array(fit, dtype=np.int64)[kinds.of_row]

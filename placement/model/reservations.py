@@ -36,7 +36,7 @@ class Reservations:
     closed: tuple[int, ...] = ()  #: hosts that are kept for others: no room is chosen there
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         return {
             field.name: value.tolist() if isinstance(value, np.ndarray) else _to_lists(value)
             for field in dataclasses.fields(self)
@@ -45,7 +45,7 @@ class Reservations:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reservations:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         size = len(document["count"])
         return cls(
             tenant=np.array(document["tenant"], dtype=np.int64),
@@ -89,7 +89,7 @@ def rows_of_document(listed: Any) -> Rows:
 
 
 def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -> IntArray:
-    """Return how many alike VMs each host takes, by best fit.
+    """Place equal VMs by best fit; return how many each host takes.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class _ReservationDraws:
     def _places_without_kept_room(
         self, number: int, eligible: BoolArray, max_vms: int
     ) -> Counter[int]:
-        """Return the hosts of at most ``max_vms`` VMs that draw where no room is kept for them."""
+        """Choose hosts without kept room for at most ``max_vms`` VMs that draw on a reservation."""
         kind = (number, eligible.tobytes())
         if max_vms <= 0 or kind in self._full:
             return Counter()
@@ -320,7 +320,7 @@ def _remaining_snapshot(
 def restore_reservations(
     rest: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
-    """Return the snapshot before reservations were placed, from the rest and its allowances.
+    """Restore the snapshot before reservations were placed, from the later one and allowances.
 
     Its gangs are not known any more: each that drew took so many at least.
     """
@@ -353,7 +353,7 @@ def restore_reservations(
 
 
 def check_reservations(before: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows) -> None:
-    """Raise unless what is drawn and kept keeps every rule of reservations.
+    """Raise unless draws and kept room obey every rule of reservations.
 
     The check shares no code with `place_reservations`. The rules: a request draws only on its
     tenant's reservation, of its own type, from its beginning, and only where it may be; no more is

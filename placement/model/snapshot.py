@@ -48,7 +48,7 @@ class Spot:
         return held
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         arrays = {
             field.name: value.tolist()
             for field in dataclasses.fields(self)
@@ -59,7 +59,7 @@ class Spot:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         return cls(
             asks=np.array(document["asks"], dtype=np.bool_),
             host=np.array(document["host"], dtype=np.int64),

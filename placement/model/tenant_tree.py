@@ -66,7 +66,7 @@ class TenantTree:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         return {
             "parent": list(self.parent),
             "weight": self.weight.tolist(),
@@ -75,7 +75,7 @@ class TenantTree:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> TenantTree:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         return cls(
             parent=tuple(document["parent"]),
             weight=np.array(document["weight"], dtype=np.float64),

@@ -79,7 +79,7 @@ class _HdrfOrder:
         self.yielded: list[int] = []  #: the request of each VM, the last one not placed yet
         self._kind_of = kinds.of_request.tolist()
         self._left = draft.remaining.tolist()
-        self._queues = _queues(draft.remaining, snapshot.tenant)
+        self._queues = _queues_by_tenant(draft.remaining, snapshot.tenant)
         self._pool = [amount or 1 for amount in snapshot.pool.tolist()]  # 0: no tenant holds any
         self._demand = snapshot.demand.tolist()
         self._held = draft.held.tolist()
@@ -119,7 +119,7 @@ class _HdrfOrder:
             self._tree.block(tenant)
 
 
-def _queues(remaining: IntArray, tenant: IntArray) -> dict[int, deque[int]]:
+def _queues_by_tenant(remaining: IntArray, tenant: IntArray) -> dict[int, deque[int]]:
     """Return each tenant's requests with VMs to place, in order."""
     queues: dict[int, deque[int]] = {}
     for request in np.flatnonzero(remaining).tolist():

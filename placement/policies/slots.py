@@ -122,7 +122,7 @@ def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapsho
 
 
 def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
-    """Return how many slots there are within amounts, (X, R) to (X,)."""
+    """Return how many whole slots amounts hold, (X, R) to (X,)."""
     # In Python's integers: amounts times slots may exceed int64.
     return _map_rows(
         lambda row: min(

@@ -46,7 +46,7 @@ def tasks_alone_on(capacity: IntArray, demand: IntArray) -> FloatArray:
 
 
 def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
-    """Place what remains in ``draft``, one VM at a time to the least level.
+    """Place the remaining VMs of ``draft`` one by one, each for the tenant of the lowest level.
 
     Notes
     -----

@@ -53,7 +53,7 @@ def find_destinations(
     search: SearchLimits,
     by: Mapping[DestinationCriterion, Destinations] | None = None,
 ) -> UnitDestinations:
-    """Return a destination for every unit or, where not all fit, for those most in need.
+    """Find a destination for every unit or, if not all fit, for those of the neediest tenants.
 
     ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
@@ -153,7 +153,7 @@ class _DestinationFinder:
             return False
         by, unit = self._by[choice], self._units[number]
         before = by.weighed
-        host = by.best(unit)
+        host = by.choose_host(unit)
         if not self._budget.spend(by.weighed - before):
             self._cut = True
             return False

@@ -77,7 +77,7 @@ class Destinations:
         self._read = 0
         self.weighed = 0  #: hosts looked at: units of work
 
-    def best(self, unit: Unit, without: Collection[int] = ()) -> int | None:
+    def choose_host(self, unit: Unit, without: Collection[int] = ()) -> int | None:
         """Return the best host that takes a unit now, or None.
 
         Soft groups count as long as they leave a host; those of ``without`` will not do.

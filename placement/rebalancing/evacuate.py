@@ -89,7 +89,7 @@ def evacuate(
 def explain_stays(
     where: PlacementState, units: Sequence[Unit], places: UnitDestinations
 ) -> list[StayingVm]:
-    """Return the reasons for which units have no destination after all others have moved.
+    """Return why units have no destination once all other units have moved.
 
     Then ``where`` is as it was.
     """

@@ -219,7 +219,7 @@ class RunningState:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         arrays: dict[str, Any] = {
             name: np.array(document[_STORED_AS.get(name, name)], dtype=dtype)
             for name, dtype in _DTYPES.items()
@@ -413,7 +413,7 @@ class MovePlan:
         return tuple(tuple(wave) for wave in waves)
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         return {
             "policy": self.policy,
             "parameters": dict(self.parameters),
@@ -443,7 +443,7 @@ class MovePlan:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> MovePlan:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         return cls(
             policy=document["policy"],
             parameters=document["parameters"],

@@ -188,7 +188,7 @@ class _RepairPlanner:
         """Move a unit to its best host; return False if it has none."""
         for by in self._by:
             before = by.weighed
-            host = None if self.cut else by.best(unit, without)
+            host = None if self.cut else by.choose_host(unit, without)
             if not self.budget.spend(by.weighed - before):
                 self.cut = True
             elif host is not None:
@@ -226,7 +226,7 @@ class _RepairPlanner:
             ]
 
     def _gather_group(self, number: int) -> None:
-        """Move a group to the host that has most of it and room for the rest."""
+        """Move a group to the host that holds most of its VMs and has room for the others."""
         group = self._running.groups[number]
         on = _vms_by_host(self._where, group.vms)
         if len(on.keys() | set(group.hosts)) < 2:

@@ -100,7 +100,7 @@ def plan_room(
 
 
 def blocking_vms(running: RunningState, request: int) -> Mapping[str, int]:
-    """Return how many VMs occupy the request's possible hosts, by what keeps them there.
+    """Count the VMs on the request's possible hosts by the obstacle that keeps them there.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class _RoomPlanner:
         ]
 
     def make_room(self, wanted: int) -> int:
-        """Make room for ``wanted`` VMs; return for how many there is room."""
+        """Make room for ``wanted`` VMs; return the number of VMs that have room."""
         if not self._open.any():
             self.reason = self._permanent_reason()
             return 0

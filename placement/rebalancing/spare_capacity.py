@@ -391,7 +391,7 @@ class _SpareDemand:
 
 
 def _vms_per_host(room: IntArray, demand: IntArray) -> IntArray:
-    """Return how many VMs fit on each host, (X,); of a VM that demands nothing, any number."""
+    """Return how many VMs fit on each host, (X,); a large number if they demand nothing."""
     if not demand.any():
         return np.full(len(room), 2**31, dtype=np.int64)
     return np.maximum(vms_that_fit(room, demand), 0)

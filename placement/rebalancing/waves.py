@@ -164,9 +164,9 @@ class _WaveOrderer:
         for number in able:
             each = self._wanted[number]
             # A third host that no other move needs does not close another cycle.
-            third = self._third_hosts.best(each.unit, destinations)
+            third = self._third_hosts.choose_host(each.unit, destinations)
             if third is None:
-                third = self._third_hosts.best(each.unit, (each.destination,))
+                third = self._third_hosts.choose_host(each.unit, (each.destination,))
             if third is not None:
                 vm, source = each.unit.vms[0], self._source_host(each)
                 self._record_move(vm, source, third, MoveReason.DETOUR)

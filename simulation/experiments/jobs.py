@@ -227,7 +227,7 @@ class JobFiles:
         return self._read_document(name, "failed", JobFailure)
 
     def clear(self) -> None:
-        """Remove the fleet's files, so that the folder is as of a study on one machine.
+        """Remove the fleet's files; the folder then looks like one of a study on one machine.
 
         A job that is still there belongs to an earlier study: its lock stays.
         """

@@ -33,7 +33,7 @@ class _RunFailure:
 
 
 class RunFailedError(SimulationError):
-    """A run that ended in an error of its own."""
+    """A run that raised an error."""
 
     def __init__(self, name: str, message: str, *, bad_input: bool) -> None:
         super().__init__(f"{name}: {message}")
@@ -210,7 +210,7 @@ def _run_child(
     queried_at = 0.0
     stopped = False
 
-    def stop() -> bool:
+    def is_stop_requested() -> bool:
         nonlocal queried_at, stopped
         now = time.monotonic()
         if not stopped and now - queried_at > _POLL_EVERY_S:
@@ -224,7 +224,7 @@ def _run_child(
             folder,
             resume=resume,
             as_csv=as_csv,
-            stop=stop,
+            stop=is_stop_requested,
             report=lambda progress: _send_message(connection, progress),
         )
     except SimulationError as error:

@@ -83,7 +83,7 @@ def line_plotter(
 
 
 def _draw_legend(axis: Any, names: int) -> None:
-    """Draw the legend above the axis, where no line is."""
+    """Draw the legend above the axis, where it hides no line."""
     axis.legend(
         frameon=False,
         fontsize=8,

@@ -60,7 +60,7 @@ class Cluster:
         return self._present
 
     def all_hosts(self) -> Sequence[SimHost]:
-        """Return every host, also those outside the pool."""
+        """Return every host, including hosts outside the pool."""
         return self._hosts
 
     def apply_event(self, what: HostEventKind, host: int) -> bool:
@@ -124,12 +124,12 @@ class Cluster:
         return free
 
     def positions_in_pool(self, hosts: Sequence[int]) -> tuple[int, ...]:
-        """Return the sorted positions in the pool of those hosts that are in it."""
+        """Return the sorted pool positions of hosts; hosts outside the pool are left out."""
         there = [int(self._place[host]) for host in hosts if self._present[host]]
         return tuple(sorted(there))
 
     def pool_numbers(self, names: Sequence[str | None]) -> list[int]:
-        """Return the number of each host that is in the pool, -1 for others."""
+        """Return the number of each named host; -1 if it is not in the pool."""
         found = [-1 if name is None else self.index.get(name, -1) for name in names]
         return [host if host >= 0 and self._present[host] else -1 for host in found]
 

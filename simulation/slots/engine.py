@@ -201,7 +201,7 @@ class Engine:
         return passed
 
     def _decide_round(self, passed: SlotResult) -> SlotResult:
-        """Run a round, unless nothing has changed since one that placed nothing."""
+        """Run a round, unless nothing has changed since the last round, which placed nothing."""
         if not len(self.waiting):
             return passed
         snapshot, tenants = self.snapshot()

@@ -139,7 +139,7 @@ class RunningBuckets:
 
     @property
     def last_slot(self) -> int | None:
-        """The slot at whose start the last of those that end has ended."""
+        """The slot at whose start all VMs with a finite life have ended; None if there is none."""
         return max(self._buckets, default=None)
 
 

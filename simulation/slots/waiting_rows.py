@@ -23,7 +23,7 @@ class WaitingRows(Rows):
     wait_at_most_s: FloatArray  #: then its tenant gives up what waits; inf: never
 
     def with_more(self, more: WaitingRows) -> WaitingRows:
-        """Return these rows and others, in order of their requests."""
+        """Return these rows merged with others, in order of their requests."""
         both = WaitingRows.concatenate([self, more])
         if len(self) and len(more) and more.request[0] < self.request[-1]:
             return both.where(np.argsort(both.request, kind="stable").astype(np.int64))

@@ -162,7 +162,7 @@ def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
 
 
 def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
-    """Return how many hosts of which capacity and labels ``20:64c:256g:label=ssd`` means."""
+    """Parse ``20:64c:256g:label=ssd``; return the number of hosts, their capacity and labels."""
     count, *parts = spec.split(":")
     capacity: dict[str, int] = {}
     labels = tuple(sorted(part.removeprefix(_LABEL) for part in parts if part.startswith(_LABEL)))

@@ -151,7 +151,7 @@ def _to_native_row(
 
 
 def _id_text(found: Any) -> str:
-    """Return an id as text: tables export the same number as 7 or as 7.0."""
+    """Return an id as text; tables export the same number as 7 or as 7.0."""
     return str(int(found)) if isinstance(found, float) and found == int(found) else str(found)
 
 

@@ -30,12 +30,12 @@ class ConstraintTable:
         return bool(self.memberships) or self.rules.spread is not None
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, from which `of_document` makes the same again."""
+        """Return the JSON values that `of_document` reads back."""
         return asdict(self)
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
-        """Read back what `document` returned."""
+        """Build the object from the JSON values that `document` returned."""
         said = dict(document["rules"])
         for name in ("anti_affinity", "affinity"):
             said[name] = None if said[name] is None else MembershipRule(**said[name])

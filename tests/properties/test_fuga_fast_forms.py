@@ -141,7 +141,7 @@ def test_combinations_read_off_a_table_are_the_best_of_all_that_fit(case, eta, p
         tables, table, free=free, room=room, maximum=most, rng=rng, budget=budget
     )
     # Without a kind there is nothing to read.
-    found, cut = reader.best(eta, pool) if most.any() else ([], False)
+    found, cut = reader.best_combinations(eta, pool) if most.any() else ([], False)
 
     def scores(rows):
         """Return the minimum utilization of combinations, shape (K,)."""

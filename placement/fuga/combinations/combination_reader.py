@@ -74,7 +74,7 @@ class CombinationReader:
         self._random = _random_numbers(rng)
         self._listed = 0
 
-    def best(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
+    def best_combinations(self, eta: int, pool: int) -> tuple[list[tuple[int, ...]], bool]:
         """Return combinations, best score first, and whether any were dropped.
 
         The result has every combination above the ``eta``-th score. Combinations at

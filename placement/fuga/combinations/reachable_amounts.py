@@ -139,7 +139,7 @@ class ReachableStates:
         return len(kinds) * (size[0] + 1)
 
     def states(self, room: State, score: Callable[[int, int], float]) -> Iterator[Scored]:
-        """Yield the states within a room, those of highest score first.
+        """Yield the states within a room, sorted by score, highest first.
 
         Parameters
         ----------

@@ -114,7 +114,7 @@ class Tables:
         return [kind for kind in self._order if bounds[kind] != 0]
 
     def layers(self, table: ReachableStates) -> tuple[Layer, ...]:
-        """Return the layers of a table, with what a walk back through it needs."""
+        """Return the layers of a table, with the bounds for walking back through it."""
         layers = self._layers.get(table.kinds)
         if layers is None:
             minimum = {

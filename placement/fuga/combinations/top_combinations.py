@@ -128,7 +128,7 @@ def top_combinations(
             reader = CombinationReader(
                 tables, table, free=free, room=room, maximum=usable, rng=rng, budget=budget
             )
-            rows, cut = reader.best(eta, pool)
+            rows, cut = reader.best_combinations(eta, pool)
             counts = np.array(rows, dtype=np.int64).reshape(-1, len(demand))
         cut |= table is None or not tables.grid.exact
         if cut:

@@ -137,7 +137,7 @@ def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntAr
 
 
 def _check_task_count(problem: DivisibleProblem, leaves: Leaves, mechanism: str) -> None:
-    """Raise where handing out one by one would not end in reasonable time."""
+    """Raise if there are too many tasks to hand out one by one in reasonable time."""
     task = leaves.shape * leaves.unit[:, None]
     alone = np.divide(leaves.room, task, out=np.full(task.shape, np.inf), where=task > 0)
     maximum = np.where(

@@ -28,7 +28,7 @@ class VectorSum:
             self._first *= 2
         self._nodes: list[Sequence[float]] = [(0.0,) * width] * (2 * self._first)
 
-    def put(self, place: int, term: Sequence[float]) -> None:
+    def set_term(self, place: int, term: Sequence[float]) -> None:
         """Set one term."""
         nodes = self._nodes
         at = self._first + place
@@ -118,7 +118,7 @@ class RescalingGroup(Siblings):
         self._vectors[child] = vector
         self._shares[child] = share
         self._line.move(child, share)
-        self._directions.put(child, self._direction(child))
+        self._directions.set_term(child, self._direction(child))
 
     def _direction(self, child: int) -> Sequence[float]:
         share = self._shares[child]
@@ -130,7 +130,7 @@ class RescalingGroup(Siblings):
     def block(self, child: int) -> None:
         """Mark a child as blocked: it gets nothing more."""
         super().block(child)
-        self._directions.put(child, (0.0,) * self._width)
+        self._directions.set_term(child, (0.0,) * self._width)
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
 
     def vector(self) -> Sequence[float]:
@@ -163,7 +163,7 @@ class _BlockedChildren:
         self._sums = None
 
     def sums_up_to(self, level: float) -> tuple[list[float], list[float]]:
-        """Return two sums: vectors of children up to a level, and directions of those above it."""
+        """Return the sum of the vectors up to a level, and the sum of the directions above it."""
         if self._sums is None:
             nothing = np.zeros((1, self._vectors.shape[1]))
             below = np.cumsum(self._vectors, axis=0)
@@ -183,7 +183,7 @@ class PlainGroup(Siblings):
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
         """Update the amounts that a child holds."""
         self._line.move(child, share)
-        self._vectors.put(child, vector)
+        self._vectors.set_term(child, vector)
 
     def vector(self) -> Sequence[float]:
         """Return the amounts that its children hold, in fractions of the pool."""
@@ -266,7 +266,7 @@ class TaskTree:
         return self._tenant[node]
 
     def move(self, tenant: int, vector: Sequence[float]) -> None:
-        """Update what a tenant holds, in fractions of the pool."""
+        """Update the amounts that a tenant holds, in fractions of the pool."""
         node = self._node[tenant]
         while True:
             group = self._inner_group(self._parent[node])

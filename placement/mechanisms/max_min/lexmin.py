@@ -267,7 +267,7 @@ class _Servers:
         return prices
 
     def excess(self, needs: FloatArray) -> FloatArray:
-        """Return needs over what each group could have alone on its columns, shape (G,)."""
+        """Return each group's need divided by the amount it could have alone, shape (G,)."""
         alone = np.zeros(len(needs))
         np.add.at(alone, self._group, self._maximum)
         excess: FloatArray = np.divide(needs, alone, out=np.zeros_like(needs), where=alone > 0)

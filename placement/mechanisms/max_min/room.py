@@ -58,7 +58,7 @@ def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> Float
 
 
 def check_no_speed(problem: DivisibleProblem, mechanism: str) -> None:
-    """Raise where a demand depends on the host and the mechanism's shares cannot.
+    """Raise if a demand depends on the host, which the mechanism does not support.
 
     Raises
     ------

@@ -165,7 +165,7 @@ def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
 
 
 def default_max_rounds(problem: DivisibleProblem) -> int:
-    """Return how many sweeps there are by default: 300,000 server steps, 30 to 3,000 sweeps."""
+    """Return the default number of sweeps: 300,000 server steps, but 30 to 3,000 sweeps."""
     return min(max(300_000 // max(len(problem.hosts), 1), 30), 3_000)
 
 

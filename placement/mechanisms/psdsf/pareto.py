@@ -108,7 +108,7 @@ class _ParetoProgram:
         )
 
     def largest_factor(self, rising: BoolArray, minimum: float) -> float:
-        """Return the largest factor for ``rising`` tenants while the others have what they want."""
+        """Return the largest factor for ``rising`` tenants while the others keep their tasks."""
         from scipy import sparse  # noqa: PLC0415
 
         had = np.isfinite(self._reach) & ~rising

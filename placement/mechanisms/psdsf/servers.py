@@ -36,7 +36,7 @@ class ServerStep(Protocol):
     """
 
     def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
-        """Return the new tasks here, (n,), from those elsewhere (and held) and here."""
+        """Return the new tasks here, (n,), given the tasks elsewhere (and held) and here."""
         ...
 
 

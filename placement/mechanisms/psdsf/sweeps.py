@@ -279,7 +279,7 @@ def _server_step(procedure: Procedure) -> ServerStep:
 
 
 def clip_to_room(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
-    """Return ``tasks`` (N, K) less what rounding put above what is free or wanted."""
+    """Reduce ``tasks`` (N, K) where rounding errors exceed the free room or the demand."""
     total = tasks.sum(axis=1)
     fits = np.divide(problem.count, total, out=np.ones_like(total), where=total > problem.count)
     tasks = tasks * fits[:, None]

@@ -89,7 +89,7 @@ class PatternHosts:
                     yield kind, column, count
 
     def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """Give the first hosts the first pattern, and so on."""
+        """Yield each host with its pattern's VMs; the first hosts have the first pattern."""
         hosts = iter(self._group.hosts.tolist())
         for column, pattern in zip(self._columns, self._patterns, strict=True):
             for _ in range(values[column]):
@@ -114,7 +114,7 @@ class SingleHosts:
                 yield kind, column, 1
 
     def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """Read each host's own columns."""
+        """Yield each host with the VMs in its own columns."""
         for host, columns in zip(self._group.hosts.tolist(), self._columns, strict=True):
             counts = (values[column] for column in columns)
             yield host, dict(zip(self._group.kinds, counts, strict=True))

@@ -44,7 +44,7 @@ def maximal_patterns(
 def _combinations(
     room: Sequence[int], demands: Sequence[Sequence[int]], max_counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield counts and what they leave; of the last kind as many as fit."""
+    """Yield counts with the remaining room; the last kind's count is the most that fits."""
     if not demands:
         yield (), tuple(room)
         return

@@ -221,7 +221,7 @@ class _Optimization:
         return patterns
 
     def _maximise(self, program: IntegerProgram, columns: ProgramColumns) -> Sequence[int] | None:
-        """Maximise the objective, then the tie-breaker; return None if no values were found."""
+        """Maximise the objective, then the tie-breaker; return the values found, or None."""
         gains, ties = (columns.gains(len(program), value) for value in self.values)
         values = self._search_optimum(program, gains)
         if values is None:

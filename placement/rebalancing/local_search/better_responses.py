@@ -244,7 +244,7 @@ class BetterResponses:
         return False
 
     def _best_for_item(self, item: int, kind: int) -> tuple[int, float]:
-        """Return the best host for one item and what that gains."""
+        """Return the best host for one item, and the gain."""
         gains = self._weighing.entering[kind].copy()
         if self._items.alone[item]:
             gains[~self._group_constraints.allowed_hosts(self._next_vm(item))] = INFEASIBLE

@@ -45,7 +45,7 @@ class Objective:
             _READERS[name](name, value)
 
     def with_given(self, given: Mapping[str, Any]) -> Objective:
-        """Return the objective with given JSON values in place of its own.
+        """Return the objective with some values replaced by given JSON values.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Objective:
         return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
 
     def price(self, transfer_mib: int) -> float:
-        """Return the rise of the potential required for moves with so much transfer."""
+        """Return the rise of the potential that moves with this transfer must bring."""
         return self.price_per_gib * transfer_mib / MIB_PER_GIB + self.least_gain
 
     def ranking_of(self, snapshot: Snapshot) -> IntArray:

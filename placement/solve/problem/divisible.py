@@ -33,7 +33,7 @@ class DividedProblem:
 
 
 def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedProblem:
-    """Turn a problem into what the mechanism called ``name`` divides.
+    """Convert a problem into the form that the mechanism called ``name`` divides.
 
     Every entry of hosts is a class; its ``count`` multiplies what it offers.
 

@@ -58,7 +58,7 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 def sums_over_groups(
     problem: Problem, leaves: Sequence[int], of_leaves: NDArray[_Number]
 ) -> NDArray[_Number]:
-    """Add up what leaves have, (N, R) or (N,), for every tenant of the file, groups included."""
+    """Add up amounts of leaves, (N, R) or (N,), for every tenant of the file, groups included."""
     sums = np.zeros((len(problem.tenants), *of_leaves.shape[1:]), dtype=of_leaves.dtype)
     for leaf, amount in zip(leaves, of_leaves, strict=True):
         node: int | None = leaf

@@ -152,7 +152,7 @@ def _mask_of_keys(
 def _eligibility_of_kinds(
     snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]
 ) -> BoolArray:
-    """Return the classes that each kind of VM may use, (K, C), also those that take no VMs now."""
+    """Return the classes that each kind of VM may use, (K, C), including closed classes."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]

@@ -182,7 +182,7 @@ class SlotMover:
     # --- what is planned after a round ----------------------------------------------------
 
     def plan(self, start_s: float) -> None:
-        """Check the rest of the current plan after a round; without a plan, make the next."""
+        """Check the remaining moves of the plan after a round; without a plan, make the next."""
         if self.freed is not None:
             waits = (self._site.waiting.request == self.freed.request).any()
             if not waits or self.freed.until_s <= start_s:
