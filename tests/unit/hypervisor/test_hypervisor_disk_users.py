@@ -359,7 +359,7 @@ def test_a_disk_stays_on_which_an_overlay_rests_by_a_base_that_another_domain_de
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Raw is libvirt's default where a definition does not declare a format."""
-    monkeypatch.setattr(serial_logs, "delete", lambda *_: None)
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
     make_pool(conn, "a", {DISK: "", "base.qcow2": f"/a/{DISK}"})
     make_pool(conn, "c", {"over.qcow2": "/a/base.qcow2"})
     define(conn, "web", MARK, disk=f"/a/{DISK}", vm_id=VM_ID)
