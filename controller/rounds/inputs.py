@@ -282,7 +282,7 @@ class RoundInputs:
 
     def _kept_spare(self, placed: IntArray) -> IntArray:
         """Return the amounts to keep free on each host, (H, R), for the VMs of a failed domain."""
-        assert self.spare is not None  # noqa: S101 - who asks looked
+        assert self.spare is not None  # noqa: S101 - the callers have checked
         after = state_with_placed(self.spare.running, self.snapshot, placed)
         return room_for_failures(after, self.spare.domain)
 

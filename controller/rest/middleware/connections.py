@@ -233,7 +233,7 @@ class LimitedListener(socket.socket):
         return False
 
     def _connection_counts(self, network: str) -> tuple[int, int]:
-        """Return the connections of a network's site, and those of the network."""
+        """Return the number of connections of a network's site, and of the network."""
         some = next(iter(self._connections[network]), None)
         keys = (network,) if some is None else some.keys
         return self._of_addresses[keys[-1]], self._of_addresses[network]
