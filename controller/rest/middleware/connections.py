@@ -263,10 +263,10 @@ class LimitedListener(socket.socket):
             counted.mark_idle()
             counted.is_crowded = lambda: self.is_crowded
         # Called when asyncio drops the socket, even if closing it failed.
-        counted.forget = weakref.finalize(counted, self._forget_connection, counted.keys)
+        counted.forget = weakref.finalize(counted, self._release_connection, counted.keys)
         return counted
 
-    def _forget_connection(self, keys: tuple[str, ...]) -> None:
+    def _release_connection(self, keys: tuple[str, ...]) -> None:
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1
