@@ -38,7 +38,7 @@ class BalanceRule(BaseModel):
     zone: Annotated[str, AfterValidator(_validate_zone)] = "UTC"  #: of the hours
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether a time is within the hours. They may span midnight; the end is out."""
+        """Return whether a time is within the hours, which may span midnight; the end is out."""
         if self.hours is None:
             return True
         zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)

@@ -104,13 +104,13 @@ def remove_machine_names(text: str, known: Callable[[str], bool]) -> str:
     The names of hosts that the reader knows stay.
     """
 
-    def instead(found: re.Match[str]) -> str:
+    def replace_name(found: re.Match[str]) -> str:
         if known(found["name"]):
             return found[0]
         return f"{found.groupdict().get('before') or ''}(a machine)"
 
     for pattern in _MACHINES:
-        text = pattern.sub(instead, text)
+        text = pattern.sub(replace_name, text)
     return text
 
 

@@ -48,7 +48,7 @@ _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 
 
 def decide(data: bytes) -> PolicyAnswer:
-    """Run the policy that the inputs name; requests that can never fit are left out before."""
+    """Run the policy of the inputs, without the requests that can never fit."""
     inputs = _inputs(data)
     who = RoundPolicies(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()

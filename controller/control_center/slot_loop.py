@@ -385,15 +385,17 @@ def main(settings: ControllerSettings | None = None) -> None:
         shadow.start()
     log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
 
-    def ready() -> list[Check]:
+    def readiness_checks() -> list[Check]:
         return [database_check(registry), leadership.check(), dispatcher.check()]
 
     try:
         with (
-            listening(settings.metrics_address("control"), metrics, ready=ready),
-            sending_heartbeats(registry, "control", holder, ready=ready, settings=settings),
+            listening(settings.metrics_address("control"), metrics, ready=readiness_checks),
+            sending_heartbeats(
+                registry, "control", holder, ready=readiness_checks, settings=settings
+            ),
             watching_certificates(settings, metrics),
-            supervised(ready, lambda: loop.turned_at),
+            supervised(readiness_checks, lambda: loop.turned_at),
         ):
             loop.run(stop)
     finally:

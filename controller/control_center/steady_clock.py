@@ -55,7 +55,7 @@ class SteadyClock:
             assert self._at is not None  # noqa: S101 - it has begun
             expected = self._at + timedelta(seconds=elapsed_s - self._elapsed_s)
             if expected - now > TOLERANCE:
-                self._note_backward_step(expected, elapsed_s)
+                self._record_backward_step(expected, elapsed_s)
             ahead = now - expected
             if ahead > TOLERANCE and not (
                 self._undoes_backward_step(now, elapsed_s)
@@ -71,12 +71,12 @@ class SteadyClock:
         self._at, self._elapsed_s = now, elapsed_s
         back = self._registry.clock_steps.last_step_back()
         if back is not None:
-            self._note_backward_step(now + timedelta(seconds=back.back_s), elapsed_s)
+            self._record_backward_step(now + timedelta(seconds=back.back_s), elapsed_s)
         if step is not None:
             self._at -= timedelta(seconds=step.ahead_s)
             self._held_since = elapsed_s - (now - step.at).total_seconds()
 
-    def _note_backward_step(self, time_before: datetime, elapsed_s: float) -> None:
+    def _record_backward_step(self, time_before: datetime, elapsed_s: float) -> None:
         before = time_before - timedelta(seconds=elapsed_s)
         self._before_back = max(before, self._before_back or before)
 

@@ -204,7 +204,7 @@ class ForkSession:
                 each.close()
 
     def _report_end(self, child: _ForkedProcess) -> None:
-        """Report how a child ended, and keep its pid as long as the client may use it."""
+        """Report a child's exit status; reap the child later, while the client may use its pid."""
         self._poll.unregister(child.ended)
         child.over = True
         found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -139,7 +139,7 @@ def redact_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
 
 
 def redact_round_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
-    """Redact a round as `redact_round` does; hide the outcome, which names other tenants' VMs."""
+    """Redact a round's shares and counts; hide the outcome, which names other tenants' VMs."""
     if reader.is_operator:
         return detail
     hidden: dict[str, Any] = {

@@ -123,7 +123,7 @@ class _StepView:
         self._before = dominant_shares(snapshot.held, snapshot.pool)
         self.fair_distance = fair_distance(self._before, self._targets)
         self._rows_of = self._rows_by_step()
-        self.hosts = _hosts_to_show(self._hosts_shown(), len(snapshot.capacity), MAX_HOSTS)
+        self.hosts = _hosts_to_show(self._listed_hosts(), len(snapshot.capacity), MAX_HOSTS)
         requests = {
             *np.flatnonzero(snapshot.count).tolist()[:MAX_REQUESTS],
             *(row[0] for rows in self._rows_of for row in rows),
@@ -151,7 +151,7 @@ class _StepView:
             left -= len(found[-1])
         return found
 
-    def _hosts_shown(self) -> Iterable[int]:
+    def _listed_hosts(self) -> Iterable[int]:
         for step, rows in zip(self._shown, self._rows_of, strict=True):
             if "host" in step:
                 yield step["host"]

@@ -282,7 +282,7 @@ class RoundInputs:
 
     def _kept_spare(self, placed: IntArray) -> IntArray:
         """Return the amounts to keep free on each host, (H, R), for the VMs of a failed domain."""
-        assert self.spare is not None  # noqa: S101 - who asks looked
+        assert self.spare is not None  # noqa: S101 - the callers have checked
         after = state_with_placed(self.spare.running, self.snapshot, placed)
         return room_for_failures(after, self.spare.domain)
 
@@ -341,7 +341,7 @@ class RoundInputs:
         document = {
             "snapshot": snapshot,
             "classes": int(self.snapshot.eligible.shape[1]),
-            "names": _names_document(self.names),
+            "names": _names_as_json(self.names),
             "policy": self.policy,
             "parameters": dict(self.parameters),
             "seed": self.seed,
@@ -482,7 +482,7 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return tuple(each for each in listed if isinstance(each, Mapping) and each.keys() >= _GAME_KEYS)
 
 
-def _names_document(names: SnapshotNames) -> dict[str, Any]:
+def _names_as_json(names: SnapshotNames) -> dict[str, Any]:
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
     for name in ("groups", "quotas", "spot", "reserved"):  # rounds without any keep their bytes
         if not document[name]:

@@ -74,7 +74,7 @@ def replay_round(
 def game_of_round(
     registry: Registry, number: int, max_steps: int, process: PolicyProcess | None = None
 ) -> dict[str, Any]:
-    """Recompute round ``number`` as `replay_round` does; return up to ``max_steps`` steps.
+    """Recompute round ``number`` in a new process; return up to ``max_steps`` of its steps.
 
     Returns
     -------

@@ -179,7 +179,7 @@ def _leave_spot_margin(draft: RoundDraft) -> None:
 
 
 def _choose_policies(draft: RoundDraft) -> None:
-    """Fill ``who`` with the policy of the choice and those of zones, and ``digest``."""
+    """Fill ``who`` with the general policy and those of zones, and compute ``digest``."""
     choice = draft.choice
     zones = zones_of(
         [zone_of(host.labels) for host in draft.view.hosts] if choice.zones else (),

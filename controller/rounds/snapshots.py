@@ -105,7 +105,7 @@ class KnownArrays:
         self._latest = HostArrays.of((), 0)
 
     def arrays_of(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
-        """Return the arrays of hosts, from the cache as far as they are unchanged."""
+        """Return the arrays of hosts; reuse cached arrays of unchanged hosts."""
         found = self._latest = self._latest.for_hosts(hosts, resources)
         return found
 

@@ -82,7 +82,7 @@ def allowances_of(
 
 
 def _amount_held(tenant: TenantView, resource: int | None) -> int:
-    """Return the amount that counts for a quota, including spot VMs."""
+    """Return the amount that counts towards a quota, including spot VMs."""
     if resource is None:
         return tenant.vms
     return tenant.held[resource] + (tenant.beside[resource] if tenant.beside else 0)

@@ -46,7 +46,7 @@ class StoredLogins:
         return replace(self, last=",".join(urls), tokens=kept)
 
     def without_login(self, urls: Sequence[str]) -> Self:
-        """Return the logins without those of some addresses."""
+        """Return the logins without those at the given addresses."""
         left = {address: token for address, token in self.tokens.items() if address not in urls}
         return replace(self, last=None if self.last == ",".join(urls) else self.last, tokens=left)
 

@@ -159,7 +159,9 @@ def wait_until_switched(
     with progress(quiet=quiet) as show:
         for look in poll_attempts(timeout_s):
             with look:
-                busy = [vm for target in targets for vm in _vms_of(api, target) if vm["power"]]
+                busy = [
+                    vm for target in targets for vm in _vms_of_target(api, target) if vm["power"]
+                ]
                 if not busy:
                     return [api.get(target.path) for target in targets]
                 show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_text(busy[0])}")
@@ -177,7 +179,7 @@ def power_text(vm: Mapping[str, Any]) -> str:
     return f"{state}, {why}" if why else state
 
 
-def _vms_of(api: Client, target: LookupTarget) -> Iterator[Json]:
+def _vms_of_target(api: Client, target: LookupTarget) -> Iterator[Json]:
     if target.kind == "vm":
         yield api.get(target.path)
     else:

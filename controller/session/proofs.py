@@ -126,7 +126,7 @@ def verify_chain(
                 f" not of {tenant}"
             )
     for newer, older in pairwise(proofs):
-        _check_follows(newer, older)
+        _check_chain_continues(newer, older)
     presented = [proof for proof in proofs if proof["header"] is not None]
     return VerifiedChain(
         tenant=tenant,
@@ -142,7 +142,7 @@ def verify_chain(
     )
 
 
-def _check_follows(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
+def _check_chain_continues(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
     if older["round"] >= newer["round"]:
         raise ProofError(
             f"round {older['round']} stands below round {newer['round']}: they are not in order"

@@ -22,6 +22,6 @@ def duration_s(round_: Mapping[str, Any]) -> float | None:
 
 
 def decided_by_text(round_: Mapping[str, Any]) -> str:
-    """Return the policy that decided, and whether the budget cut it."""
+    """Return the name of the deciding policy, with a note if the budget cut its search."""
     who = str(round_["decided_by"])
     return f"{who}, cut" if round_.get("cut") else who

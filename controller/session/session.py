@@ -74,7 +74,7 @@ _LAST: Final = re.compile(r"(\.[^.\[]+|\[\d+\])$")
 
 
 def option_of_field(command: Any, field: str) -> str:
-    """Return the option or argument of a command that sets a field; the field if none does."""
+    """Return the option or argument that sets a field of the API, or else the field's name."""
     given = {each.name: each for each in command.params}
     place = field
     while place:
@@ -201,7 +201,7 @@ def pass_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
 
 
 def list_command(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Decorate a command that lists: as `pass_session`, with the option --watch."""
+    """Decorate a command that lists: pass a `Session`; add the common options and --watch."""
     return _add_options(command, watchable=True)
 
 

@@ -11,10 +11,10 @@ _WIDTH: Final = 20
 
 
 def new_bar(*extra_columns: ProgressColumn) -> Progress:
-    """Return a bar on standard error, its text, and the description of its task.
+    """Return a bar on standard error that fits the width of the terminal.
 
-    The description has what is left of the line and is cut there. It is shown as it is: whoever
-    sets it makes it `plain_text.plain`.
+    The description has what is left of the line and is cut there. Callers pass it through
+    `plain_text.plain`, because it is not escaped.
     """
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415

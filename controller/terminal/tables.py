@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 #: A column of sentences is folded rather than made narrower than this.
 _PROSE: Final = 18
-#: Headings of so many words and more are folded in tables that are too wide.
+#: minimum of words of a heading that is folded in tables that are too wide
 _FOLDED_WORDS: Final = 3
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 

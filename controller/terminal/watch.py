@@ -20,7 +20,7 @@ class _OutputBuffer(io.StringIO):
 
 
 def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
-    """Refresh a list in place on a terminal, else print it again; Ctrl-C ends without error."""
+    """Show a list repeatedly, in place on a terminal; Ctrl-C ends it without error."""
     with contextlib.suppress(KeyboardInterrupt):
         if not sys.stdout.isatty():
             while True:

@@ -35,7 +35,7 @@ def main() -> None:
     """Run the job and report its result or its error."""
     answers = capture_stdout()
     job = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_parent, args=(job["folder"],), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(job["folder"],), daemon=True).start()
 
     def report(message: Mapping[str, Any]) -> None:
         answers.write(json.dumps(message).encode() + b"\n")
@@ -49,7 +49,7 @@ def main() -> None:
         report({"failed": f"{type(error).__name__}: {error}"[:2_000]})
 
 
-def _end_with_parent(folder: str) -> None:
+def _exit_with_parent(folder: str) -> None:
     while os.read(0, 4096):
         time.sleep(0)
     # A parent that was killed could not remove its files.

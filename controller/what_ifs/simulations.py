@@ -49,7 +49,7 @@ def simulate_both(
             f"the first {over_s / 3600:.2f} h of {recording.length_s / 3600:g} h are simulated:"
             f" more takes longer than {job['time_s']:g} s of processor time"
         )
-        second = _spec_cut_at(second, over_s)
+        second = _shorten_spec(second, over_s)
     what_if = run(second, 0.5, job["time_s"])
     if not what_if.finished:
         raise InputError(
@@ -82,7 +82,7 @@ def _recording_spec(recording: Recording, name: str) -> RunSpec:
     )
 
 
-def _spec_cut_at(spec: RunSpec, until_s: float) -> RunSpec:
+def _shorten_spec(spec: RunSpec, until_s: float) -> RunSpec:
     # Its last slot is the last one that the other run decided.
     return RunSpec(**{**_spec_fields(spec), "until_s": until_s + spec.slot_length_s / 2})
 

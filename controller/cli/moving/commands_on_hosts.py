@@ -17,7 +17,7 @@ from typing import IO, Final
 _HANDED_ON: Final = ("SSH_AUTH_SOCK",)
 #: What a command that is to end is given before it is killed.
 GRACE_S: Final = 10.0
-#: A line of output is shown in pieces of at most so many bytes.
+#: maximum of bytes in which a line of output is shown; longer lines are split
 _LINE_BYTES: Final = 4096
 #: The last output is waited for so long: something that the command left running may hold it open.
 _OUTPUT_S: Final = 1.0

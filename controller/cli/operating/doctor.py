@@ -231,7 +231,7 @@ def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
 
 
 def _liveness_findings(session: Session) -> Iterator[CheckResult]:
-    """Report the leader and overdue work, as `fuga status` does."""
+    """Report the leader and overdue work, like `fuga status`."""
     try:
         found = session.api.get("status")
     except ApiError:  # an older API, or none: another finding reports that

@@ -115,7 +115,7 @@ def _record_window(window: RecordingWindow, folder: Path) -> Recording:
 
 
 def deciding_settings(newest: PastDecision | None, settings: ControllerSettings) -> DecidedRounds:
-    """Return the policies of the period's newest round, or else of the settings."""
+    """Return the policies of the period's newest round; without rounds, those of the settings."""
     return DecidedRounds(**decision_from_round(newest, decision_from_settings(settings)))
 
 

@@ -57,7 +57,7 @@ def reproduce(
     setup, finished = Setup(quick=quick, seed=seed), list[FinishedItem]()
     width = max(len(item.name) for item in items)
 
-    def ended(each: FinishedItem) -> None:
+    def record_verdict(each: FinishedItem) -> None:
         finished.append(each)
         if form is OutputFormat.TABLE:
             echo(_verdict_line(each, width))
@@ -72,7 +72,7 @@ def reproduce(
                 command=["fuga", *(word for word in sys.argv[1:] if word != "--resume")],
                 resume=resume,
                 begins=begins,
-                ended=ended,
+                ended=record_verdict,
             )
     except KeyboardInterrupt:
         done = f"{len(finished)} of {len(items)} are in {out}"

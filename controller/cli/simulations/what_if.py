@@ -238,7 +238,7 @@ def _print_inputs(inputs: Mapping[str, Any]) -> None:
 
 
 def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    def wait(name: str) -> Any:
+    def wait_cell(name: str) -> Any:
         return lambda of: "-" if of["wait_s"].get(name) is None else span(of["wait_s"][name])
 
     return [
@@ -248,10 +248,10 @@ def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("VMs placed", lambda of: of["vms"]["placed"]),
         ("of those requested", lambda of: percent(of["placed_part"])),
         ("wait at the end", lambda of: of["vms"]["waiting"]),
-        ("mean wait so far", wait("mean_so_far")),
-        ("of VMs placed: mean", wait("mean")),
-        ("median", wait("p50")),
-        ("90 % at most", wait("p90")),
+        ("mean wait so far", wait_cell("mean_so_far")),
+        ("of VMs placed: mean", wait_cell("mean")),
+        ("median", wait_cell("p50")),
+        ("90 % at most", wait_cell("p90")),
         ("distance from fair", lambda of: percent(of["fair_distance"])),
         *(
             (f"{name} in use", lambda of, name=name: percent(of["used"].get(name)))
@@ -269,22 +269,22 @@ def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     if not rows:
         return
 
-    def placed(side: str) -> Any:
+    def placed_cell(side: str) -> Any:
         return lambda row: (
             f"{row[side]['placed']}/{row[side]['asked']}" if row[side] is not None else "-"
         )
 
-    def share(side: str) -> Any:
+    def share_cell(side: str) -> Any:
         return lambda row: percent(row[side]["share"]) if row[side] is not None else "-"
 
     echo("")
     print_table(
         (
             field("tenant"),
-            Column("share", share("before"), right=True),
-            Column("what if", share("after"), right=True),
-            Column("placed", placed("before"), right=True),
-            Column("what if", placed("after"), right=True),
+            Column("share", share_cell("before"), right=True),
+            Column("what if", share_cell("after"), right=True),
+            Column("placed", placed_cell("before"), right=True),
+            Column("what if", placed_cell("after"), right=True),
         ),
         rows,
         empty="",

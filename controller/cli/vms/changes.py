@@ -35,7 +35,7 @@ def _parse_label(each: str) -> tuple[str, str]:
 
 
 def labels_and_end(labels: list[str] | None, ttl: str | None) -> dict[str, Any]:
-    """Return the labels and the end of a new request, as far as options give them."""
+    """Return the labels and the end of a new request, that the options set."""
     given: dict[str, Any] = {"labels": parse_labels(labels)} if labels else {}
     return given if ttl is None else given | {"ttl_s": parse_ttl(ttl)}  # the API refuses 0
 

@@ -53,7 +53,7 @@ def waiting_text(request: Mapping[str, Any]) -> str:
 
 
 def vm_state_text(vm: Mapping[str, Any]) -> str:
-    """Return a VM's state, or the change under way, in a word or two."""
+    """Return a VM's state, or the change under way, as a short text."""
     if vm["desired"] == "deleted":
         return "deleted" if vm["observed"] == "absent" and not vm["host"] else "deleting"
     if vm.get("power"):

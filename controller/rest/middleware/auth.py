@@ -94,7 +94,7 @@ class Caller:
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
     def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
-        """Return the tenant to which a list is restricted; None: no restriction.
+        """Return the tenant to which a list is restricted, or None if it is unrestricted.
 
         Raises
         ------

@@ -233,7 +233,7 @@ class LimitedListener(socket.socket):
         return False
 
     def _connection_counts(self, network: str) -> tuple[int, int]:
-        """Return the connections of a network's site, and those of the network."""
+        """Return the number of connections of a network's site, and of the network."""
         some = next(iter(self._connections[network]), None)
         keys = (network,) if some is None else some.keys
         return self._of_addresses[keys[-1]], self._of_addresses[network]
@@ -263,10 +263,10 @@ class LimitedListener(socket.socket):
             counted.mark_idle()
             counted.is_crowded = lambda: self.is_crowded
         # Called when asyncio drops the socket, even if closing it failed.
-        counted.forget = weakref.finalize(counted, self._forget_connection, counted.keys)
+        counted.forget = weakref.finalize(counted, self._release_connection, counted.keys)
         return counted
 
-    def _forget_connection(self, keys: tuple[str, ...]) -> None:
+    def _release_connection(self, keys: tuple[str, ...]) -> None:
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1

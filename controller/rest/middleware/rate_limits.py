@@ -30,7 +30,7 @@ class Rate:
     burst: int
 
     def share_of_process(self, processes: int) -> Rate:
-        """Return the share of one of several processes."""
+        """Return the rate of one process, if several processes share this rate."""
         return Rate(per_s=self.per_s / processes, burst=max(1, self.burst // processes))
 
 

@@ -68,7 +68,7 @@ class Refusals:
         """Record a refused call; return once it is written or counted."""
         now = self._clock()
         with self._lock:
-            overdue = self._pop_due(lambda each: now - each.since >= PERIOD_S)
+            overdue = self._pop_due_refusals(lambda each: now - each.since >= PERIOD_S)
             key = self._caller_key(call)
             found = self._of_callers.get(key)
             first = None
@@ -79,7 +79,7 @@ class Refusals:
             found.count(call, status, now)
         if first is not None:
             # An empty context: the preconditions of the call must not apply to this write.
-            await run_in_threadpool(contextvars.Context().run, self._write_first, first)
+            await run_in_threadpool(contextvars.Context().run, self._write_first_refusal, first)
         elif self._sweeper is None or self._sweeper.done():
             loop = asyncio.get_running_loop()
             self._sweeper = loop.create_task(
@@ -91,7 +91,7 @@ class Refusals:
     def flush(self) -> None:
         """Add all counts to their rows before the process ends."""
         with self._lock:
-            taken = self._pop_due(lambda _: True)
+            taken = self._pop_due_refusals(lambda _: True)
         self._write_counts(taken)
 
     def _caller_key(self, call: AuditedCall) -> Hashable:
@@ -101,7 +101,9 @@ class Refusals:
         crowded = self._strangers >= MAX_STRANGERS and network not in self._of_callers
         return _OTHERS if crowded else network
 
-    def _pop_due(self, due: Callable[[_CallerRefusals], bool]) -> Sequence[_CallerRefusals]:
+    def _pop_due_refusals(
+        self, due: Callable[[_CallerRefusals], bool]
+    ) -> Sequence[_CallerRefusals]:
         taken = {key: each for key, each in self._of_callers.items() if due(each)}
         for key, each in taken.items():
             del self._of_callers[key]
@@ -113,10 +115,10 @@ class Refusals:
             await asyncio.sleep(PERIOD_S / 6)
             now = self._clock()
             with self._lock:
-                overdue = self._pop_due(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
+                overdue = self._pop_due_refusals(lambda each: now - each.since >= PERIOD_S)  # noqa: B023
             await run_in_threadpool(self._write_counts, overdue)
 
-    def _write_first(self, gathered: _CallerRefusals) -> None:
+    def _write_first_refusal(self, gathered: _CallerRefusals) -> None:
         try:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
         except Exception as error:  # the refusal must reach its caller

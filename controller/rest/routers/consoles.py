@@ -124,12 +124,12 @@ def open_a_console(
     """Open a session on a VM's console, to type. Only one session exists at a time."""
     own_vm(services.registry, vm_id, caller)
 
-    def take_hold(registry: Registry) -> ConsoleSession:
+    def open_session(registry: Registry) -> ConsoleSession:
         sessions = registry.console_sessions
         at_most = None if caller.is_operator else MAX_SESSIONS
         return sessions.open(vm_id, actor=caller.actor, force=body.force, at_most=at_most)
 
-    return creation.answer(body, take_hold, status=201, adapter=_SESSION)
+    return creation.answer(body, open_session, status=201, adapter=_SESSION)
 
 
 @router.get(

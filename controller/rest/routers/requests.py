@@ -180,7 +180,7 @@ def delete_request(
 def explain_a_request(
     request_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> RequestExplanation:
-    """Explain why VMs of a request wait, resource by resource, and how long they may.
+    """Explain why VMs of a request wait, resource by resource, with an estimate of the wait.
 
     The estimate is made on demand, in a few seconds; until then `estimate.unavailable` is
     `being_made`.
@@ -207,7 +207,7 @@ async def accept_request(
     gathering: CallBatcher[CreateRequestCommand, Request | RegistryError | None],
     registry: Registry,
 ) -> Request:
-    """Accept a request as `Requests.accept` does; in a batch with others if it can be batched."""
+    """Accept a request, in a batch with simultaneous ones if it can be batched."""
     if can_batch(command):
         made = await gathering.result(command)
         if isinstance(made, RegistryError):

@@ -26,7 +26,7 @@ router = APIRouter(
 def list_shadow_rounds(
     query: Annotated[MomentsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[ShadowRound]:
-    """List rounds that the second policy decided, too, without effect, newest first.
+    """List rounds that the second policy decided without effect, newest first.
 
     `since` and `until` apply to starts of slots. With an `error` it failed, and
     nothing else is known of it.

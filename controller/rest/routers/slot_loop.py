@@ -24,7 +24,7 @@ _ADAPTER: Final = TypeAdapter(SlotLoopStatus)
 
 @router.get("")
 def show_slot_loop(caller: AnyCaller, registry: RegistryDep) -> SlotLoop:
-    """Show whether the slot loop runs, and why not."""
+    """Show whether the slot loop runs, or the reason why it does not."""
     return _redact_slot_loop(registry.slot_loop.get(), caller)
 
 

@@ -121,7 +121,7 @@ def resume_roll(
     caller: Operator,
     creation: IdempotencyDep,
 ) -> Response:
-    """Take over a roll that stopped, or whose driver is gone. What failed is tried again."""
+    """Take over a roll that stopped or lost its driver. Failed hosts are tried again."""
 
     def resume(registry: Registry) -> RollLease:
         return registry.rolls.resume(
