@@ -117,7 +117,7 @@ class _Meter:
                 self._claimed.host.name, sent_bytes, self._context.upload_deadline_s
             )
         if now - self._noted_at >= _REPORT_EVERY_S:
-            self._context.registry.image_copies.progress(
+            self._context.registry.image_copies.record_progress(
                 self._claimed.claim, sent_bytes, self._context.upload_lease_s
             )
             self._noted_at = now

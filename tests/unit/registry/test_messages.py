@@ -195,7 +195,7 @@ def test_a_million_strange_messages_are_one_line_a_minute(clock: Callable[[], fl
     with capture_logs() as told:
         for _ in range(3):
             for _ in range(500):
-                assert inbox.open("fuga", b"\x1b]0;owned\x07" + b"x" * 10_000) is None
+                assert inbox.check_message("fuga", b"\x1b]0;owned\x07" + b"x" * 10_000) is None
             clock.now += 61  # type: ignore[attr-defined]
 
     assert [line["reasons"] for line in told] == [
