@@ -65,7 +65,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
         with context.hosts.enter(claimed.host, pool=True) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
-            copies.begin(claimed.claim, claimed.volume)
+            copies.record_volume(claimed.claim, claimed.volume)
             context.checkpoint("upload.after_begin")
             host.upload(
                 pool=claimed.host.pool,

@@ -183,7 +183,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
 
         assert eventually(said) == b"LAB-GUEST-HEARD still there?\r\n"
         for late in (
-            lambda: holds.take(dead.claim),
+            lambda: holds.take_input(dead.claim),
             lambda: holds.store_output(dead.claim, b"late"),
             lambda: holds.extend_claim(dead.claim, LEASE_S),
             lambda: holds.has_input(dead.claim),
