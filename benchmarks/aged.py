@@ -83,7 +83,7 @@ def daily(registry: Registry) -> Mapping[str, Callable[[], Any]]:
         "what a purge would take": lambda: registry.retention.count_due(PERIODS),
         "the read of a round": lambda: registry.rounds.read_cluster(lease),
         "metrics": registry.fleet,
-        "sweep": lambda: registry.assignments.due(100, 10.0),
+        "sweep": lambda: registry.assignments.send_due_tasks(100, 10.0),
         "end of overdue builds": lambda: registry.assignments.end_overdue(3600.0),
         "expiry": registry.requests.expire,
         "a report": lambda: registry.hosts.record_report(host.id, report),

@@ -58,7 +58,7 @@ def show_due(url: str, counts: Sequence[int], repeats: int) -> None:
         taken = []
         for _ in range(repeats):
             _forget_sent(url)
-            found, took_s = by_clock(lambda: registry.assignments.due(waiting={}))
+            found, took_s = by_clock(lambda: registry.assignments.send_due_tasks(waiting={}))
             taken.append(1000 * took_s)
         first = first or min(taken)
         ratio = min(taken) / first
@@ -78,7 +78,7 @@ def show_expiry(url: str, requests: int, vms: int) -> None:
         found, took_s = by_clock(registry.requests.expire)
         ended += len(found)
         pieces.append(1000 * took_s)
-        sweeps.append(1000 * by_clock(lambda: registry.assignments.due(waiting={}))[1])
+        sweeps.append(1000 * by_clock(lambda: registry.assignments.send_due_tasks(waiting={}))[1])
     registry.close()
     print(f"{requests} requests of {vms} VMs end: {len(pieces)} transactions,")
     print(

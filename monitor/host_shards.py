@@ -60,7 +60,7 @@ class Peers:
         self._known, self._heard_at = frozenset(live), now
         return self._known
 
-    def leave(self) -> None:
+    def release_lease(self) -> None:
         """Release the lease, so that the others take the hosts at once."""
         self._registry.monitors.unregister(self.key)
 

@@ -145,7 +145,7 @@ class HostTable:
             changed = {host.id for host in read.hosts if before.get(host.id) != host}
             changed |= before.keys() - self.hosts.keys()
         else:
-            read = self._registry.watched_hosts.since(self._cursor)
+            read = self._registry.watched_hosts.changed_since(self._cursor)
             for key in read.gone:
                 self.hosts.pop(key, None)
             self.hosts |= {host.id: host for host in read.hosts}

@@ -104,7 +104,7 @@ class PeriodicTask(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _TaskEntry:
-    turn: PeriodicTask
+    task: PeriodicTask
     due_at: float
     ended_at: float  #: end of its latest poll; at first, when it was added
     is_polling: bool = False
@@ -144,22 +144,22 @@ class PollScheduler:
         """Whether the scheduling thread runs."""
         return self._thread.is_alive()
 
-    def add(self, turns: Sequence[PeriodicTask]) -> None:
+    def add_tasks(self, tasks: Sequence[PeriodicTask]) -> None:
         """Schedule these tasks: the first at once, the others spread out."""
         now = self._monotonic()
-        apart_s = min(_APART_S, self._period_s * _MAX_OF_PERIOD / max(1, len(turns)))
+        apart_s = min(_APART_S, self._period_s * _MAX_OF_PERIOD / max(1, len(tasks)))
         with self._changed:
-            for position, turn in enumerate(turns):
-                entry = _TaskEntry(turn, due_at=now + position * apart_s, ended_at=now)
-                self._entries[id(turn)] = entry
+            for position, task in enumerate(tasks):
+                entry = _TaskEntry(task, due_at=now + position * apart_s, ended_at=now)
+                self._entries[id(task)] = entry
                 self._schedule_poll(entry)
             self._changed.notify()
 
-    def drop(self, turn: PeriodicTask) -> None:
+    def remove_task(self, task: PeriodicTask) -> None:
         """Stop and close a task."""
-        turn.stop()
+        task.stop()
         with self._changed:
-            entry = self._entries.pop(id(turn))
+            entry = self._entries.pop(id(task))
             entry.is_over = True
             closes_now = not entry.is_polling
         if closes_now:
@@ -171,14 +171,14 @@ class PollScheduler:
         with self._changed:
             return sum(entry.ended_at < oldest for entry in self._entries.values())
 
-    def end(self, within_s: float) -> None:
+    def shut_down(self, within_s: float) -> None:
         """Stop all tasks, and wait a while for their polls. Hung polls are abandoned."""
         with self._changed:
             self._stopped = True
             entries = list(self._entries.values())
             self._changed.notify_all()
         for entry in entries:
-            self.drop(entry.turn)
+            self.remove_task(entry.task)
         with self._changed:
             self._changed.wait_for(
                 lambda: all(entry.is_closed for entry in entries), timeout=within_s
@@ -200,7 +200,7 @@ class PollScheduler:
 
     def _run_poll(self, entry: _TaskEntry) -> None:
         try:
-            entry.turn.poll()
+            entry.task.poll()
         except Exception:
             log.exception("turn_failed")  # the host is polled again all the same
         with self._changed:
@@ -215,7 +215,7 @@ class PollScheduler:
             self._close_task(entry)
 
     def _close_task(self, entry: _TaskEntry) -> None:
-        entry.turn.close()
+        entry.task.close()
         with self._changed:
             entry.is_closed = True
             self._changed.notify_all()

@@ -159,7 +159,7 @@ class Monitor:
                 if credential_key(watched.host) in credentials
             }
         begun = [self._update_watch(host_id) for host_id in changed]
-        self._scheduler.add([watch for watch in begun if watch is not None])
+        self._scheduler.add_tasks([watch for watch in begun if watch is not None])
 
     def _update_watch(self, host_id: UUID) -> HostWatch | None:
         """Stop a host's outdated watch; return a new one to start, or None."""
@@ -172,7 +172,7 @@ class Monitor:
                 or may_keep_connection(watched.connection, connection)
             ):
                 return None
-            self._scheduler.drop(watched.watch)
+            self._scheduler.remove_task(watched.watch)
             del self._watches[host_id]
             log.info("watch_stopped", host=watched.host.name)
         if host is None or connection is None:
@@ -205,11 +205,11 @@ class Monitor:
     def _shut_down(self) -> None:
         # A poll of a hung host is abandoned: its thread is a daemon, and its child process ends
         # with this one.
-        self._scheduler.end(_GOODBYE_S)
+        self._scheduler.shut_down(_GOODBYE_S)
         self._addresses.close()
         self._watches.clear()
         try:
-            self._peers.leave()
+            self._peers.release_lease()
         except Exception:
             log.exception("not_left")  # the other monitors wait for the end of the lease
 

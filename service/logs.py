@@ -123,11 +123,13 @@ def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
 
 
 def _problem_counter(on_problem: OnProblem | None) -> Any:
-    def count(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def count_problem_event(
+        _: Any, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
         level = _PROBLEMS.get(method)
         if level is not None and on_problem is not None:
             record = event.get("_record")
             on_problem(level, str(event["event"]) if record is None else record.name)
         return event
 
-    return count
+    return count_problem_event

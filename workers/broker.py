@@ -53,7 +53,10 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
             seen.extend(self._message_files(queue))
         while seen:
             content = self._take_message(seen.popleft())
-            if content is not None and (message := self.inbox.open(queue, content)) is not None:
+            if (
+                content is not None
+                and (message := self.inbox.check_message(queue, content)) is not None
+            ):
                 return message
         raise Empty
 

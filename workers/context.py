@@ -81,7 +81,9 @@ class WorkerContext:
         """
         if self.send is None or self.stopping.is_set():
             return
-        for due in self.registry.assignments.due(limit=2, resend_after_s=0, host_id=host_id):
+        for due in self.registry.assignments.send_due_tasks(
+            limit=2, resend_after_s=0, host_id=host_id
+        ):
             self.send(due)
 
     def send_next_moves(self) -> None:

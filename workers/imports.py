@@ -150,7 +150,7 @@ def _download_timeouts(
         now = time.monotonic()
         if now - noted_at >= _REPORT_EVERY_S:
             noted_at = now
-            context.registry.image_imports.progress(
+            context.registry.image_imports.record_progress(
                 claimed.claim, received_bytes, context.upload_lease_s
             )
 

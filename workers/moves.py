@@ -325,7 +325,7 @@ def _record_result(
     # down or its host failed.
     stayed_off = location is GuestLocation.THERE_OFF and step.kind == "cold"
     observed = VmObserved.STOPPED if stayed_off else VmObserved.RUNNING
-    if not steps.arrive(step.claim, observed, downtime_ms=downtime_ms):
+    if not steps.record_arrival(step.claim, observed, downtime_ms=downtime_ms):
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
 

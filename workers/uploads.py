@@ -65,7 +65,7 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
         with context.hosts.use(claimed.host, pool=True) as host:
             if claimed.left_volume is not None:
                 host.delete_volume(claimed.host.pool, claimed.left_volume)
-            copies.begin(claimed.claim, claimed.volume)
+            copies.record_volume(claimed.claim, claimed.volume)
             context.checkpoint("upload.after_begin")
             host.upload(
                 pool=claimed.host.pool,
@@ -117,7 +117,7 @@ class _UploadMeter:
                 self._claimed.host.name, sent_bytes, self._context.upload_deadline_s
             )
         if now - self._noted_at >= _REPORT_EVERY_S:
-            self._context.registry.image_copies.progress(
+            self._context.registry.image_copies.record_progress(
                 self._claimed.claim, sent_bytes, self._context.upload_lease_s
             )
             self._noted_at = now

@@ -116,7 +116,7 @@ class Dispatcher:
             return 0
         self._workers_lag = any(waiting.values())
         sent = 0
-        for task in self._registry.assignments.due(
+        for task in self._registry.assignments.send_due_tasks(
             resend_after_s=self._resend_after_s, waiting=waiting
         ):
             self._broker_takes = self._queue.send(task.task, task.id)

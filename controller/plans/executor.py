@@ -105,7 +105,7 @@ class PlanExecutor:
         if self._room_planner is not None:
             self._room_planner.create_plan_if_due(lease)
         goes_on = False
-        for plan in self._registry.plans.open():
+        for plan in self._registry.plans.list_open():
             if self._cancel_if_hosts_activated(plan):
                 continue
             if plan.state is PlanState.PENDING:

@@ -95,7 +95,7 @@ class ShadowDecider:
     def decide_next(self) -> NewShadowRound | None:
         """Decide the next recorded round; None if there is none, or if another process leads."""
         lease = self._lease()
-        due = None if lease is None else self._registry.shadows.due(MAX_BEHIND)
+        due = None if lease is None else self._registry.shadows.next_due_round(MAX_BEHIND)
         if lease is None or due is None:
             return None
         shadow = self._decide_round(due.number, due.skipped)

@@ -111,7 +111,7 @@ class ConsoleHolds:
                 console_sessions.c.state == ConsoleState.WAITING.value,
             )
             if row is not None and row.reason != reason:
-                CONSOLES.write(connection, id, reason=reason)
+                CONSOLES.update_row(connection, id, reason=reason)
 
     @retry_on_rollback
     def mark_attached(self, claim: ConsoleClaim) -> None:
@@ -168,7 +168,7 @@ class ConsoleHolds:
                     console_outputs.c.start < output_end - MAX_UNREAD_BYTES,
                 )
             )
-            CONSOLES.write(connection, row.id, output_end=output_end)
+            CONSOLES.update_row(connection, row.id, output_end=output_end)
 
     @retry_on_rollback
     def extend_claim(self, claim: ConsoleClaim, lease_s: float) -> None:

@@ -122,7 +122,7 @@ def change_session_state(
 ) -> None:
     """Change a session's state and record the event."""
     step = CONSOLE.step(row.state, event)
-    CONSOLES.write(connection, row.id, state=step.after.value, reason=reason, **values)
+    CONSOLES.update_row(connection, row.id, state=step.after.value, reason=reason, **values)
     tenant, data = tenant_of(connection, row.vm_id), {"session": str(row.id)}
     step.record_event(connection, now, actor, row.vm_id, tenant=tenant, reason=reason, data=data)
 

@@ -140,7 +140,7 @@ class ConsoleSessions:
                 connection.execute(
                     insert(console_inputs).values(session_id=id, number=number, content=content)
                 )
-            CONSOLES.write(
+            CONSOLES.update_row(
                 connection,
                 id,
                 heartbeat_at=db_now(connection),
@@ -165,7 +165,7 @@ class ConsoleSessions:
             unserved = not is_claimed(row, now) and (
                 row.sent_at is None or row.sent_at <= now - _RESEND_AFTER
             )
-            CONSOLES.write(
+            CONSOLES.update_row(
                 connection, id, heartbeat_at=now, **({"sent_at": now} if unserved else {})
             )
         return unserved

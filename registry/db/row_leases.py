@@ -69,7 +69,7 @@ class RowLease:
         held = select(func.count()).where(self.table.c.lease_until > now, which)
         return connection.execute(held).scalar_one()
 
-    def send(
+    def mark_sent(
         self, connection: Connection, query: Select[Any], limit: int, *, now: datetime
     ) -> Sequence[UUID]:
         """Return the keys of rows and mark them as sent, except those claimed by others.
@@ -106,7 +106,9 @@ class RowLease:
     ) -> UUID:
         """Claim an unclaimed row, and return the token that proves it."""
         token = uuid4()
-        self.write(connection, key, **self.claim_values(owner, lease_s, token, now=now), **values)
+        self.update_row(
+            connection, key, **self.claim_values(owner, lease_s, token, now=now), **values
+        )
         return token
 
     def check_claim(self, row: Row[Any] | None, key: UUID, token: UUID) -> Row[Any]:
@@ -122,17 +124,17 @@ class RowLease:
     def extend(self, connection: Connection, key: UUID, lease_s: float, **values: Any) -> None:
         """Extend a claim, also one that expired and was not taken over."""
         until = db_now(connection) + timedelta(seconds=lease_s)
-        self.write(connection, key, lease_until=until, **values)
+        self.update_row(connection, key, lease_until=until, **values)
 
     def release_claim(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Release the claim on a row."""
-        self.write(connection, key, **self.none, **values)
+        self.update_row(connection, key, **self.none, **values)
 
     def retry_later(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Release the claim on an unfinished row, which is sent again after a while."""
         self.release_claim(connection, key, sent_at=db_now(connection), **values)
 
-    def write(self, connection: Connection, key: UUID, **values: Any) -> None:
+    def update_row(self, connection: Connection, key: UUID, **values: Any) -> None:
         """Update columns of a row."""
         connection.execute(update(self.table).where(self.key == key).values(**values))
 

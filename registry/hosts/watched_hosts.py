@@ -46,7 +46,7 @@ class WatchedHosts:
             found = tuple(_to_watched(row) for row in rows)
         return HostsRead(cursor=cursor, hosts=found, gone=frozenset())
 
-    def since(self, cursor: int) -> HostsRead:
+    def changed_since(self, cursor: int) -> HostsRead:
         """Return the hosts with events since an earlier read."""
         newest = self._newest_stable_id()
         query = (

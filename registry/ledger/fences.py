@@ -65,7 +65,7 @@ def change_fence(
         new = {"host_id": host_id, "state": after.value} | new_values | values
         connection.execute(insert(host_fences).values(**new))
     else:
-        FENCES.write(connection, host_id, state=after.value, **values)
+        FENCES.update_row(connection, host_id, state=after.value, **values)
     data = {"name": host_name} | ({} if epoch is None else {"epoch": epoch})
     step.record_event(connection, now, actor, host_id, reason=reason, data=data)
     return after

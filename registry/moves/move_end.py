@@ -104,7 +104,7 @@ def close_move(
     """End a move's row. The request avoids a destination at which the move failed for a while."""
     step = MOVE.step(move.state, event)
     values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
-    MOVES.write(connection, move.id, **values)
+    MOVES.update_row(connection, move.id, **values)
     if event == MoveEvent.FAILED:
         record_host_backoff(connection, move.request_id, move.to_host_id, now)
     detail = {"vm": str(move.vm_id), "from": move.from_host, "to": move.to_host}

@@ -127,7 +127,7 @@ class Moves:
                     **cancelled,
                 )
             else:
-                MOVES.write(connection, move_id, cancelled_by=actor, sent_at=None)
+                MOVES.update_row(connection, move_id, cancelled_by=actor, sent_at=None)
             row = connection.execute(MOVE_ROWS.where(moves.c.id == move_id)).one()
             return store_result(connection, _to_move(row))
 

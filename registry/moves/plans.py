@@ -164,7 +164,7 @@ class Plans:
             cluster = read_cluster(connection, lease, self._known)
             return view_running(connection, cluster=cluster)
 
-    def open(self) -> tuple[Plan, ...]:
+    def list_open(self) -> tuple[Plan, ...]:
         """Return the plans to decide or carry out; () while the slot loop is paused."""
         with self._database.read() as connection:
             paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)

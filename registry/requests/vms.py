@@ -241,7 +241,7 @@ class Vms:
             return _get_vm(connection, id)
 
     @retry_on_rollback
-    def label(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
+    def change_labels(self, id: UUID, changes: Mapping[str, str | None]) -> Vm:  # noqa: A002
         """Change labels of a VM; the value None removes a label."""
         with self._database.write() as connection:
             lock_vms(connection, vms.c.id == id)

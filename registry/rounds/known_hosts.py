@@ -87,7 +87,7 @@ class _ReadPosition:
     oldest: int  #: transactions below were over
     place: tuple[object, ...]
 
-    def serves(self, now: _ReadPosition) -> bool:
+    def can_extend(self, now: _ReadPosition) -> bool:
         """Return whether a later read may build on this one."""
         return self.place == now.place and 0 <= now.oldest - self.oldest < _ANEW_AFTER
 
@@ -131,7 +131,7 @@ class KnownHosts:
         """Return all hosts as they are in this transaction, by name."""
         before, since = self._since, _read_position(connection, axis)
         self._since = None  # a read that is cut short is begun anew
-        if before is None or since is None or not before.serves(since):
+        if before is None or since is None or not before.can_extend(since):
             self._rows.clear()
             self._amounts.clear()
             self._views.clear()

@@ -80,7 +80,7 @@ class Shadows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, max_rounds: int) -> DueRound | None:
+    def next_due_round(self, max_rounds: int) -> DueRound | None:
         """Return the oldest of the newest ``max_rounds`` rounds that has no shadow decision yet."""
         with self._database.read() as connection:
             last = connection.scalar(select(func.max(shadow_rounds.c.round)))

@@ -50,12 +50,12 @@ from registry.records.work import Build, Claim, Due, Leftover, Removal
 from registry.requests.guest_access import access_of
 from registry.tasks.outbox import (
     claim_leftover,
-    due,
     extend_leftover,
     finish_leftover,
     machine_of_host,
     neighbours_of,
     record_leftover_error,
+    send_due_tasks,
 )
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
@@ -170,7 +170,7 @@ class Assignments:
             if row.state != AssignmentState.CREATING.value:
                 raise ClaimLostError(f"assignment {claim.assignment_id}", f"it is {row.state}")
             step, now = ASSIGNMENT.step(row.state, AssignmentEvent.STARTED), db_now(connection)
-            ASSIGNMENTS.write(connection, row.id, state=step.after.value, activated_at=now)
+            ASSIGNMENTS.update_row(connection, row.id, state=step.after.value, activated_at=now)
             record_events(connection, [assignment_event_row(step, row, now, row.lease_owner)])
 
     @retry_on_rollback
@@ -305,7 +305,7 @@ class Assignments:
     # ---- the sweep ----------------------------------------------------------
 
     @retry_on_rollback
-    def due(
+    def send_due_tasks(
         self,
         limit: int = 200,
         resend_after_s: float = 10,
@@ -313,10 +313,12 @@ class Assignments:
         *,
         waiting: Mapping[WorkQueue, int] | None = None,
     ) -> tuple[Due, ...]:
-        """Return due tasks without a worker, and mark them as sent; see `outbox.due`."""
+        """Return due tasks without a worker, and mark them as sent; see `outbox.send_due_tasks`."""
         with self._database.write() as connection:
             now = db_now(connection)
-            return due(connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting)
+            return send_due_tasks(
+                connection, limit, resend_after_s, now=now, host_id=host_id, waiting=waiting
+            )
 
     @retry_on_rollback
     def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002

@@ -82,14 +82,14 @@ class ImageCopyTasks:
             )
 
     @retry_on_rollback
-    def begin(self, claim: CopyClaim, volume: str) -> None:
+    def record_volume(self, claim: CopyClaim, volume: str) -> None:
         """Record the volume of the upload before it begins."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
-            COPIES.write(connection, row.id, volume=volume)
+            COPIES.update_row(connection, row.id, volume=volume)
 
     @retry_on_rollback
-    def progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
+    def record_progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
         """Record the progress of the upload, and extend the claim."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)

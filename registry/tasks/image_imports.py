@@ -44,7 +44,7 @@ class ImageImports:
             )
 
     @retry_on_rollback
-    def progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
+    def record_progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
         """Record the progress of the import, and extend the claim."""
         with self._database.write() as connection:
             _lock_claimed_import(connection, claim)

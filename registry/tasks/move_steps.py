@@ -148,7 +148,9 @@ class MoveSteps:
             )
 
     @retry_on_rollback
-    def arrive(self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None) -> bool:
+    def record_arrival(
+        self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None
+    ) -> bool:
         """Record that the VM has arrived; this is the only place that does so.
 
         ``observed`` is its state at the destination, running or stopped. The result is False if

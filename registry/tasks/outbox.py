@@ -144,12 +144,12 @@ class _TaskKind:
     states: Sequence[str] = ()  #: of rows that ask for it, where the table has others' too
     anywhere: bool = False  #: their hosts take no part
 
-    def send(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
+    def send_due_rows(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
         """Return due rows without a worker, and mark them as sent."""
         if self.anywhere and look.host_id is not None:
             return []
         query = self.waiting(look).where(self.claims.is_due(look.now, look.stale))
-        keys = self.claims.send(connection, query, limit, now=look.now)
+        keys = self.claims.mark_sent(connection, query, limit, now=look.now)
         return [Due(task=self.task, id=key) for key in keys]
 
     def count_claimed(self, connection: Connection, now: datetime) -> int:
@@ -301,7 +301,7 @@ _KINDS: Final[Mapping[WorkQueue, tuple[_TaskKind, ...]]] = MappingProxyType(
 )
 
 
-def due(
+def send_due_tasks(
     connection: Connection,
     limit: int,
     resend_after_s: float,
@@ -332,7 +332,7 @@ def due(
         if left <= 0:
             continue
         for after, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
-            sent = kind.send(connection, max(1, left // (after + 1)), look)
+            sent = kind.send_due_rows(connection, max(1, left // (after + 1)), look)
             left -= len(sent)
             found += sent
     return tuple(found)
@@ -431,7 +431,7 @@ def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) 
 def record_leftover_error(connection: Connection, leftover: Leftover, error: str) -> None:
     """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
     _check_leftover_claim(connection, leftover)
-    LEFTOVERS.write(connection, leftover.id, last_error=error)
+    LEFTOVERS.update_row(connection, leftover.id, last_error=error)
 
 
 def _check_leftover_claim(connection: Connection, leftover: Leftover) -> None:

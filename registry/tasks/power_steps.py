@@ -210,9 +210,9 @@ def _apply_power_event(
         connection.execute(delete(power_actions).where(power_actions.c.vm_id == row.id))
     elif event == PowerEvent.SIGNALLED:
         force_at = row.force_at or now + timedelta(seconds=row.timeout_s)
-        POWER.write(connection, row.id, state=after.value, signalled_at=now, force_at=force_at)
+        POWER.update_row(connection, row.id, state=after.value, signalled_at=now, force_at=force_at)
     else:
-        POWER.write(connection, row.id, state=after.value)
+        POWER.update_row(connection, row.id, state=after.value)
     record_events(connection, history)
     return after
 

@@ -66,7 +66,7 @@ class Inbox:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
 
-    def open(self, queue: str, content: bytes) -> dict[str, Any] | None:
+    def check_message(self, queue: str, content: bytes) -> dict[str, Any] | None:
         """Return the checked envelope for Celery; None for a foreign message, which is dropped."""
         try:
             message = envelope(content, self._known[queue], now=datetime.now(UTC))

@@ -101,7 +101,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
                 raise Empty
             queue, content = found[0].decode(), found[1]
             self._trim_flooded_queues()
-            message = self.inbox.open(queue, content)
+            message = self.inbox.check_message(queue, content)
             if message is not None:
                 self.connection._deliver(message, queue)
             return True

@@ -350,7 +350,7 @@ def _move(world: World, number: int) -> Move:
     asked = _ask_to_move(world, f"h{number}")
     step = registry.move_steps.claim(asked.id, "w1", 60, MoveLimits(per_host=1, everywhere=1))
     assert step is not None
-    assert registry.move_steps.arrive(step.claim, VmObserved.RUNNING, downtime_ms=1)
+    assert registry.move_steps.record_arrival(step.claim, VmObserved.RUNNING, downtime_ms=1)
     assert before is not None
     removal = registry.assignments.claim_removal(before, "w1", 60)
     assert removal is not None

@@ -39,7 +39,9 @@ def begin(registry: Registry, move: str, total: int = 0, left: int = 0, rate: in
 
 def arrive(registry: Registry, step: MoveStep, downtime_ms: int | None = 150) -> None:
     """Do what a worker does whose guest arrived, and clear away what it left."""
-    assert registry.move_steps.arrive(step.claim, VmObserved.RUNNING, downtime_ms=downtime_ms)
+    assert registry.move_steps.record_arrival(
+        step.claim, VmObserved.RUNNING, downtime_ms=downtime_ms
+    )
     removal = registry.assignments.claim_removal(step.from_id, "w1", 60)
     assert removal is not None
     registry.assignments.release(removal.claim)

@@ -63,7 +63,7 @@ def change_vm(
 ) -> Vm:
     """Change labels of a VM."""
     own_vm(registry, vm_id, caller)
-    return redact_vm(registry.vms.label(vm_id, body.labels), reader)
+    return redact_vm(registry.vms.change_labels(vm_id, body.labels), reader)
 
 
 @router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))

@@ -351,7 +351,7 @@ def hold(api: Api) -> None:
         [copy] = [each for each in registry.images.copies("debian") if each.host == host.name]
         claimed = registry.image_copies.claim_upload(copy.id, "w1", 60)
         assert claimed is not None
-        registry.image_copies.begin(claimed.claim, claimed.volume)
+        registry.image_copies.record_volume(claimed.claim, claimed.volume)
         for _ in range(2):
             registry.hosts.record_miss(host.id, "silent", unreachable_after=2, down_after=9)
 

@@ -183,7 +183,7 @@ def _move(site: Site) -> None:
     registry.moves.cancel(ends.claim.move_id, actor=actor)
     registry.move_steps.record_failure(ends.claim, failed(29))
     clear(ends.to.claim.assignment_id)
-    assert registry.move_steps.arrive(ask().claim, VmObserved.RUNNING, downtime_ms=7)
+    assert registry.move_steps.record_arrival(ask().claim, VmObserved.RUNNING, downtime_ms=7)
 
 
 def uri_of(number: int) -> str:

@@ -169,8 +169,8 @@ def test_a_vm_whose_image_is_not_on_its_host_says_so(api: Api, decider: PolicyPr
     [vm] = api.tenant_a.get(path).json()["vms"]
     before = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
     upload = upload_of(api.registry)
-    api.registry.image_copies.begin(upload.claim, upload.volume)
-    api.registry.image_copies.progress(upload.claim, 1000, 60)
+    api.registry.image_copies.record_volume(upload.claim, upload.volume)
+    api.registry.image_copies.record_progress(upload.claim, 1000, 60)
     during = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
     api.registry.image_copies.finish_upload(upload.claim)
     after = api.tenant_a.get(f"/v1/vms/{vm['vm']}/explanation").json()
@@ -193,10 +193,10 @@ def test_vms_of_a_held_image_say_what_they_wait_for(api: Api, decider: PolicyPro
     run_slot(api.registry, decider, 1)
     add_host(api.registry, "h3")
     waiting = ask(api, 3, image="debian")
-    for due in api.registry.assignments.due(resend_after_s=0):
+    for due in api.registry.assignments.send_due_tasks(resend_after_s=0):
         claimed = api.registry.image_copies.claim_upload(due.id, "w1", 60)
         assert claimed is not None
-        api.registry.image_copies.begin(claimed.claim, claimed.volume)
+        api.registry.image_copies.record_volume(claimed.claim, claimed.volume)
         for _ in range(2):
             api.registry.hosts.record_miss(
                 claimed.host.id, "silent", unreachable_after=2, down_after=9

@@ -106,7 +106,7 @@ def lived(register: Registry) -> Registry:
     (host,) = a_cluster(register)
     place(register, add_request(register, 2), host, 2)
     register.hosts.record_report(host.id, a_report(started_at=register.now()))
-    first, _ = register.assignments.due(resend_after_s=60)
+    first, _ = register.assignments.send_due_tasks(resend_after_s=60)
     assert register.assignments.claim_build(first.id, "w1", 60) is not None
     register.monitors.record_heartbeat(uuid4(), "m1", lease_s=15, watched=1, late=0)
     register.processes.register("worker", "w1", "kvm7", 1, stamp_of=lambda _: "s")
@@ -128,11 +128,11 @@ def test_what_a_dead_worker_had_is_built_soon_after_the_clock_stepped_back(
 ) -> None:
     step_back(raw)
     short = LeaseLengths(lease_s=0, fence_timeout_s=0, spot_grace_s=0, room_hold_s=0)
-    assert lived.assignments.due(resend_after_s=0) == ()
+    assert lived.assignments.send_due_tasks(resend_after_s=0) == ()
 
     lived.clock_steps.correct_times(short)
 
-    assert len(lived.assignments.due(resend_after_s=0)) == 2
+    assert len(lived.assignments.send_due_tasks(resend_after_s=0)) == 2
 
 
 def test_all_that_lies_ahead_is_brought_back_and_the_step_is_noted_once(
@@ -202,7 +202,7 @@ def test_a_guest_is_forced_off_after_its_own_time(lived: Registry, raw: RawSql) 
 
 
 def test_a_clock_that_runs_well_is_left_alone(lived: Registry) -> None:
-    lived.assignments.due(resend_after_s=60)
+    lived.assignments.send_due_tasks(resend_after_s=60)
 
     assert ahead(lived) == set()
     assert lived.clock_steps.correct_times(LENGTHS, thorough=True) == 0

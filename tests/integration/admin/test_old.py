@@ -30,7 +30,7 @@ DAILY: dict[str, Daily] = {
     "doctor": lambda register: register.check(history=False),
     "the read of a round": lambda register: register.rounds.read_cluster(take_lease(register)),
     "metrics": lambda register: register.fleet(),
-    "sweep": lambda register: register.assignments.due(),
+    "sweep": lambda register: register.assignments.send_due_tasks(),
     "expiry": lambda register: register.requests.expire(),
     "VMs": lambda register: register.vms.list(),
     "VMs of a tenant": lambda register: register.vms.list(tenant="a"),

@@ -195,7 +195,7 @@ def test_nobody_builds_on_a_host_out_of_reach(
     register.hosts.record_miss(host.id, "no answer", unreachable_after=1, down_after=9)
 
     assert register.assignments.claim_build(assignments[0], "w1", 60) is None
-    assert register.assignments.due() == ()
+    assert register.assignments.send_due_tasks() == ()
 
     register.hosts.record_report(host.id, a_report())
     assert register.assignments.claim_build(assignments[0], "w1", 60) is not None
@@ -300,7 +300,9 @@ def test_a_build_that_takes_too_long_is_ended_and_decided_again_elsewhere(
     assert register.vms.get(build.vm_id).last_error == told.reason
     lease = take_lease(register)
     assert register.rounds.read_cluster(lease).requests == ()  # its absence is not proven
-    assert (DELETE, assignments[0]) in [(due.task, due.id) for due in register.assignments.due()]
+    assert (DELETE, assignments[0]) in [
+        (due.task, due.id) for due in register.assignments.send_due_tasks()
+    ]
     removal = register.assignments.claim_removal(assignments[0], "w2", 60)
     assert removal is not None
     register.assignments.release(removal.claim)
@@ -481,25 +483,25 @@ def test_the_sweep_sends_each_task_once_and_again_when_nobody_took_it(
     register: Registry, assignments: tuple[UUID, ...], clock: Clock
 ) -> None:
     register.hosts.update("h1", max_builds=3, actor=ACTOR)
-    first = register.assignments.due()
+    first = register.assignments.send_due_tasks()
     assert {(each.task, each.id) for each in first} == {(CREATE, key) for key in assignments}
-    assert register.assignments.due() == ()
+    assert register.assignments.send_due_tasks() == ()
 
     claimed(register, assignments[0])
     clock.sendings_grow_old()
-    assert {each.id for each in register.assignments.due()} == set(assignments[1:])
+    assert {each.id for each in register.assignments.send_due_tasks()} == set(assignments[1:])
 
     clock.claims_run_out()
     clock.sendings_grow_old()
-    assert {each.id for each in register.assignments.due()} == set(assignments)
+    assert {each.id for each in register.assignments.send_due_tasks()} == set(assignments)
 
 
 def test_the_sweep_sends_no_more_than_its_limit_and_what_waits_longest_first(
     register: Registry, assignments: tuple[UUID, ...], clock: Clock
 ) -> None:
-    first = register.assignments.due(limit=1)
+    first = register.assignments.send_due_tasks(limit=1)
     clock.sendings_grow_old()
-    second = register.assignments.due(limit=2)
+    second = register.assignments.send_due_tasks(limit=2)
 
     assert [len(first), len(second)] == [1, 2]
     assert not {each.id for each in first} & {each.id for each in second}
@@ -515,7 +517,7 @@ def test_the_sweep_sends_removals_and_missing_resumes_but_not_vms_that_run(
     register.assignments.record_failure(failed.claim, "x", transient=False)
     clock.claims_run_out()
 
-    sent = {(each.task, each.id) for each in register.assignments.due()}
+    sent = {(each.task, each.id) for each in register.assignments.send_due_tasks()}
 
     assert sent == {(CREATE, assignments[1]), (DELETE, assignments[2])}
 
@@ -530,9 +532,9 @@ def test_a_removal_that_is_given_back_is_sent_again_later(
 
     register.assignments.yield_claim(removal.claim, "host does not answer")
 
-    assert register.assignments.due() == ()
+    assert register.assignments.send_due_tasks() == ()
     clock.sendings_grow_old()
-    assert [each.task for each in register.assignments.due()] == [DELETE]
+    assert [each.task for each in register.assignments.send_due_tasks()] == [DELETE]
     remove_vm(register, assignments[0])
     assert register.requests.list().items[0].state == RequestState.RELEASED
     assert register.check() == []

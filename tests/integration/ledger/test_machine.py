@@ -88,7 +88,7 @@ class Cluster(RuleBasedStateMachine):
 
     def due(self) -> Iterator[UUID]:
         self.raw.run("UPDATE assignments SET sent_at = NULL")
-        yield from (each.id for each in self.registry.assignments.due())
+        yield from (each.id for each in self.registry.assignments.send_due_tasks())
 
     # ---- tenants and operators ----
 

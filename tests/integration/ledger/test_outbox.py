@@ -39,7 +39,7 @@ def limit() -> int:
 
 
 def sweep(register: Registry, limit: int) -> Counter[str]:
-    return Counter(each.task for each in register.assignments.due(limit))
+    return Counter(each.task for each in register.assignments.send_due_tasks(limit))
 
 
 def test_a_sweep_full_of_image_copies_still_sends_the_fence(register: Registry, limit: int) -> None:
@@ -80,7 +80,7 @@ def test_no_more_is_sent_than_workers_will_soon_take(register: Registry) -> None
         place(register, add_request(register, 2), host, 2, lease=lease)
 
     def sent(in_queue: int) -> int:
-        return len(register.assignments.due(waiting={WorkQueue.BUILD: in_queue}))
+        return len(register.assignments.send_due_tasks(waiting={WorkQueue.BUILD: in_queue}))
 
     assert sent(17) == 0  # more than half of what may wait
     assert sent(16) == 16
@@ -101,7 +101,7 @@ def test_removals_in_hand_make_no_room_for_builds(register: Registry, raw: RawSq
     for host in hosts:
         place(register, add_request(register, 2), host, 2, lease=lease)
 
-    sent = register.assignments.due(waiting=dict.fromkeys(WorkQueue, 20))
+    sent = register.assignments.send_due_tasks(waiting=dict.fromkeys(WorkQueue, 20))
 
     assert not sent  # for builds nobody has anything in hand, so 20 are enough
 
@@ -116,9 +116,9 @@ def test_a_sweep_costs_what_is_due_not_what_runs(register: Registry, raw: RawSql
         raw.run("UPDATE vms SET observed = 'running'")
         if raw.dialect == "postgresql":
             raw.run("VACUUM ANALYZE")
-        register.assignments.due()
+        register.assignments.send_due_tasks()
         with work() as done:
-            assert not register.assignments.due()
+            assert not register.assignments.send_due_tasks()
         return done.units
 
     none, many = sweeping(0), sweeping(320)
@@ -137,7 +137,7 @@ def test_a_host_is_sent_as_many_builds_as_it_takes(register: Registry) -> None:
     assert sweep(register, 10) == {}
     begun = register.assignments.claim_build(keys[0], "w1", 60)
     assert begun is not None
-    assert len(register.assignments.due(resend_after_s=0)) == 1
+    assert len(register.assignments.send_due_tasks(resend_after_s=0)) == 1
 
 
 def test_what_was_begun_goes_before_what_was_never_sent(register: Registry, raw: RawSql) -> None:
@@ -145,11 +145,11 @@ def test_what_was_begun_goes_before_what_was_never_sent(register: Registry, raw:
     lease = take_lease(register)
     (begun,) = place(register, add_request(register), second, lease=lease).assignment_ids
     assert register.assignments.claim_build(begun, "w1", 60) is not None
-    register.assignments.due()
+    register.assignments.send_due_tasks()
     place(register, add_request(register), first, lease=lease)
     raw.run("UPDATE assignments SET lease_until = build_began_at")
 
-    [due] = register.assignments.due(limit=1, resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(limit=1, resend_after_s=0)
 
     assert due.id == begun
 
@@ -162,7 +162,7 @@ def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
     inbox = Inbox([urgent, build], ProcessMetrics("test"))
     message = json.dumps(a_message(CREATE)).encode()
 
-    taken = inbox.open("fuga", message)
+    taken = inbox.check_message("fuga", message)
 
     assert taken is not None
     assert inbox.readable_queues() == ["fuga-urgent"]
@@ -173,8 +173,10 @@ def test_messages_of_a_queue_whose_threads_are_busy_stay_there() -> None:
 def test_builds_do_not_come_by_the_queue_of_what_is_urgent() -> None:
     inbox = Inbox([allowed_messages_of_queue(WorkQueue.URGENT, 1)], ProcessMetrics("test"))
 
-    assert inbox.open("fuga-urgent", json.dumps(a_message(CREATE)).encode()) is None
-    assert inbox.open("fuga-urgent", json.dumps(a_message(SWITCH_POWER)).encode()) is not None
+    assert inbox.check_message("fuga-urgent", json.dumps(a_message(CREATE)).encode()) is None
+    assert (
+        inbox.check_message("fuga-urgent", json.dumps(a_message(SWITCH_POWER)).encode()) is not None
+    )
 
 
 def test_fences_hold_no_thread_of_power_and_consoles() -> None:
@@ -185,7 +187,7 @@ def test_fences_hold_no_thread_of_power_and_consoles() -> None:
     )
     taken = 0
     while (queue := QUEUE_OF[FENCE_HOST].broker_name) in inbox.readable_queues():
-        taken += inbox.open(queue, json.dumps(a_message(FENCE_HOST)).encode()) is not None
+        taken += inbox.check_message(queue, json.dumps(a_message(FENCE_HOST)).encode()) is not None
 
     assert taken == threads[QUEUE_OF[FENCE_HOST]]
     for task in (SWITCH_POWER, READ_CONSOLE):

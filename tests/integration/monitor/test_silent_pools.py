@@ -86,7 +86,7 @@ def test_what_nobody_began_to_build_there_is_decided_again_and_nothing_is_begun(
     assert world.state(reserved) == AssignmentState.RELEASED
     assert world.state(begun) == AssignmentState.CREATING
     assert builds.build_vm(begun, world.worker()) == TaskOutcome.NOT_OURS
-    assert begun not in {due.id for due in world.registry.assignments.due(limit=9)}
+    assert begun not in {due.id for due in world.registry.assignments.send_due_tasks(limit=9)}
 
     world.host.pool_silent_s = None
     world.report()

@@ -290,7 +290,7 @@ def test_moves_of_a_cancelled_plan_end_while_the_slot_loop_is_paused(
 
 def test_what_has_no_place_keeps_its_name(world: MovingWorld, centre: PlanExecutor) -> None:
     vm = world.running("h1")
-    world.registry.vms.label(vm.id, {"moves": "never"})
+    world.registry.vms.change_labels(vm.id, {"moves": "never"})
     plan = evacuate(world, "h1")
 
     centre.advance()

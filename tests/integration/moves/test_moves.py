@@ -101,7 +101,7 @@ def test_what_cannot_be_moved_says_why(world: MovingWorld) -> None:
     world.ask(moving, "h3")
     world.registry.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
     forbidden = world.running()
-    world.registry.vms.label(forbidden.id, {"moves": "never"})
+    world.registry.vms.change_labels(forbidden.id, {"moves": "never"})
     deleted = world.running()
     world.registry.vms.delete(deleted.id, actor=ACTOR)
 
@@ -647,7 +647,7 @@ def fence(world: MovingWorld, name: str) -> None:
 
 def test_a_moving_vm_keeps_its_labels_and_its_wish(world: MovingWorld) -> None:
     vm = world.running()
-    world.registry.vms.label(vm.id, {"app": "db"})
+    world.registry.vms.change_labels(vm.id, {"app": "db"})
 
     world.move(world.ask(vm))
 
@@ -670,7 +670,7 @@ def test_no_more_moves_begin_than_a_host_may_have(world: MovingWorld) -> None:
 
 def test_the_end_of_a_move_sends_what_has_room_then_and_nothing_else(world: MovingWorld) -> None:
     asked = [world.ask(world.running(), host) for host in ("h2", "h2", "h3")]
-    world.registry.assignments.due()  # all are sent, so the sweep gives them time
+    world.registry.assignments.send_due_tasks()  # all are sent, so the sweep gives them time
     limits = MoveLimits(per_host=1, everywhere=8)
     meanwhile: list[Due] = []
     world.movers.during = lambda: meanwhile.extend(world.registry.move_steps.send_next(limits))

@@ -128,7 +128,7 @@ def test_what_has_no_place_is_named_with_what_is_short(
     world: MovingWorld, centre: PlanExecutor
 ) -> None:
     never = world.running("h1")
-    world.registry.vms.label(never.id, {"moves": "never"})
+    world.registry.vms.change_labels(never.id, {"moves": "never"})
     world.running("h1")
     for host in ("h2", "h3"):
         world.running(host)
@@ -180,7 +180,7 @@ def test_a_move_that_is_refused_by_then_is_told_and_the_others_go_on(
     first, second = world.running("h1"), world.running("h1")
     plan = evacuate(world, "h1")
     centre.advance()
-    world.registry.vms.label(first.id, {"moves": "never"})
+    world.registry.vms.change_labels(first.id, {"moves": "never"})
     world.registry.plans.approve(plan.id, actor=ACTOR)
 
     done = carry_out(world, centre, plan)
@@ -349,7 +349,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
     proposed = world.registry.plans.get(plan.id)
     first, *others = world.registry.plans.moves(plan.id)
     assert others
-    world.registry.vms.label(first.vm_id, {"moves": "never"})
+    world.registry.vms.change_labels(first.vm_id, {"moves": "never"})
     world.registry.plans.approve(plan.id, actor=ACTOR)
 
     done = carry_out(world, centre, plan)
@@ -358,7 +358,7 @@ def test_what_was_refused_gained_nothing_and_is_left_alone_for_a_while(
     assert proposed.gain is not None
     assert done.gain is not None
     assert 0 < done.gain < proposed.gain
-    world.registry.vms.label(first.vm_id, {})
+    world.registry.vms.change_labels(first.vm_id, {})
     resting = {each.id for each in world.registry.plans.view_running(rest_s=3600).vms if each.rests}
     assert resting == {first.vm_id, *(each.vm_id for each in others)}
     again = world.registry.plans.create(PlanKind.BALANCE, {}, approve=True, actor=ACTOR)

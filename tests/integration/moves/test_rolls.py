@@ -260,7 +260,7 @@ def test_a_host_whose_vm_may_not_move_is_planned_again_and_then_stops_the_roll(
     world: MovingWorld, site: Site, raw: RawSql
 ) -> None:
     vm = world.running("h1")
-    world.registry.vms.label(vm.id, {"moves": "never"})
+    world.registry.vms.change_labels(vm.id, {"moves": "never"})
     claim = site.begin("h1", "h2")
 
     for _ in range(20):

@@ -230,7 +230,7 @@ def test_what_stands_in_the_way_of_a_request_is_told(
         world.running(host, hosts=[host])
     never = [world.registry.vms.list(limit=500).items[0]]
     for vm in never:
-        world.registry.vms.label(vm.id, {"moves": "never"})
+        world.registry.vms.change_labels(vm.id, {"moves": "never"})
     for host in ("h1", "h2", "h3"):  # too full for what it holds to go elsewhere
         for _ in range(6):
             world.running(host, hosts=[host])

@@ -118,7 +118,7 @@ class MovingWorld:
             "workers.create_vm": builds.build_vm,
             "workers.remove_leftover": removals.remove_leftover,
         }
-        for due in self.registry.assignments.due(resend_after_s=0):
+        for due in self.registry.assignments.send_due_tasks(resend_after_s=0):
             work[due.task](due.id, self.worker("sweeper"))
 
     def report(self, name: str) -> None:

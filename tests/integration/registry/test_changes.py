@@ -186,7 +186,7 @@ def test_vms_get_the_labels_of_their_request_and_then_keep_their_own(cluster: Re
     request = add_request(cluster, 2, name="web", labels={"env": "test", "team": "x"})
     [first, second] = cluster.vms.list(request_id=request.id).items
 
-    cluster.vms.label(first.id, {"env": "prod", "team": None})
+    cluster.vms.change_labels(first.id, {"env": "prod", "team": None})
     changed = cluster.requests.change(request.id, labels={"tier": "1"}, actor="cli")
     resize(cluster, request, 3)
 

@@ -50,7 +50,7 @@ def found(register: Registry, host: str | None = None) -> list[tuple[str, str]]:
 
 
 def tasks(register: Registry) -> list[str]:
-    return [due.task for due in register.assignments.due(resend_after_s=0)]
+    return [due.task for due in register.assignments.send_due_tasks(resend_after_s=0)]
 
 
 def volume(key: UUID) -> str:
@@ -205,7 +205,7 @@ def test_what_this_register_does_not_know_goes_on_an_operators_word(
     register.differences.repair("h1", Difference.UNKNOWN_MARK, "fuga-x", actor="ops")
     look(register, theirs, volumes=(volume(key),))
 
-    [due] = register.assignments.due(resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(resend_after_s=0)
     left = register.assignments.claim_leftover(due.id, "w1", 60)
     assert left is not None
     assert (left.name, left.assignment_id, left.requested) == ("fuga-x", key, True)

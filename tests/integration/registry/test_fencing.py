@@ -98,7 +98,7 @@ def expire_claim(raw: RawSql) -> None:
 
 
 def tasks(register: Registry) -> list[str]:
-    return [due.task for due in register.assignments.due(resend_after_s=0)]
+    return [due.task for due in register.assignments.send_due_tasks(resend_after_s=0)]
 
 
 # ---- who is fenced ----------------------------------------------------------
@@ -396,7 +396,7 @@ def test_a_fenced_host_is_up_only_when_its_leftovers_are_gone(
     assert ask(register, lease) == ()
     with pytest.raises(ConflictError, match="answering again"):
         register.fencing.confirm("h1", actor=ACTOR)
-    left = register.assignments.due(resend_after_s=0)
+    left = register.assignments.send_due_tasks(resend_after_s=0)
     assert [due.task for due in left] == ["workers.remove_leftover"] * 2
     for due in left:
         assert register.assignments.claim_leftover(due.id, "w1", 60) is not None

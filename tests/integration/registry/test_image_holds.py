@@ -41,7 +41,7 @@ class Site:
     def begin(self, name: str) -> Upload:
         upload = self.claim(name)
         assert upload is not None, f"{name} gets no image"
-        self.registry.image_copies.begin(upload.claim, upload.volume)
+        self.registry.image_copies.record_volume(upload.claim, upload.volume)
         return upload
 
     def bring(self, name: str) -> None:
@@ -84,7 +84,7 @@ class Site:
         return self.registry.images.get(self.image.reference)
 
     def due(self) -> list[UUID]:
-        found = self.registry.assignments.due(limit=100, resend_after_s=0)
+        found = self.registry.assignments.send_due_tasks(limit=100, resend_after_s=0)
         return [each.id for each in found if each.task == "workers.upload_image"]
 
 
@@ -175,7 +175,7 @@ def test_the_first_vms_of_it_count_where_they_are_built(site: Site, raw: RawSql)
         site.bring(name)
         raw.run("UPDATE image_copies SET present_at = created_at")
         site.answer(name)
-    for due in site.registry.assignments.due(limit=100, resend_after_s=0):
+    for due in site.registry.assignments.send_due_tasks(limit=100, resend_after_s=0):
         assert site.registry.assignments.claim_build(due.id, "w1", 60) is not None
 
     site.lose("h1", "h2")

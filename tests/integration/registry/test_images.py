@@ -59,7 +59,11 @@ def add_image(registry: Registry, name: str = "debian", **fields: Any) -> Image:
 
 def upload_of(registry: Registry, owner: str = "w1", lease_s: float = 60) -> Upload:
     """Claim the only upload that is due."""
-    [due] = [each for each in registry.assignments.due(resend_after_s=0) if "image" in each.task]
+    [due] = [
+        each
+        for each in registry.assignments.send_due_tasks(resend_after_s=0)
+        if "image" in each.task
+    ]
     assert due.task == "workers.upload_image"
     upload = registry.image_copies.claim_upload(due.id, owner, lease_s)
     assert upload is not None
@@ -69,8 +73,8 @@ def upload_of(registry: Registry, owner: str = "w1", lease_s: float = 60) -> Upl
 def bring(registry: Registry) -> Upload:
     """Do what a worker does when all goes well."""
     upload = upload_of(registry)
-    registry.image_copies.begin(upload.claim, upload.volume)
-    registry.image_copies.progress(upload.claim, GIB, 60)
+    registry.image_copies.record_volume(upload.claim, upload.volume)
+    registry.image_copies.record_progress(upload.claim, GIB, 60)
     registry.image_copies.finish_upload(upload.claim)
     return upload
 
@@ -149,7 +153,7 @@ def test_a_build_waits_for_its_image_and_neither_worker_nor_host_is_held(
     [assignment_id] = place(register, add_request(register, image="debian"), host).assignment_ids
 
     assert disk_of(register) == (298, 15)
-    [due] = register.assignments.due(resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(resend_after_s=0)
     assert due.task == "workers.upload_image"
     assert register.assignments.claim_build(assignment_id, "w1", 60) is None
     assert register.assignments.state(assignment_id) == AssignmentState.RESERVED
@@ -157,7 +161,7 @@ def test_a_build_waits_for_its_image_and_neither_worker_nor_host_is_held(
     upload = bring(register)
 
     assert upload.image == image
-    assert [each.task for each in register.assignments.due(resend_after_s=0)] == [
+    assert [each.task for each in register.assignments.send_due_tasks(resend_after_s=0)] == [
         "workers.create_vm"
     ]
     build = register.assignments.claim_build(assignment_id, "w1", 60)
@@ -195,7 +199,9 @@ def test_an_image_on_one_host_lets_no_vm_be_built_on_another(register: Registry)
     [there] = place(register, second, h2, 1, lease).assignment_ids
 
     assert "workers.create_vm" not in {
-        each.task for each in register.assignments.due(resend_after_s=0) if each.id == there
+        each.task
+        for each in register.assignments.send_due_tasks(resend_after_s=0)
+        if each.id == there
     }
     assert register.assignments.claim_build(there, "w1", 60) is None
 
@@ -221,14 +227,14 @@ def test_an_upload_whose_lease_ran_out_begins_anew_under_another_name(register: 
     add_image(register)
     place(register, add_request(register, image="debian"), host)
     first = upload_of(register, lease_s=0)
-    register.image_copies.begin(first.claim, first.volume)
+    register.image_copies.record_volume(first.claim, first.volume)
 
     second = upload_of(register, "w2")
 
     assert second.volume != first.volume
     assert second.left_volume == first.volume
     with pytest.raises(ClaimLostError):
-        register.image_copies.progress(first.claim, 1, 60)
+        register.image_copies.record_progress(first.claim, 1, 60)
     with pytest.raises(ClaimLostError):
         register.image_copies.finish_upload(first.claim)
 
@@ -241,7 +247,7 @@ def test_a_host_takes_one_upload_at_a_time(register: Registry) -> None:
     place(register, add_request(register, image="debian"), host, lease=lease)
     upload = upload_of(register)
     place(register, add_request(register, image="other"), host, lease=lease)
-    [due] = register.assignments.due(resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(resend_after_s=0)
 
     assert register.image_copies.claim_upload(due.id, "w2", 60) is None
     register.image_copies.finish_upload(upload.claim)
@@ -266,7 +272,7 @@ def test_an_image_that_a_host_refuses_gives_its_vms_back_and_does_not_hold_the_h
     assert disk_of(register) == (300, 0)
     assert register.hosts.get("h1").backoff_until is None
     assert raw.value("SELECT count(*) FROM build_failures") == 1
-    assert register.assignments.due(resend_after_s=0) == ()
+    assert register.assignments.send_due_tasks(resend_after_s=0) == ()
     [copy] = register.images.copies("debian")
     assert (copy.state, copy.last_error) == (CopyState.FAILED, "No space left on device")
     assert register.check() == []
@@ -350,7 +356,7 @@ def test_a_removed_image_goes_from_its_hosts_and_gives_their_disk_back(register:
     register.requests.delete(request.id, actor=ACTOR)
     register.images.remove("debian", actor=ACTOR)
 
-    [due] = register.assignments.due(resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(resend_after_s=0)
     assert due.task == "workers.remove_image"
     assert register.image_copies.claim_upload(due.id, "w1", 60) is None
     removal = register.image_copies.claim_removal(due.id, "w1", 60)
@@ -375,7 +381,7 @@ def test_whoever_uploads_an_image_that_is_removed_loses_its_claim(register: Regi
     register.images.remove("debian", actor=ACTOR)
 
     for call in (
-        lambda: register.image_copies.begin(upload.claim, upload.volume),
+        lambda: register.image_copies.record_volume(upload.claim, upload.volume),
         lambda: register.image_copies.finish_upload(upload.claim),
         lambda: register.image_copies.fail_upload(upload.claim, "too late"),
     ):
@@ -472,8 +478,8 @@ def test_a_vm_tells_how_much_of_its_image_has_come(register: Registry) -> None:
 
     assert waits() == (CopyState.ABSENT, 0)
     upload = upload_of(register)
-    register.image_copies.begin(upload.claim, upload.volume)
-    register.image_copies.progress(upload.claim, GIB, 60)
+    register.image_copies.record_volume(upload.claim, upload.volume)
+    register.image_copies.record_progress(upload.claim, GIB, 60)
     assert waits() == (CopyState.UPLOADING, GIB)
     register.image_copies.finish_upload(upload.claim)
     assert waits() is None

@@ -350,13 +350,13 @@ def test_what_was_sent_before_the_clock_stepped_back_is_sent_again(
     register: Registry, first: Host, raw: RawSql
 ) -> None:
     place(register, add_request(register), first)
-    assert len(register.assignments.due(resend_after_s=60)) == 1
-    assert register.assignments.due(resend_after_s=60) == ()
+    assert len(register.assignments.send_due_tasks(resend_after_s=60)) == 1
+    assert register.assignments.send_due_tasks(resend_after_s=60) == ()
 
     ahead = "2099-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00:00")
     raw.run(f"UPDATE assignments SET sent_at = '{ahead}'")
 
-    assert len(register.assignments.due(resend_after_s=60)) == 1
+    assert len(register.assignments.send_due_tasks(resend_after_s=60)) == 1
 
 
 def test_a_worker_is_told_the_machine_that_has_the_vm_not_the_one_that_answers(
@@ -414,7 +414,7 @@ def test_a_second_name_of_a_machine_is_no_other_user_of_its_pool(
     )
 
     register.differences.repair(holds, Difference.UNKNOWN_MARK, "fuga-x", actor=ACTOR)
-    [due] = register.assignments.due(resend_after_s=0)
+    [due] = register.assignments.send_due_tasks(resend_after_s=0)
     left = register.assignments.claim_leftover(due.id, "w1", 60)
 
     assert left is not None

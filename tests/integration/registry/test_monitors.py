@@ -67,14 +67,14 @@ def test_only_hosts_that_changed_are_read_again(register: Registry) -> None:
 
     register.hosts.change_uri("second", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
     third = add_host(register, "third", up=False)
-    after = register.watched_hosts.since(before.cursor)
+    after = register.watched_hosts.changed_since(before.cursor)
 
     assert {host.id for host in before.hosts} == {first.id, second.id}
     assert {host.name: host.uri for host in after.hosts} == {
         "second": "test+unix:///elsewhere",
         "third": third.uri,
     }
-    assert register.watched_hosts.since(after.cursor).hosts == ()
+    assert register.watched_hosts.changed_since(after.cursor).hosts == ()
 
 
 def test_polls_are_no_changes(register: Registry) -> None:
@@ -83,7 +83,7 @@ def test_polls_are_no_changes(register: Registry) -> None:
 
     register.hosts.record_report(host.id, a_report())
 
-    assert register.watched_hosts.since(cursor).hosts == ()
+    assert register.watched_hosts.changed_since(cursor).hosts == ()
 
 
 def test_a_host_that_was_retired_is_gone(register: Registry) -> None:
@@ -92,7 +92,7 @@ def test_a_host_that_was_retired_is_gone(register: Registry) -> None:
 
     register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
     register.hosts.change_admin("h2", HostAdminEvent.DRAIN, actor=ACTOR)
-    read = register.watched_hosts.since(cursor)
+    read = register.watched_hosts.changed_since(cursor)
 
     assert read.gone == {host.id}
     assert [each.id for each in read.hosts] == [drained.id]

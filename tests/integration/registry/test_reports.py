@@ -227,7 +227,7 @@ def test_a_guest_that_powers_itself_off_stays_stopped_and_keeps_its_share(
 
     assert observed(register, build) == VmObserved.STOPPED
     assert register.hosts.get("h1").inventories[0].committed == 1
-    assert register.assignments.due() == ()
+    assert register.assignments.send_due_tasks() == ()
 
 
 def test_a_vm_missing_from_its_host_is_lost_with_an_event(
@@ -314,7 +314,9 @@ def test_our_own_domains_are_no_strangers(register: Registry, host: Host, build:
 
 
 def leftovers(register: Registry) -> list[UUID]:
-    return [each.id for each in register.assignments.due() if each.task.endswith("leftover")]
+    return [
+        each.id for each in register.assignments.send_due_tasks() if each.task.endswith("leftover")
+    ]
 
 
 def volume(assignment_id: UUID) -> str:

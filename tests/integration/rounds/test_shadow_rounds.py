@@ -237,7 +237,7 @@ def test_rounds_that_it_cannot_keep_up_with_are_passed_over(
     shadow.decide_next()
     rounds(3, 2)
 
-    due = register.shadows.due(2)
+    due = register.shadows.next_due_round(2)
 
     assert MAX_BEHIND > 2
     assert due is not None

@@ -161,7 +161,7 @@ class Site:
 
     def sweep(self) -> None:
         """Send what is due, as the control centre does."""
-        for due in self.registry.assignments.due(resend_after_s=1):
+        for due in self.registry.assignments.send_due_tasks(resend_after_s=1):
             self._app.send_task(due.task, args=[str(due.id)])
 
     def let_builds_last(self, seconds: int) -> None:

@@ -121,7 +121,7 @@ def test_a_vm_without_a_host_has_no_console(world: World) -> None:
 def test_a_message_that_comes_late_finds_nobody_waiting(world: World, vm_id: UUID) -> None:
     reads = world.registry.console_reads
     key = reads.request(vm_id)
-    reads.forget(key)
+    reads.delete_question(key)
 
     assert consoles.read_console(key, world.worker()) is TaskOutcome.NOT_OURS
     assert ("console_tail", str(vm_id)) not in world.host.log
@@ -132,7 +132,7 @@ def test_the_first_answer_counts(world: World, vm_id: UUID) -> None:
     key = reads.request(vm_id)
 
     for content in (b"first", b"second"):
-        reads.answer(key, ConsoleAnswer(content=content, end=0, error=None))
+        reads.store_answer(key, ConsoleAnswer(content=content, end=0, error=None))
 
     assert reads.question(key) is None
     answer = reads.find_answer(key)

@@ -152,13 +152,13 @@ def test_who_is_not_heard_of_any_more_loses_the_console(
     world.registry.console_sessions.store_input(vm_id, first, 1, b"secret")
     raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 61)}")
 
-    world.registry.assignments.due()
+    world.registry.assignments.send_due_tasks()
 
     assert look(world, vm_id, first).session.reason == "no client or worker was heard from for 60 s"
     assert raw.value("SELECT count(*) FROM console_inputs") == 0
     open_one(world, vm_id)
     raw.run(f"UPDATE console_sessions SET heartbeat_at = {past(raw, 660)} WHERE state = 'ended'")
-    world.registry.assignments.due()
+    world.registry.assignments.send_due_tasks()
     with pytest.raises(NotFoundError):
         look(world, vm_id, first)
 
@@ -183,7 +183,7 @@ def test_when_its_worker_dies_another_takes_the_console_up(
 
         assert eventually(said) == b"LAB-GUEST-HEARD still there?\r\n"
         for late in (
-            lambda: holds.take(dead.claim),
+            lambda: holds.take_input(dead.claim),
             lambda: holds.store_output(dead.claim, b"late"),
             lambda: holds.extend_claim(dead.claim, LEASE_S),
             lambda: holds.has_input(dead.claim),

@@ -571,7 +571,7 @@ def test_what_a_worker_could_not_clear_away_becomes_a_leftover_and_goes(world: W
 
     def all_is_gone() -> bool:
         world.report()
-        for due in world.registry.assignments.due(resend_after_s=0):
+        for due in world.registry.assignments.send_due_tasks(resend_after_s=0):
             assert due.task == "workers.remove_leftover"
             removals.remove_leftover(due.id, world.worker())
         return not world.host.domains and set(world.host.volumes) == {"base.qcow2"}
@@ -634,7 +634,7 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     world.report()
 
     def attempt() -> set[TaskOutcome]:
-        due = world.registry.assignments.due(resend_after_s=0)
+        due = world.registry.assignments.send_due_tasks(resend_after_s=0)
         context = world.worker(hosts=hosts, lease_s=0.001)
         return {removals.remove_leftover(each.id, context) for each in due}
 
@@ -687,7 +687,7 @@ def test_a_leftover_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     disk = a_leftover_disk(world, hosts)
     for each in neighbours:
         each.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
-    [due] = world.registry.assignments.due(resend_after_s=0)
+    [due] = world.registry.assignments.send_due_tasks(resend_after_s=0)
 
     outcome = removals.remove_leftover(due.id, world.worker(hosts=hosts, lease_s=SHORT_LEASE_S))
 
@@ -705,7 +705,7 @@ def test_a_leftover_that_another_worker_took_over_is_left_to_it(
         add_host(register, f"h{number}", uri=each.uri, labels=["shared_pool=nfs"])
     hosts = HostLimits(TwoHosts(world.host, *neighbours), max_threads=8, pause_s=0, wait_s=0)
     disk = a_leftover_disk(world, hosts)
-    [due] = world.registry.assignments.due(resend_after_s=0)
+    [due] = world.registry.assignments.send_due_tasks(resend_after_s=0)
 
     worker = world.worker(hosts=hosts, lease_s=SHORT_LEASE_S)
 
@@ -780,7 +780,7 @@ def test_a_vm_of_another_installation_on_the_host_is_left_alone(world: World) ->
         ),
     )
     world.report()
-    for due in world.registry.assignments.due(resend_after_s=0):
+    for due in world.registry.assignments.send_due_tasks(resend_after_s=0):
         removals.remove_leftover(due.id, world.worker())
 
     [domain] = world.host.domains.values()
@@ -794,7 +794,9 @@ def test_what_a_full_host_refused_is_sent_again_as_soon_as_a_build_there_ends(
     first, second = world.request(), world.request()
     sent: list[tuple[str, Any]] = []
     context = world.worker(send=lambda due: sent.append((due.task, due.id)))
-    assert len(world.registry.assignments.due()) == 1  # the other comes of a message sent before
+    assert (
+        len(world.registry.assignments.send_due_tasks()) == 1
+    )  # the other comes of a message sent before
     refused = []
     world.host.before("define", lambda: refused.append(builds.build_vm(second, world.worker("w2"))))
 

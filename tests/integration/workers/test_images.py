@@ -58,7 +58,10 @@ class ImageWorld(World):
         return uploads.upload_image(self.copy().id, self.worker(owner, **changes))
 
     def due(self) -> list[tuple[str, UUID]]:
-        return [(each.task, each.id) for each in self.registry.assignments.due(resend_after_s=0)]
+        return [
+            (each.task, each.id)
+            for each in self.registry.assignments.send_due_tasks(resend_after_s=0)
+        ]
 
 
 @pytest.fixture

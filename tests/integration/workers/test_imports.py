@@ -125,7 +125,7 @@ def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
     image = fetching.ask()
     assert image.state == ImageState.IMPORTING
     assert fetching.ask() == image
-    [due] = fetching.registry.assignments.due(resend_after_s=0)
+    [due] = fetching.registry.assignments.send_due_tasks(resend_after_s=0)
     assert (due.task, due.id) == ("workers.import_image", image.id)
 
     assert fetching.fetch(image) is TaskOutcome.DONE
@@ -134,7 +134,7 @@ def test_an_image_is_fetched_checked_and_on_offer(fetching: Fetching) -> None:
     assert (told.state, told.size_bytes) == (ImageState.READY, len(CONTENT))
     [file] = fetching.files()
     assert file.read_bytes() == CONTENT
-    assert fetching.registry.assignments.due(resend_after_s=0) == ()
+    assert fetching.registry.assignments.send_due_tasks(resend_after_s=0) == ()
     assert fetching.fetch(image) is TaskOutcome.NOT_OURS
     events = fetching.registry.events.list(subject_id=str(image.id))
     assert [each.to_state for each in events] == ["importing", "ready"]

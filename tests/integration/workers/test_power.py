@@ -214,7 +214,7 @@ def test_a_guest_that_powers_itself_off_stays_off_and_keeps_its_place(world: Pow
     world.report()
 
     assert world.states() == ("running", "stopped")
-    assert world.registry.assignments.due(resend_after_s=0) == ()
+    assert world.registry.assignments.send_due_tasks(resend_after_s=0) == ()
     assert world.committed() == held
     request = world.registry.requests.get(world.vm.request_id)
     assert (request.state, request.vms_placed, request.waiting) == ("placed", 1, None)
@@ -331,7 +331,7 @@ def test_a_stop_waits_for_its_host_and_says_so(world: PowerWorld):
     world.registry.hosts.record_miss(host.id, "no route", unreachable_after=1, down_after=9)
 
     waits_for = world.vm.power.waits_for if world.vm.power else None
-    due = world.registry.assignments.due(resend_after_s=0)
+    due = world.registry.assignments.send_due_tasks(resend_after_s=0)
     meanwhile = power.switch_power(world.vm_id, world.worker())
     world.report()
     world.settle()
@@ -448,13 +448,13 @@ def test_two_messages_at_a_time_are_one_step(world: PowerWorld):
 def test_the_sweep_sends_what_is_asked_until_it_is_done(world: PowerWorld):
     world.ask(STOP)
 
-    first = world.registry.assignments.due(resend_after_s=60)
-    again = world.registry.assignments.due(resend_after_s=60)
+    first = world.registry.assignments.send_due_tasks(resend_after_s=60)
+    again = world.registry.assignments.send_due_tasks(resend_after_s=60)
     world.settle()
 
     assert [(due.task, due.id) for due in first] == [("workers.switch_power", world.vm_id)]
     assert again == ()
-    assert world.registry.assignments.due(resend_after_s=0) == ()
+    assert world.registry.assignments.send_due_tasks(resend_after_s=0) == ()
 
 
 def test_a_whole_request_is_stopped_and_started(register: Registry):
@@ -466,7 +466,7 @@ def test_a_whole_request_is_stopped_and_started(register: Registry):
 
     def settle() -> list[str]:
         def all_done() -> bool:
-            for due in register.assignments.due(resend_after_s=0):
+            for due in register.assignments.send_due_tasks(resend_after_s=0):
                 power.switch_power(UUID(str(due.id)), world.worker())
             return not any(vm.power for vm in register.vms.list().items)
 

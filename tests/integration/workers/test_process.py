@@ -100,7 +100,7 @@ def test_a_guest_is_stopped_started_and_rebooted(site: Site, lab: LabCluster) ->
     site.report(lab.hosts[0])
     [off] = site.vms()
     assert (off.desired, off.observed, off.host) == ("running", "stopped", lab.hosts[0].name)
-    assert site.registry.assignments.due(resend_after_s=0) == ()
+    assert site.registry.assignments.send_due_tasks(resend_after_s=0) == ()
 
     switch(VmDesiredEvent.START)
     booted(3)

@@ -38,7 +38,7 @@ def rota() -> Iterator[PollScheduler]:
     made = PollScheduler(PERIOD_S)
     made.start()
     yield made
-    made.end(20)
+    made.shut_down(20)
 
 
 def test_many_turns_that_hang_delay_no_other(rota: PollScheduler) -> None:
@@ -46,7 +46,7 @@ def test_many_turns_that_hang_delay_no_other(rota: PollScheduler) -> None:
     hanging = [Looker(lambda: released.wait(60)) for _ in range(200)]
     well = [Looker() for _ in range(5)]
 
-    rota.add([*hanging, *well])
+    rota.add_tasks([*hanging, *well])
 
     eventually(lambda: all(each.looks >= 5 for each in well))
     eventually(lambda: all(each.looks == 1 for each in hanging))
@@ -59,7 +59,7 @@ def test_a_turn_that_fails_is_given_again(rota: PollScheduler) -> None:
 
     failing = Looker(fail)
 
-    rota.add([failing])
+    rota.add_tasks([failing])
 
     eventually(lambda: failing.looks >= 3)
 
@@ -67,10 +67,10 @@ def test_a_turn_that_fails_is_given_again(rota: PollScheduler) -> None:
 def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: PollScheduler) -> None:
     released = threading.Event()
     looking = Looker(lambda: released.wait(60))
-    rota.add([looking])
+    rota.add_tasks([looking])
     eventually(lambda: looking.looks)
 
-    rota.drop(looking)
+    rota.remove_task(looking)
 
     assert looking.stopped
     assert not looking.closed
@@ -81,17 +81,17 @@ def test_what_is_dropped_while_it_looks_is_closed_when_the_look_ends(rota: PollS
 
 def test_what_is_dropped_between_looks_is_closed_at_once(rota: PollScheduler) -> None:
     looker = Looker()
-    rota.add([looker])
+    rota.add_tasks([looker])
     eventually(lambda: looker.looks)
 
-    rota.drop(looker)
+    rota.remove_task(looker)
 
     eventually(lambda: looker.closed)
 
 
 def test_a_host_whose_look_hangs_is_told_to_be_late(rota: PollScheduler) -> None:
     released = threading.Event()
-    rota.add([Looker(lambda: released.wait(60)), Looker()])
+    rota.add_tasks([Looker(lambda: released.wait(60)), Looker()])
 
     eventually(lambda: rota.count_late(10 * PERIOD_S) == 1)
     released.set()

@@ -130,7 +130,7 @@ def test_a_monitor_that_says_goodbye_is_gone_at_once() -> None:
     one, other = some_peers(leases)
     one.renew_lease(watched=0, late=0)
 
-    other.leave()
+    other.release_lease()
 
     assert one.renew_lease(watched=0, late=0) == {one.key}
 

@@ -195,7 +195,7 @@ def test_a_million_strange_messages_are_one_line_a_minute(clock: Callable[[], fl
     with capture_logs() as told:
         for _ in range(3):
             for _ in range(500):
-                assert inbox.open("fuga", b"\x1b]0;owned\x07" + b"x" * 10_000) is None
+                assert inbox.check_message("fuga", b"\x1b]0;owned\x07" + b"x" * 10_000) is None
             clock.now += 61  # type: ignore[attr-defined]
 
     assert [line["reasons"] for line in told] == [
@@ -211,7 +211,7 @@ def test_messages_that_came_too_late_are_counted_and_not_told_of() -> None:
     late["headers"]["expires"] = "2026-01-01T00:00:00+00:00"
 
     with capture_logs() as told:
-        assert Inbox([KNOWN], metrics).open("fuga", json.dumps(late).encode()) is None
+        assert Inbox([KNOWN], metrics).check_message("fuga", json.dumps(late).encode()) is None
 
     assert told == []
     assert b'fuga_messages_dropped_total{reason="expired"} 1.0' in metrics.text()
