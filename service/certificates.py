@@ -323,7 +323,7 @@ def watching_certificates(
     metrics: ProcessMetrics,
     more: Callable[[], Iterable[CertificateEnd]] = tuple,
 ) -> Iterator[None]:
-    """Watch the certificates of a process for the length of a block."""
+    """Watch the certificates of a process until the block ends."""
 
     def check() -> Iterator[CertificateEnd]:
         yield from certificate_ends_by_settings(settings)

@@ -150,7 +150,7 @@ class HttpListener:
 def listening(
     address: str | None, metrics: ProcessMetrics, *, ready: Readiness
 ) -> Iterator[HttpListener | None]:
-    """Listen for the length of a block, if an address is given."""
+    """Listen until the block ends, if an address is given."""
     if address is None:
         yield None
         return

@@ -135,7 +135,7 @@ class Plans:
             return moves_of(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
-        """Return the inputs of a plan, and the plan as its planner returned it.
+        """Return the inputs of a plan, and the document that its planner returned.
 
         It raises `NotFoundError` without such a plan, and `ConflictError` if it is not decided.
         """
