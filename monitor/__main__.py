@@ -48,15 +48,15 @@ def main() -> int:
     try:
         monitor = Monitor(registry, hosts.host, settings, PollMetrics(metrics))
 
-        def ready() -> list[Check]:
+        def check_readiness() -> list[Check]:
             return [database_check(registry), monitor.check()]
 
         name = f"{socket.gethostname()}:{os.getpid()}"
         with (
-            listening(settings.metrics_address("monitor"), metrics, ready=ready),
-            sending_heartbeats(registry, "monitor", name, ready=ready, settings=settings),
+            listening(settings.metrics_address("monitor"), metrics, ready=check_readiness),
+            sending_heartbeats(registry, "monitor", name, ready=check_readiness, settings=settings),
             watching_certificates(settings, metrics, monitor.certificate_ends),
-            supervised(ready, lambda: monitor.turned_at),
+            supervised(check_readiness, lambda: monitor.turned_at),
         ):
             log.info("monitor_started", poll_interval_s=settings.poll_interval_s)
             monitor.run(stop)

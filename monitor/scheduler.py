@@ -18,7 +18,7 @@ _IDLE_S: Final = 30.0
 
 
 class PollerThreads:
-    """Runs each piece of work at once in a thread, whatever other work hangs.
+    """Runs each piece of work in a thread at once, even while other work hangs.
 
     Threads are daemons, so a hung poll does not keep the process from ending. One thread exists
     from the beginning until `close`: if no further thread can start, work waits for this one.

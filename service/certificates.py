@@ -70,7 +70,7 @@ class TlsServer:
     postgres: bool = False
 
     @property
-    def at(self) -> str:
+    def address(self) -> str:
         """The address of the server as ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
@@ -90,7 +90,7 @@ def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
     ):
         if given is None:
             continue
-        query = _query_of(given.get_secret_value())
+        query = _parse_query(given.get_secret_value())
         for name, whose in zip(names, ("client of the", "authority of the"), strict=True):
             path = query.get(name)
             if path and path != "system":
@@ -101,7 +101,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
     """Yield database and broker, if the settings connect to them by TLS."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
-        parts, query = urlsplit(url), _query_of(url)
+        parts, query = urlsplit(url), _parse_query(url)
         host = parts.hostname or query.get("host", "")
         by_tcp = host and not host.startswith("/") and "," not in host
         if parts.scheme.startswith("postgres") and by_tcp and query.get("sslmode") != "disable":
@@ -115,7 +115,7 @@ def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
             )
     if settings.broker_url is not None:
         url = settings.broker_url.get_secret_value()
-        parts, query = urlsplit(url), _query_of(url)
+        parts, query = urlsplit(url), _parse_query(url)
         if parts.scheme == "rediss" and parts.hostname:
             yield TlsServer(
                 of="broker",
@@ -178,8 +178,8 @@ def server_certificate_end(server: TlsServer) -> CertificateEnd | None:
                 der = shown.getpeercert(binary_form=True) or b""
         end = x509.load_der_x509_certificate(der).not_valid_after_utc
     except (OSError, ValueError) as error:
-        return CertificateEnd(of=server.of, at=server.at, problem=str(error))
-    return CertificateEnd(of=server.of, at=server.at, ends_at=end)
+        return CertificateEnd(of=server.of, at=server.address, problem=str(error))
+    return CertificateEnd(of=server.of, at=server.address, ends_at=end)
 
 
 def _connect_to_server(server: TlsServer, ends_at: float) -> socket.socket:
@@ -253,7 +253,7 @@ def server_certificate_ends(
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     for server in (*looks.values(), *rest):
-        yield CertificateEnd(of=server.of, at=server.at, problem="no answer in time")
+        yield CertificateEnd(of=server.of, at=server.address, problem="no answer in time")
 
 
 class CertificateWatch:
@@ -323,7 +323,7 @@ def watching_certificates(
     metrics: ProcessMetrics,
     more: Callable[[], Iterable[CertificateEnd]] = tuple,
 ) -> Iterator[None]:
-    """Watch the certificates of a process for the length of a block."""
+    """Watch the certificates of a process until the block ends."""
 
     def check() -> Iterator[CertificateEnd]:
         yield from certificate_ends_by_settings(settings)
@@ -338,7 +338,7 @@ def watching_certificates(
         over.set()
 
 
-def _query_of(url: str) -> Mapping[str, str]:
+def _parse_query(url: str) -> Mapping[str, str]:
     return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
 
 

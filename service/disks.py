@@ -57,7 +57,7 @@ class DiskWatch:
 def full_disk_messages(settings: SharedSettings) -> list[str]:
     """Return a sentence about each disk of a process that is too full."""
     found: dict[int, str] = {}
-    for name, folder in _folders(settings):
+    for name, folder in _written_folders(settings):
         try:
             device, disk = folder.stat().st_dev, os.statvfs(folder)
         except OSError:  # missing; the writer reports that
@@ -75,7 +75,7 @@ def full_disk_messages(settings: SharedSettings) -> list[str]:
     return list(found.values())
 
 
-def _folders(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
+def _written_folders(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
     url = settings.resolved_database_url()
     if url.startswith(_SQLITE):
         yield "the database", Path(url.removeprefix(_SQLITE)).parent

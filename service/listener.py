@@ -134,7 +134,7 @@ class HttpListener:
     def _bind_server(self, address: str) -> _ListenerServer:
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX)).absolute()
-            _remove_stale(path, address)
+            _remove_stale_socket(path, address)
             unix = _UnixServer(str(path), _Handler)  # type: ignore[arg-type]  # typed for IP alone
             path.chmod(_SOCKET_MODE)
             self._socket_file = path
@@ -150,7 +150,7 @@ class HttpListener:
 def listening(
     address: str | None, metrics: ProcessMetrics, *, ready: Readiness
 ) -> Iterator[HttpListener | None]:
-    """Listen for the length of a block, if an address is given."""
+    """Listen until the block ends, if an address is given."""
     if address is None:
         yield None
         return
@@ -162,7 +162,7 @@ def listening(
         listener.close()
 
 
-def _remove_stale(path: Path, address: str) -> None:
+def _remove_stale_socket(path: Path, address: str) -> None:
     """Remove the socket of a killed process; a socket in use is an error."""
     if not path.exists():
         return

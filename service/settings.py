@@ -111,7 +111,7 @@ class SharedSettings(BaseSettings):
 
     @field_validator("log_level", mode="before")
     @classmethod
-    def _lower_level(cls, level: object) -> object:
+    def _normalize_level(cls, level: object) -> object:
         return level.lower() if isinstance(level, str) else level
 
     @field_validator("fence_command")

@@ -63,7 +63,7 @@ def supervised(
     excused: Callable[[], bool] = lambda: False,
     supervisor: NotifySocket | None = None,
 ) -> Iterator[None]:
-    """Notify the supervisor for the length of a block.
+    """Notify the supervisor until the block ends.
 
     ``turned_at`` is when the main loop last began a turn, by `time.monotonic`: the watchdog is
     notified while that is fresh, or while the loop is ``excused``, for instance since it waits for

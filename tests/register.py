@@ -17,7 +17,7 @@ import pytest
 
 from registry import Registry, upgrade
 from registry.catalogue import VmType
-from registry.db.packed_json import pack
+from registry.db.packed_json import pack_json
 from registry.hosts import DomainReport, Host, HostReport, NewHost, UriPolicy
 from registry.requests import Request, WaitingStatus
 from registry.rounds import CONTROL_LEASE, CommittedRound, Lease, Placement, RoundCommit
@@ -209,7 +209,7 @@ def a_commit(
         "cut": False,
         "inputs": b"inputs",
         "inputs_digest": "sha256:0",
-        "outcome": pack({"placed": [], "details": {}}),
+        "outcome": pack_json({"placed": [], "details": {}}),
         "shares": [{"tenant": "a", "share": 0.1}],
         "bound": 4.0,
         "fair_distance": 0.05,

@@ -76,7 +76,7 @@ def backup(database_url: str, file: Path) -> None:
                 raise BackupError(f"{file} is not made: {error}") from error
 
 
-def record(events: Events, file: Path) -> None:
+def record_backup(events: Events, file: Path) -> None:
     """Record that the database was backed up, for the metric of the last backup's age."""
     events.add(
         actor="cli",

@@ -348,7 +348,7 @@ def retry_on_rollback(method: Callable[P, T]) -> Callable[P, T]:
     """
 
     @functools.wraps(method)
-    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call_again(*args: P.args, **kwargs: P.kwargs) -> T:
         for tried in range(1, TRIES):
             try:
                 return method(*args, **kwargs)
@@ -357,7 +357,7 @@ def retry_on_rollback(method: Callable[P, T]) -> Callable[P, T]:
                 time.sleep(random.uniform(0, 0.01 * 2**tried))  # noqa: S311
         return method(*args, **kwargs)
 
-    return again
+    return call_again
 
 
 @contextmanager

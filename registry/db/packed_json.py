@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def pack(document: Mapping[str, Any]) -> bytes:
+def pack_json(document: Mapping[str, Any]) -> bytes:
     """Return a document as compressed JSON; equal documents give equal bytes."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return zlib.compress(text.encode(), level=6)
 
 
-def unpack(data: bytes) -> dict[str, Any]:
-    """Return the document that `pack` compressed."""
+def unpack_json(data: bytes) -> dict[str, Any]:
+    """Return the document that `pack_json` compressed."""
     document: dict[str, Any] = json.loads(zlib.decompress(data))
     return document

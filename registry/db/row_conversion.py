@@ -21,7 +21,7 @@ def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
     """
     columns = row._asdict()
     kind: type = record
-    for name, convert in _conversions(kind).items():
+    for name, convert in _field_conversions(kind).items():
         if name in columns and name not in others:
             value = columns[name]
             others[name] = value if convert is None or value is None else convert(value)
@@ -31,18 +31,18 @@ def record_of(record: type[R], row: Row[Any], **others: Any) -> R:
 def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:
     """Return a table's row from a record's fields of the same names, and ``others``."""
     kind: type = type(record)
-    names = [name for name in _conversions(kind) if name in table.c]
+    names = [name for name in _field_conversions(kind) if name in table.c]
     return {name: _column_value(getattr(record, name)) for name in names} | others
 
 
 @cache
-def _conversions(record: type) -> Mapping[str, Callable[[Any], Any] | None]:
+def _field_conversions(record: type) -> Mapping[str, Callable[[Any], Any] | None]:
     hints = get_type_hints(record)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(record)
-    return {each.name: _conversion(hints[each.name]) for each in fields}
+    return {each.name: _value_conversion(hints[each.name]) for each in fields}
 
 
-def _conversion(hint: Any) -> Callable[[Any], Any] | None:
+def _value_conversion(hint: Any) -> Callable[[Any], Any] | None:
     """Return the conversion from a column's value to a field of this type, or None."""
     for each in get_args(hint) if isinstance(hint, UnionType) else (hint,):
         if isinstance(each, type) and issubclass(each, Enum):

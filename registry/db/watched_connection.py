@@ -64,7 +64,7 @@ def watchdog_of(url: URL) -> DbWatchdog:
     """Return the watchdog of the server at a URL."""
     given, named = url.get_dialect()().create_connect_args(url)
 
-    def answers() -> bool:
+    def server_answers() -> bool:
         try:
             psycopg.connect(*given, **{**named, "connect_timeout": PATIENCE_S}).close()
         except psycopg.errors.ConnectionTimeout:
@@ -73,7 +73,7 @@ def watchdog_of(url: URL) -> DbWatchdog:
             return True
         return True
 
-    return DbWatchdog(answers)
+    return DbWatchdog(server_answers)
 
 
 def watch(engine: Engine, pulse: DbWatchdog | None, *, max_wait_s: float) -> None:

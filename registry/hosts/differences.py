@@ -343,7 +343,7 @@ def _drop_items_of_other_names(
     machine = firsts.get(host.id, host.id)
     elsewhere = {Difference.WRONG_HOST, Difference.DISK_ELSEWHERE}
 
-    def counts(difference: Difference, assignment_id: UUID | None) -> bool:
+    def is_counted(difference: Difference, assignment_id: UUID | None) -> bool:
         if host.id in firsts and difference == Difference.STRANGER:
             return False
         its = None if assignment_id is None else known.get(assignment_id)
@@ -356,10 +356,10 @@ def _drop_items_of_other_names(
         of_domains={
             key: found
             for key, found in unaccounted.of_domains.items()
-            if counts(found, marks.get(key))
+            if is_counted(found, marks.get(key))
         },
         of_volumes={
-            name: found for name, found in unaccounted.of_volumes.items() if counts(*found)
+            name: found for name, found in unaccounted.of_volumes.items() if is_counted(*found)
         },
     )
 

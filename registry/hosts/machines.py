@@ -117,7 +117,7 @@ def duplicates_of(
     found: dict[UUID, Machine] = {}
     for host, report in sorted(comparable, key=lambda each: each[0].id):
         mine = replace(known[host.id], uuid=report.machine_uuid or host.machine_uuid)
-        first = _first_host_of(mine, known, is_new=_is_new_machine(host, report))
+        first = _find_first_host(mine, known, is_new=_is_new_machine(host, report))
         if first is not None:
             found[host.id] = first
         known[host.id] = replace(mine, double_of=None if first is None else first.id)
@@ -190,7 +190,7 @@ def is_same_machine(
         or not holds
         or (host.machine_uuid == found and not namesake)
         or any(domain.assignment_id in live for domain in report.domains)
-        or _has_a_disk_of(connection, host, report, live)
+        or _reports_vm_disk(connection, host, report, live)
     )
     values = {"machine_uuid": found, "machine_name": name or host.machine_name}
     if domain is not None or name not in {None, host.machine_name}:
@@ -226,7 +226,7 @@ def _is_namesake(connection: Connection, host: Host, name: tuple[str | None, str
     return connection.scalar(is_shared) is not None
 
 
-def _has_a_disk_of(
+def _reports_vm_disk(
     connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
 ) -> bool:
     """Return whether a report has a disk of the host's VMs in a pool that only the host sees.
@@ -318,7 +318,9 @@ def _candidate_conditions(
         yield is_first & tuple_(uuid, hosts.c.machine_name).in_(sorted(names))
 
 
-def _first_host_of(mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool) -> Machine | None:
+def _find_first_host(
+    mine: Machine, known: Mapping[UUID, Machine], *, is_new: bool
+) -> Machine | None:
     """Return the earliest registered host that has this machine, or None."""
     rivals = [
         each

@@ -125,7 +125,7 @@ class IncomingFile:
         found = self._digest.hexdigest()
         if sha256 is not None:
             check_digest(found, sha256, self.size_bytes)
-        signed_by = self._signer()
+        signed_by = self._verify_signature()
         try:
             self._file.truncate(self.size_bytes)  # it may end in a hole
             virtual_size_bytes = virtual_size_of(self._file, self._format)
@@ -167,7 +167,7 @@ class IncomingFile:
                 margin_bytes=self._margin_bytes,
             )
 
-    def _signer(self) -> str | None:
+    def _verify_signature(self) -> str | None:
         if self._signature is None or self._signed_digest is None:
             return None
         return check_signature(

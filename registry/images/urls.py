@@ -39,9 +39,9 @@ class _UrlOrigin:
 
 def check_image_url(url: str, prefixes: Collection[str]) -> str:
     """Return the URL, or raise `ImageUrlRefusedError` unless it lies within one of these."""
-    place = _origin_of(url)
+    place = _parse_origin(url)
     for prefix in sorted(prefixes):
-        if place.is_within(_origin_of(prefix)):
+        if place.is_within(_parse_origin(prefix)):
             return url
     if not prefixes:
         raise ImageUrlRefusedError(url, "images are fetched from nowhere: FUGA_IMAGE_URLS is empty")
@@ -50,7 +50,7 @@ def check_image_url(url: str, prefixes: Collection[str]) -> str:
     )
 
 
-def _origin_of(url: str) -> _UrlOrigin:
+def _parse_origin(url: str) -> _UrlOrigin:
     if not _PLAIN.fullmatch(url):
         raise ImageUrlRefusedError(url, "a URL is 1 to 500 printable ASCII characters")
     try:

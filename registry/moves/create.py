@@ -255,12 +255,12 @@ def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterat
         free = max(0, row.capacity - row.committed)
         what = f"{row.amount} {row.resource} and host {row.name} has {free} free"
         yield MoveObstacle.NO_ROOM, f"it needs {what}"
-    amounts = {vm.vm_type_id: amounts_of(connection, vm.assignment_id)}
+    amounts = {vm.vm_type_id: assignment_amounts(connection, vm.assignment_id)}
     if vm.image_id is not None and pairs_without_room(connection, [(vm, there)], amounts):
         yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
 
 
-def amounts_of(connection: Connection, assignment_id: UUID) -> dict[str, int]:
+def assignment_amounts(connection: Connection, assignment_id: UUID) -> dict[str, int]:
     """Return the amounts that an assignment holds, by resource."""
     query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
         assignment_resources.c.assignment_id == assignment_id
@@ -305,7 +305,7 @@ def _insert_move(
     )
     held = [
         {"assignment_id": arriving, "resource": resource, "host_id": there, "amount": amount}
-        for resource, amount in sorted(amounts_of(connection, vm.assignment_id).items())
+        for resource, amount in sorted(assignment_amounts(connection, vm.assignment_id).items())
     ]
     connection.execute(insert(assignment_resources), held)
     connection.execute(update(vms).where(vms.c.id == vm.id).values(generation=generation))

@@ -18,7 +18,7 @@ from registry.catalogue.resources import resource_names
 from registry.db.clock import db_now
 from registry.db.schema import hosts, tenants, vms
 from registry.errors import MoveRefusedError, NotFoundError
-from registry.moves.create import CANNOT_COPY, HERE, amounts_of, obstacles_to_any_move
+from registry.moves.create import CANNOT_COPY, HERE, assignment_amounts, obstacles_to_any_move
 from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
 from registry.requests.rules import zone_of
 from registry.rounds.cluster import request_of_vm, room_freed_by_plans
@@ -77,7 +77,7 @@ def _request_of_moving_vm(
 ) -> RequestView:
     """Return the VM's request for its held amounts on any host but its present one."""
     here = next(host for host in found if host.id == vm.host_id)
-    held = amounts_of(connection, vm.assignment_id)
+    held = assignment_amounts(connection, vm.assignment_id)
     spread = request.spread
     if spread is not None:
         own = zone_of(here.labels)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, update
 
 from registry.audit.changes import HOST_ADMIN
 from registry.db.bulk import chunks, is_any_of
-from registry.db.packed_json import unpack
+from registry.db.packed_json import unpack_json
 from registry.db.schema import events, hosts, moves, plan_moves, plans
 from registry.lifecycle import HostAdmin, MoveState
 from registry.records.moves import Plan, PlanKind
@@ -83,7 +83,7 @@ def gain_values(connection: Connection, plan_id: UUID, *, ended: bool) -> dict[s
     ).one()
     if row.gain is None or row.packed_plan is None:
         return {}
-    gains = unpack(row.packed_plan)["details"]["gains"]
+    gains = unpack_json(row.packed_plan)["details"]["gains"]
     query = (
         select(plan_moves.c.position, plan_moves.c.refused, moves.c.state)
         .outerjoin(moves, moves.c.id == plan_moves.c.move_id)

@@ -29,34 +29,34 @@ def effect_text(
     better: list[str] = []
     worse: list[str] = []
 
-    def add_effect(change: float, up: str, down: str) -> None:
-        if abs(change) >= _SAME:
-            (better if change > 0 else worse).append(up if change > 0 else down)
+    def add_effect(difference: float, up: str, down: str) -> None:
+        if abs(difference) >= _SAME:
+            (better if difference > 0 else worse).append(up if difference > 0 else down)
 
-    def change(measure: str) -> float:
+    def difference(measure: str) -> float:
         first, last = before.get(measure), after.get(measure)
         return 0.0 if first is None or last is None else float(last) - float(first)
 
     def range_text(measure: str, form: Any) -> str:
-        return f"({form(before[measure])} to {form(after[measure])})" if change(measure) else ""
+        return f"({form(before[measure])} to {form(after[measure])})" if difference(measure) else ""
 
-    add_effect(change("potential"), *_AIM[kind])
+    add_effect(difference("potential"), *_AIM[kind])
     skewness = range_text("mean_skewness", lambda value: _format_number(value, 4))
     add_effect(
-        -change("mean_skewness"),
+        -difference("mean_skewness"),
         f"hosts use their resources more evenly {skewness}",
         f"hosts use their resources less evenly {skewness}",
     )
-    hosts = int(change("hosts_in_use"))
+    hosts = int(difference("hosts_in_use"))
     several = "host is" if abs(hosts) == 1 else "hosts are"
     add_effect(-hosts, f"{abs(hosts)} {several} free", f"{abs(hosts)} more {several} in use")
     off_fair = range_text("fairness_distance", lambda value: f"{_format_number(100 * value, 2)}%")
     add_effect(
-        -change("fairness_distance"),
+        -difference("fairness_distance"),
         f"shares are nearer to fair {off_fair}",
         f"shares are further from fair {off_fair}",
     )
-    carried = _format_number(change("moved_gib"), 1)
+    carried = _format_number(difference("moved_gib"), 1)
     return (
         f"Better: {', '.join(better) or 'nothing'}. Worse: {', '.join(worse) or 'nothing'}."
         f" Cost: {carried} GiB to move."

@@ -16,7 +16,7 @@ from registry.db.clock import db_now
 from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.ids import uuid7
-from registry.db.packed_json import pack, unpack
+from registry.db.packed_json import pack_json, unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, cursor_uuid, page_of
 from registry.db.row_conversion import row_of
 from registry.db.schema import hosts, moves, plan_moves, plans, slot_loop, vms
@@ -135,7 +135,7 @@ class Plans:
             return moves_of(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
-        """Return the inputs of a plan, and the plan as its planner returned it.
+        """Return the inputs of a plan, and the document that its planner returned.
 
         It raises `NotFoundError` without such a plan, and `ConflictError` if it is not decided.
         """
@@ -146,7 +146,7 @@ class Plans:
             raise NotFoundError("plan", id)
         if row.inputs is None:
             raise ConflictError("the plan is not decided")
-        return row.inputs, unpack(row.packed_plan)
+        return row.inputs, unpack_json(row.packed_plan)
 
     # ---- the control centre ------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Plans:
                 "cut": cut,
                 "gain": gain,
                 "inputs": inputs,
-                "packed_plan": pack(document),
+                "packed_plan": pack_json(document),
             }
             if admitted is not None:
                 waiting = count_waiting_vms(connection, UUID(row.arguments["request"]))

@@ -226,7 +226,7 @@ class Rolls:
 
     @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str) -> Roll:  # noqa: A002
-        """Cancel a roll and its plans. Its hosts stay as they are; running commands end first.
+        """Cancel a roll and its plans; its hosts keep their states, and running commands end first.
 
         Raises
         ------

@@ -33,7 +33,7 @@ Observed = Annotated[T, FieldRole.OBSERVED]
 def field_roles(record: type) -> Mapping[str, FieldRole | None]:
     """Return the role of each field of a dataclass; None if it has none, or two."""
     hints = get_type_hints(record, include_extras=True)
-    return MappingProxyType({each.name: _role(hints[each.name]) for each in fields(record)})
+    return MappingProxyType({each.name: _field_role(hints[each.name]) for each in fields(record)})
 
 
 @functools.cache
@@ -45,6 +45,6 @@ def settable_fields(record: type) -> tuple[str, ...]:
     return tuple(name for name, role in roles.items() if role is FieldRole.SETTABLE)
 
 
-def _role(hint: object) -> FieldRole | None:
+def _field_role(hint: object) -> FieldRole | None:
     found = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldRole)]
     return found[0] if len(found) == 1 else None

@@ -95,7 +95,7 @@ def can_batch(command: CreateRequestCommand) -> bool:
 
 
 def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand]) -> CallBatch:
-    """Create those of these requests that can be accepted in one batch.
+    """Create the requests that can be accepted in one batch.
 
     The result is None for calls that need other locks, and for calls whose keys were used before;
     these must be accepted alone.
@@ -122,7 +122,7 @@ def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand
 def create_requests(
     connection: Connection, commands: Sequence[CreateRequestCommand], now: datetime
 ) -> tuple[Sequence[Request | RegistryError], Sequence[UncommittedAuditRow]]:
-    """Create the valid ones of these requests; this transaction has claimed their keys."""
+    """Create the valid requests; this transaction has claimed their keys."""
     judged = _check_calls(connection, commands, now)
     intents = _write_drafts(connection, [each for each in judged if isinstance(each, _Draft)], now)
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents

@@ -130,7 +130,7 @@ class CreateRequestCommand:
 
 
 def check_spec(spec: RequestSpec) -> RequestSpec:
-    """Return a specification as it is stored, or raise `InvalidError`.
+    """Return a specification in its stored form, or raise `InvalidError`.
 
     This needs no database. ``spot`` VMs are in no VM group: VMs placed with them would
     depend on them.

@@ -125,7 +125,7 @@ def _due_events(
 
 
 def _need_checker(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
-    """Return a function that tells whether a request still needs its room on a host.
+    """Return a predicate that is true while a request needs its room on a host.
 
     A request needs room for its waiting VMs only, and uses its earliest rooms first.
     """

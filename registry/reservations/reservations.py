@@ -113,7 +113,7 @@ class Reservations:
         if cursor is not None:
             query = query.where(reservations.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
-            found = _reservations_of(connection, connection.execute(query).all())
+            found = _to_reservations(connection, connection.execute(query).all())
         return page_of(found, limit, lambda each: (each.id.hex,))
 
     @retry_on_rollback
@@ -144,13 +144,13 @@ class Reservations:
             .limit(limit)
         )
         with self._database.read() as connection:
-            return _reservations_of(connection, connection.execute(query).all())
+            return _to_reservations(connection, connection.execute(query).all())
 
     def list_accepted(self) -> Sequence[Reservation]:
         """Return the accepted reservations that are not over, by beginning."""
         query = _SELECT.where(IS_STANDING).order_by(reservations.c.starts_at, reservations.c.id)
         with self._database.read() as connection:
-            return _reservations_of(connection, connection.execute(query).all())
+            return _to_reservations(connection, connection.execute(query).all())
 
     @retry_on_rollback
     def decide(
@@ -303,10 +303,10 @@ def _get_reservation(connection: Connection, key: UUID) -> Reservation:
     rows = connection.execute(_SELECT.where(reservations.c.id == key)).all()
     if not rows:
         raise NotFoundError("reservation", key)
-    return _reservations_of(connection, rows)[0]
+    return _to_reservations(connection, rows)[0]
 
 
-def _reservations_of(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
+def _to_reservations(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
     keys = [row.id for row in rows]
     waits = count_waiting_vms(connection, keys) if keys else {}
     kept = {}

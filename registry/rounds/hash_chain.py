@@ -74,7 +74,7 @@ def add_link(
             round=number,
             previous=previous,
             content=content,
-            link=_digest("link", bytes.fromhex(previous), bytes.fromhex(content)),
+            link=_sha256_hex("link", bytes.fromhex(previous), bytes.fromhex(content)),
             record=record.hex(),
             salt=salt,
             created_at=now,
@@ -201,7 +201,7 @@ def _content_digest(header: ProofHeader, root: bytes) -> str:
         None if header.bound is None else float(header.bound).hex(),
         None if header.fair_distance is None else float(header.fair_distance).hex(),
     ]
-    return _digest("round", root, _canonical_text(values).encode())
+    return _sha256_hex("round", root, _canonical_text(values).encode())
 
 
 def _sorted_leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
@@ -250,5 +250,5 @@ def _node_digest(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"fuga node 1\n" + left + right).digest()
 
 
-def _digest(what: str, *parts: bytes) -> str:
+def _sha256_hex(what: str, *parts: bytes) -> str:
     return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()

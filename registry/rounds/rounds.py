@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from registry.db.engine import Database, retry_on_rollback, translate_ledger_refusals
-from registry.db.packed_json import unpack
+from registry.db.packed_json import unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
 from registry.db.schema import round_inputs, rounds
 from registry.errors import NotFoundError
@@ -120,7 +120,7 @@ def _stored_decision(row: Row[Any]) -> dict[str, Any]:
         return {"stored": None}
     packed = row.packed_outcome
     try:
-        outcome = unpack(packed) if packed is not None else row.outcome
+        outcome = unpack_json(packed) if packed is not None else row.outcome
     except (zlib.error, ValueError):
         return {"stored": None, "damaged": True}
     return {"stored": StoredDecision(inputs=row.inputs, outcome=outcome)}

@@ -53,7 +53,7 @@ class Views:
     def capacity(
         self, vm_type: str, *, tenant: str | None, rules: Rules, with_waiting: bool = False
     ) -> CapacityView:
-        """Return the hosts as they are, and the hosts with VMs of the groups in a tenant's rules.
+        """Return the present hosts, and the hosts with VMs of the groups in a tenant's rules.
 
         With ``with_waiting`` the waiting requests are included.
 

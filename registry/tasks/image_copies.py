@@ -65,7 +65,7 @@ class ImageCopyTasks:
                 return None
             if _count_uploads(connection, row.host_id, now):
                 return None
-            image = _image_of(connection, row)
+            image = _get_copied_image(connection, row)
             if not may_copy_image(connection, image, row.host_id, now):
                 return None
             attempt = row.attempts + 1
@@ -101,7 +101,7 @@ class ImageCopyTasks:
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
             now = db_now(connection)
-            size_bytes = _image_of(connection, row).size_bytes
+            size_bytes = _get_copied_image(connection, row).size_bytes
             change_copy(
                 connection,
                 row,
@@ -158,7 +158,7 @@ class ImageCopyTasks:
             token = COPIES.claim(connection, row.id, owner, lease_s, now=now)
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),
-                image=_image_of(connection, row).reference,
+                image=_get_copied_image(connection, row).reference,
                 host=to_host_access(row),
                 volume=row.volume,
             )
@@ -171,7 +171,7 @@ class ImageCopyTasks:
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
             if row.counted:
                 reduce_disk(connection, row.host_id, -row.disk_gib)
-            image = _image_of(connection, row)
+            image = _get_copied_image(connection, row)
             record_event(
                 connection,
                 db_now(connection),
@@ -220,12 +220,12 @@ def _count_uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
     return connection.execute(query.where(*under_way)).scalar_one()
 
 
-def _image_of(connection: Connection, row: Row[Any]) -> Image:
+def _get_copied_image(connection: Connection, row: Row[Any]) -> Image:
     return to_image(connection.execute(select(images).where(images.c.id == row.image_id)).one())
 
 
 def _refuse_copy(connection: Connection, row: Row[Any], error: str, now: datetime) -> None:
-    image = _image_of(connection, row)
+    image = _get_copied_image(connection, row)
     change_copy(
         connection,
         row,

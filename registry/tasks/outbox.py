@@ -310,7 +310,7 @@ def send_due_tasks(
     host_id: UUID | None = None,
     waiting: Mapping[WorkQueue, int] | None = None,
 ) -> tuple[Due, ...]:
-    """Return due tasks without a worker, and mark them as sent.
+    """Mark due tasks without a worker as sent, and return them.
 
     Each queue gets at most ``limit`` tasks, the most urgent first, and no more than workers soon
     take in addition to those ``waiting`` there. Each kind of task has a share of its queue, and

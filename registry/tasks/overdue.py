@@ -36,7 +36,7 @@ def overdue_builds(
 
 
 def is_overdue(row: Row[Any], build_timeout_s: float, now: datetime) -> bool:
-    """Check a locked row again, as its worker may have finished since the read."""
+    """Check again whether a locked build is overdue, as its worker may have finished."""
     return (
         row.state == AssignmentState.CREATING.value
         and row.build_began_at is not None

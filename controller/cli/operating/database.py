@@ -60,7 +60,7 @@ def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup
         raise CliError(str(error)) from None
     try:
         registry = Registry.connect(url)
-        backups.record(registry.events, file)
+        backups.record_backup(registry.events, file)
         registry.close()
     except RegistryError as error:
         echo(f"the database does not record that it was backed up: {error}", err=True)

@@ -16,7 +16,7 @@ from controller.rounds.replay import replay_round
 from controller.rounds.round import run_round
 from registry import RoundPurgedError
 from registry.admin import Periods
-from registry.db.packed_json import pack, unpack
+from registry.db.packed_json import pack_json, unpack_json
 from registry.rounds import CONTROL_LEASE
 from tests.readers import a_tenant, an_operator
 from tests.register import ACTOR, add_host, add_tenant, add_vm_type
@@ -82,9 +82,9 @@ def test_a_round_that_the_fallback_decided_is_replayed_bit_for_bit(cluster, deci
 
 def test_a_tampered_outcome_is_told(cluster, decider, raw):
     report = run(cluster, decider, choose())
-    outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
+    outcome = unpack_json(raw.value("SELECT packed_outcome FROM round_inputs"))
     outcome["placed"][0][2] = 99
-    raw.run("UPDATE round_inputs SET packed_outcome = ?", pack(outcome))
+    raw.run("UPDATE round_inputs SET packed_outcome = ?", pack_json(outcome))
 
     replayed = replay_round(cluster, report.number)
 
@@ -157,7 +157,7 @@ def test_a_request_that_no_slot_has_seen_says_that_it_waits_for_one(cluster):
 
 def test_a_round_from_before_outcomes_were_compressed_is_replayed(cluster, decider, raw):
     report = run(cluster, decider, choose())
-    outcome = unpack(raw.value("SELECT packed_outcome FROM round_inputs"))
+    outcome = unpack_json(raw.value("SELECT packed_outcome FROM round_inputs"))
     raw.run("UPDATE round_inputs SET packed_outcome = NULL, outcome = ?", json.dumps(outcome))
 
     assert replay_round(cluster, report.number).identical

@@ -15,7 +15,7 @@ from controller.rounds.interfaces import PolicyChoice, Slot
 from controller.rounds.policy_process import Ideal, PolicyAnswer, PolicyFailure
 from controller.rounds.round import run_round
 from placement.catalog.zone_policies import NamedPolicy
-from registry.db.packed_json import unpack
+from registry.db.packed_json import unpack_json
 from registry.rounds import (
     ClusterView,
     CommittedRound,
@@ -294,7 +294,7 @@ def test_a_zone_may_name_its_own_policy():
         ("west", "first_fit", (1,)),
     ]
     assert report.placed == 6  # two small VMs on each host
-    assert set(unpack(commit.outcome)["details"]["zones"]) == {"", "west"}
+    assert set(unpack_json(commit.outcome)["details"]["zones"]) == {"", "west"}
 
 
 class Overfilling(Deciding):
