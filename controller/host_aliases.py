@@ -191,7 +191,6 @@ class HostNames:
     def alias(self, tenant: str, host: str) -> str:
         """Return a tenant's alias of a host."""
         # Names hold no NUL, so the message is unambiguous.
-        # Names hold no NUL, so the message is unambiguous.
         digest = hmac.digest(self.secret, f"host\0{tenant}\0{host}".encode(), "sha256")
         text = base64.b32encode(digest[:10]).decode().lower()
         return ALIAS_PREFIX + text[:_ALIAS_LENGTH]

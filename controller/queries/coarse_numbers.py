@@ -13,7 +13,7 @@ _FIRST: Final = (1, 2, 5)
 
 
 def step_below(number: int) -> int:
-    """Round down to a step, for "at least N"."""
+    """Round down to one of 0, 1, 2, 5, 10, 20, 50 and so on, for texts such as "at least N"."""
     if number < 1:
         return 0
     power = int(10 ** (len(str(number)) - 1))
@@ -21,7 +21,7 @@ def step_below(number: int) -> int:
 
 
 def step_above(number: int) -> int:
-    """Round up to a step, for "at most N"."""
+    """Round up to one of 0, 1, 2, 5, 10, 20, 50 and so on, for texts such as "at most N"."""
     below = step_below(number)
     if number <= below:
         return below

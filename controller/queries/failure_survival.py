@@ -114,7 +114,7 @@ def survival_in_child(
 
 
 def compute_survival(inputs: SurvivalInputs) -> Survival:
-    """Compute which failure domains may fail, from the given rows."""
+    """Compute the failure domains whose VMs would all find room elsewhere if the domain failed."""
     running, names = to_running(inputs.view, to_move=False)
     domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
     found = spare_capacity(

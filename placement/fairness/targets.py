@@ -230,6 +230,10 @@ class _WaterFilling:
         return None
 
     def _grant_at_same_level(self, tenant: int, request: int) -> None:
+        """Grant tasks that leave the tenant's dominant share unchanged.
+
+        The grant ends where another resource catches up or a resource is used up.
+        """
         demand, given = self._demand[request], self._given[tenant]
         demanded = [r for r in self._resources if demand[r] > 0]
         top = max(given)

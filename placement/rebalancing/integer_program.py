@@ -115,14 +115,17 @@ class _Rows:
         self.maximum = np.zeros(0)
 
     def add_each(self, row: IntArray, amount: FloatArray, maximum: FloatArray) -> None:
-        """Add a row for each upper bound in ``maximum``; every column is in one of them."""
+        """Add one row for each bound in ``maximum``.
+
+        Column i enters row ``row[i]`` of them with the coefficient ``amount[i]``.
+        """
         self._parts.append(
             (row + len(self.maximum), np.arange(self._columns, dtype=np.int64), amount)
         )
         self.maximum = np.concatenate([self.maximum, maximum])
 
     def add(self, columns: Sequence[int], amounts: Sequence[int], maximum: int) -> None:
-        """Add one row."""
+        """Add one row, with coefficients of some columns."""
         row = np.full(len(columns), len(self.maximum), dtype=np.int64)
         self._parts.append(
             (row, np.array(columns, dtype=np.int64), np.array(amounts, dtype=np.float64))

@@ -73,6 +73,7 @@ def _stray_files(images: Images, store: ImageStore) -> Iterator[tuple[Path, str,
 
 
 def _stray_reason(images: Images, path: Path) -> tuple[str, bool] | None:
+    """Return why a file is stray, and whether its image is known; None if it is not stray."""
     key = image_id_of(path)
     assert key is not None  # noqa: S101 - the store lists files of images alone
     if path.suffix == PART:

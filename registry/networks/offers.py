@@ -30,7 +30,10 @@ def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool
 
 
 def offered_to_tenant(connection: Connection, tenant: str | None) -> ColumnElement[bool] | None:
-    """Return the condition of `is_offered_to` for a tenant's name; None for operators."""
+    """Return the SQL condition for networks that are offered to a tenant, by its name.
+
+    None for operators, who see all.
+    """
     if tenant is None:
         return None
     query = select(tenants.c.id).where(tenants.c.name == tenant, tenants.c.removed_at.is_(None))

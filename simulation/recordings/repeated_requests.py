@@ -43,9 +43,10 @@ class RepeatedPeriod:
 
 
 def latest_requests(past: PastPeriod, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
-    """Return the latest requests with ``most_vms`` VMs, their beginning, and the VMs left out.
+    """Return the latest requests with ``most_vms`` VMs in all, their start, and the VMs left out.
 
-    Those that were there at its beginning are none of them.
+    One request that is larger is kept whole. Requests that were open when the period began are
+    skipped.
     """
     kept: deque[PastRequest] = deque()
     vms = left_out = 0

@@ -41,10 +41,10 @@ class ServerStep(Protocol):
 
 
 def held_tasks(problem: DivisibleProblem) -> FloatArray:
-    """Return the amount that each tenant holds, in its tasks, shape (N,).
+    """Return the resources that each tenant holds, counted in its tasks, shape (N,).
 
-    As many tasks as would hold as much of the demanded resource of which it
-    holds most, at speed 1: running VMs have resources, not tasks (derived).
+    Running VMs hold amounts, not tasks, so the count is the largest of held / demand over the
+    demanded resources, at speed 1. The paper does not define this.
     """
     demanded = problem.demand > 0
     tasks: FloatArray = np.divide(

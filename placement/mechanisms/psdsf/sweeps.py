@@ -73,9 +73,10 @@ class Matrix:
 
 
 def drf_per_server(problem: DivisibleProblem, servers: Sequence[ServerClass]) -> FloatArray:
-    """Return DRF on each server as if it were alone, (N, K): the start of the sweeps.
+    """Return each tenant's tasks on each server, (N, K), if DRF divided every server alone.
 
-    Of a bounded count a server sees what the servers before it left (derived).
+    The sweeps start from this. A tenant's maximum of tasks is reduced by its tasks on earlier
+    servers; the paper leaves this open.
     """
     tasks = np.zeros(problem.eligible.shape)
     held = held_tasks(problem)

@@ -330,6 +330,6 @@ def _count_without_limit(room: int, min_count: int) -> int:
 
 
 def _vms_that_fit(demand: IntArray, free: IntArray) -> int:
-    """Return how often a demand fits into a vector; 0 for one that demands nothing."""
+    """Return how many VMs of a demand fit into the free amounts; 0 if the demand is zero."""
     demanded = demand > 0
     return int((free[demanded] // demand[demanded]).min()) if demanded.any() else 0
