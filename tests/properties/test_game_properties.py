@@ -297,7 +297,7 @@ def test_algorithm_1_plays_backwards_from_the_last_two(snapshot, seed):
 
 @about("a sweep that changed a move")
 @given(
-    snapshot=contended_snapshots(min_hosts=8, max_hosts=24),
+    snapshot=contended_snapshots(min_hosts=8, max_hosts=24, max_requests=14),
     seed=st.integers(0, 100),
     alpha=st.sampled_from([1.2, 2.0, 3.0]),
 )

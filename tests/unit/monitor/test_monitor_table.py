@@ -44,7 +44,7 @@ class Register:
         self.read.append("all")
         return HostsRead(cursor=7, hosts=self.hosts, gone=frozenset())
 
-    def since(self, cursor: int) -> HostsRead:
+    def changed_since(self, cursor: int) -> HostsRead:
         self.read.append(f"since {cursor}")
         return HostsRead(cursor=cursor + 1, hosts=self.changed, gone=self.gone)
 

@@ -87,7 +87,7 @@ class FakeHosts:
         cursor = len(self.registry.reads)
         return HostsRead(cursor=cursor, hosts=self.registry.reads[-1], gone=frozenset())
 
-    def since(self, cursor: int) -> HostsRead:
+    def changed_since(self, cursor: int) -> HostsRead:
         before = {host.id: host for host in self.registry.reads[cursor - 1]}
         now = self.all()
         changed = tuple(host for host in now.hosts if before.get(host.id) != host)

@@ -45,6 +45,7 @@ router = APIRouter(
     prefix="/rolls", tags=["plans"], dependencies=[Security(bearer)], route_class=BoundedRoute
 )
 _CLAIM: Final = TypeAdapter(RollLease)
+_MAX_WAIT_S: Final = 20.0  #: for a place among dry runs
 _ROLL: Final = TypeAdapter(Roll)
 _CHANGED: Final = problems(403, 404, 409)
 
@@ -66,7 +67,8 @@ def begin_roll(
         turns = [keys[at : at + body.at_once] for at in range(0, len(keys), body.at_once)]
         view = registry.plans.view_running(rest_s=0)
         preview = DryRunInputs(view=view, turns=turns, limits=services.move_limits)
-        if not services.replays.acquire(blocking=False):
+        # It waits, since a repeat at the same moment takes places that the call needs, too.
+        if not services.replays.acquire(timeout=_MAX_WAIT_S):
             raise ConflictError("other replays are running; try again later")
         try:
             checked = dry_run_roll(preview, start=services.start_child)
