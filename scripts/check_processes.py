@@ -1,4 +1,4 @@
-"""Run every process of a site from an installed wheel until each says that it is ready.
+"""Read the API's pages and run every process of a site until it is ready.
 
 Run by scripts/check-wheel, by the Python of the environment that it judges: on SQLite, with
 the broker of folders, no host and nothing but the packages of runtime.lock.
@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+from controller.rest.pages.docs import read_asset
+from controller.rest.pages.web import WEB_PATH, web_pages
+
 FUGA = str(Path(sys.executable).with_name("fuga"))
 PROCESSES = ("api", "control", "monitor", "worker")
 PATIENCE_S = 120.0
@@ -33,7 +36,11 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def main() -> int:
-    """Start all processes; return 1 if one ends or is not ready in time."""
+    """Return 1 if a page's file is missing, or a process ends or is not ready in time."""
+    read_asset("swagger-ui.css")
+    if WEB_PATH not in web_pages():
+        print("the wheel has no web console", file=sys.stderr)
+        return 1
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         environ = {
