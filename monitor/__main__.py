@@ -21,7 +21,7 @@ from service.certificates import watching_certificates
 from service.heartbeat import sending_heartbeats
 from service.process_log import begin_log
 from service.settings_names import load_settings
-from service.supervision import supervised
+from service.systemd_notify import supervised
 
 BAD_SETTINGS: Final = 2
 

@@ -27,7 +27,7 @@ from service.broker.redis_inbox import redis_broker_config
 from service.certificates import credential_certificate_ends, watching_certificates
 from service.heartbeat import sending_heartbeats
 from service.settings import celery_config
-from service.supervision import supervised
+from service.systemd_notify import supervised
 from workers.broker import filesystem_broker_config
 from workers.console_threads import ConsoleThreads
 from workers.context import WorkerContext

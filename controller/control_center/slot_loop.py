@@ -47,7 +47,7 @@ from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
 from service.heartbeat import sending_heartbeats
 from service.process_log import begin_log
-from service.supervision import supervised
+from service.systemd_notify import supervised
 
 #: Interval at which the loop checks the clock while it waits for the next slot.
 _TURN_S = 1.0

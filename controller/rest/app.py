@@ -20,12 +20,12 @@ from controller.queries.consoles import WAIT_S
 from controller.queries.wait_estimates import WaitingTimes
 from controller.rest import health
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
-from controller.rest.idempotency.audit import AuditTrail
 from controller.rest.login import routes as login
 from controller.rest.login.provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware.access_log import AccessLog
+from controller.rest.middleware.audit_trail import AuditTrail
 from controller.rest.middleware.auth import PROTECTED_PREFIX
 from controller.rest.middleware.authentication import Authentication
 from controller.rest.middleware.concurrent_calls import ConcurrentCalls

@@ -48,7 +48,7 @@ from service.certificates import watching_certificates
 from service.disks import DiskWatch
 from service.process_log import begin_log
 from service.settings_in_force import settings_in_force
-from service.supervision import supervised
+from service.systemd_notify import supervised
 
 GRACE_S: Final = 10
 DEADLINES: Final = Deadlines()

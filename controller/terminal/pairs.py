@@ -20,6 +20,18 @@ def unique_pairs(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
         raise BadInputError(f"{option}: {error}") from None
 
 
+def parse_pairs(option: str, words: Iterable[str] | None) -> dict[str, str]:
+    """Return the NAME=VALUE words of an option by name; a value may be empty."""
+    return unique_pairs(option, (_parse_pair(option, word) for word in words or ()))
+
+
+def _parse_pair(option: str, word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not (name and equals):
+        raise BadInputError(f"{option} {word}: expected NAME=VALUE")
+    return name, value
+
+
 def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
     """Parse a policy's parameters: each value is JSON, or else plain text."""
     return unique_pairs(option, (_parse_parameter(option, word) for word in words))

@@ -23,7 +23,7 @@ from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
 from placement.model.reasons import hosts_open_to, needed_at_once, never_placeable_reasons
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
-from placement.model.vm_kinds import vm_kinds, vms_that_fit
+from placement.model.vm_kinds import total_vms_that_fit, vm_kinds, vms_that_fit
 from placement.packing.overload import room_below_threshold
 
 #: Gangs that hosts are held for in one round: each is a kind of VM of its own to
@@ -269,8 +269,8 @@ def _left_out_with_reasons(
             own = hosts_open_to(closed, request)
             kept_from = hosts_open_to(snapshot, request) & ~own
             seen[kind] = _RequestRoom(
-                own=_vms_that_fit(room, snapshot, request, own),
-                held=_vms_that_fit(room, snapshot, request, kept_from),
+                own=total_vms_that_fit(room[own], snapshot.demand[request]),
+                held=total_vms_that_fit(room[kept_from], snapshot.demand[request]),
             )
         fit, needed = seen[kind], needed_at_once(snapshot, request, count)
         back = 0
@@ -283,7 +283,3 @@ def _left_out_with_reasons(
             rest = Reason.NO_ROOM if closed_out else reason
             parts.append(LeftOut(request=request, count=count - back, reason=rest))
     return tuple(parts)
-
-
-def _vms_that_fit(room: IntArray, snapshot: Snapshot, request: int, hosts: BoolArray) -> int:
-    return int(vms_that_fit(room[hosts], snapshot.demand[request]).sum())

@@ -27,7 +27,7 @@ from placement.fairness.levels import relative_weights
 from placement.fairness.shares import fractions_of_pool
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
-from placement.model.vm_kinds import VmKinds, hosts_for, vm_kinds, vms_that_fit
+from placement.model.vm_kinds import VmKinds, hosts_for, total_vms_that_fit, vm_kinds
 
 #: Fractions of the pool below this are rounding, not amounts.
 _NOTHING: Final = 1e-13
@@ -76,10 +76,7 @@ def max_vms_per_request(
     kinds = kinds or vm_kinds(snapshot)
     open_to = hosts_for(snapshot, kinds)
     fits = np.array(
-        [
-            int(vms_that_fit(room[open_to[kind]], kinds.demand[kind]).sum())
-            for kind in range(len(kinds))
-        ],
+        [total_vms_that_fit(room[open_to[kind]], kinds.demand[kind]) for kind in range(len(kinds))],
         dtype=np.int64,
     )
     return np.minimum(fits[kinds.of_request], snapshot.count)

@@ -141,12 +141,12 @@ class _Tenant:
         left = sum(count for _, count in wanted)
         begun = self._left[first] < snapshot.count[first]
         needed = 1 if begun else int(snapshot.min_count[first])
-        if not levels or self._vms_that_fit(demand, may_use, levels[-1]).sum() < needed:
+        if not levels or self._fits_by_displacing(demand, may_use, levels[-1]).sum() < needed:
             return
         if needed > 1 and self._spare is not None:
             return  # how many give way for it is not known before
         for level in levels:
-            fit = self._vms_that_fit(demand, may_use, level)
+            fit = self._fits_by_displacing(demand, may_use, level)
             for at in np.flatnonzero(fit).tolist():
                 at_once = left if self._spare is None else 1
                 while left and (number := min(int(fit[at]), at_once, left)):
@@ -155,7 +155,7 @@ class _Tenant:
                     fit[at] -= number
                     left -= number
 
-    def _vms_that_fit(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
+    def _fits_by_displacing(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
         """Return how many VMs fit on each host if all VMs up to a priority give way, shape (H,)."""
         rows = (self._priority[self._request] <= level) & (self._count > 0)
         room = self._open.copy()

@@ -7,7 +7,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import LeftOut, Reason, Snapshot
-from placement.model.vm_kinds import vms_that_fit
+from placement.model.vm_kinds import total_vms_that_fit
 
 
 def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
@@ -99,7 +99,7 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
     are chosen first.
     """
     open_to = hosts_open_to(snapshot, request)
-    return int(vms_that_fit(free[open_to], snapshot.demand[request]).sum())
+    return total_vms_that_fit(free[open_to], snapshot.demand[request])
 
 
 def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:

@@ -53,3 +53,8 @@ def vms_that_fit(free: IntArray, demand: IntArray) -> IntArray:
         return np.zeros(len(free), dtype=np.int64)
     fits: IntArray = (free[:, demanded] // demand[demanded]).min(axis=1)
     return fits
+
+
+def total_vms_that_fit(free: IntArray, demand: IntArray) -> int:
+    """Return how many VMs of ``demand`` (R,) all free vectors (H, R) hold together."""
+    return int(vms_that_fit(free, demand).sum())

@@ -13,11 +13,11 @@ from typing import Any, Final
 from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
-from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MEMORY
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import matching_hosts
 from simulation.slots.slot_decider import SimulatedPolicy
+from simulation.topology.failure_domains import failure_domains_of
 from simulation.topology.hierarchy import TimedHierarchy, read_hierarchy
 from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory

@@ -16,8 +16,8 @@ from placement.rebalancing.spare_capacity import spare_capacity
 from simulation.checkpoint import CheckpointData
 from simulation.metrics.series import Series, Stacks
 from simulation.slots.engine import Engine, SlotResult
-from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.timetable import MoveOutcome
+from simulation.topology.failure_domains import failure_domains_of
 
 #: The search that rounds with spare capacity use.
 _AS_ROUNDS: Final = SearchLimits(tries=2, pairs=0, partly=False)

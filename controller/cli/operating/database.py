@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.settings import load_settings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo

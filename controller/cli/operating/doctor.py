@@ -33,7 +33,7 @@ from controller.cli.operating.status import (
     release_sentence,
 )
 from controller.client.errors import ApiError
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.credentials import FILE_NAME
 from controller.session.session import Session, pass_session
 from controller.session.settings import load_as, load_settings

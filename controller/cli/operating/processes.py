@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.extras import require_libvirt, require_simulation_packages
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.settings import load_settings
 from controller.terminal.errors import BadInputError, CliError
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.session import Session, pass_session
 
 

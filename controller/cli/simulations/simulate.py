@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.extras import require_simulation_packages
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat

@@ -15,7 +15,7 @@ from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
-from controller.terminal.pairs import parameters_of, unique_pairs
+from controller.terminal.pairs import parameters_of, parse_pairs
 from controller.terminal.times import span, time_since
 
 app = typer.Typer(
@@ -97,8 +97,7 @@ def run(  # noqa: PLR0917 - options of a command line
     body: dict[str, Any] = {"hours": hours}
     if add_hosts is not None:
         amounts = {
-            name: _parse_integer(name, n)
-            for name, n in _parse_pairs(capacity, "--capacity").items()
+            name: _parse_integer(name, n) for name, n in parse_pairs("--capacity", capacity).items()
         }
         added = {"count": add_hosts, "like": like, "capacity": amounts or None, "zone": zone}
         body["add_hosts"] = {name: value for name, value in added.items() if value is not None}
@@ -114,7 +113,7 @@ def run(  # noqa: PLR0917 - options of a command line
     if weight:
         body["weights"] = {
             name: _parse_float(name, value)
-            for name, value in _parse_pairs(weight, "--weight").items()
+            for name, value in parse_pairs("--weight", weight).items()
         }
     what_if = session.api.post("what-ifs", body)
     if wait:
@@ -308,16 +307,6 @@ def _wait_until_ended(
         f" it is over. It goes on: `fuga what-if show {seen['id']} --wait` waits for it,"
         f" `fuga what-if cancel {seen['id']}` ends it."
     )
-
-
-def _parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:
-    found = []
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise BadInputError(f"{option} {word}: expected NAME=VALUE")
-        found.append((name, value))
-    return unique_pairs(option, found)
 
 
 def _parse_integer(name: str, text: str) -> int:

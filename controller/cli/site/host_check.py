@@ -16,7 +16,7 @@ from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.site.host_findings import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
-from controller.session.config import ConfigOption
+from controller.session.config_option import ConfigOption
 from controller.session.session import Session, pass_session
 from controller.session.settings import load_settings
 from controller.terminal.columns import field

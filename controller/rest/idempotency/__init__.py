@@ -1,1 +1,1 @@
-"""Calls that change something: idempotency, versions, audit, work done for several at once."""
+"""Calls that change something: idempotency keys, ETags, and work done for several calls at once."""

@@ -20,7 +20,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.rest.dependencies import services_of
-from controller.rest.idempotency.audit import note_route
+from controller.rest.middleware.audit_trail import note_route
 from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
 from controller.rest.problems import patterns
 from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError

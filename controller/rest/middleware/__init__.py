@@ -1,1 +1,1 @@
-"""Checks before any endpoint runs: who calls, how often, and with which body."""
+"""Checks before an endpoint runs (caller, rate, body), and the audit of calls."""

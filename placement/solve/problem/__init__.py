@@ -3,10 +3,10 @@
 from placement.solve.problem.amount_range import FAR_APART, Extent, widest_extent
 from placement.solve.problem.divisible import DividedProblem, place_of, to_divisible
 from placement.solve.problem.faults import ProblemFault, ProblemFileError
-from placement.solve.problem.jsontext import MOST_BYTES
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
 from placement.solve.problem.reader import MOST_SEED, read_problem
+from placement.solve.problem.strict_json import MOST_BYTES
 from placement.solve.problem.whole_vms import WholeVmProblem, to_whole_vms
 
 __all__ = [

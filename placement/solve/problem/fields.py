@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
-from placement.solve.problem.jsontext import NotANumber, RepeatedKeys
 from placement.solve.problem.model import Amounts
+from placement.solve.problem.strict_json import NotANumber, RepeatedKeys
 
 #: The least quantity above nothing and the largest, in whatever unit the file speaks.
 LEAST_QUANTITY: Final = Decimal("1e-9")

@@ -20,8 +20,8 @@ from placement.solve.problem.fields import (
     read_ratio,
     resolve_name,
 )
-from placement.solve.problem.jsontext import NotANumber, RepeatedKeys, decode_json
 from placement.solve.problem.model import Amounts, DemandEntry, HostEntry, Problem, TenantEntry
+from placement.solve.problem.strict_json import NotANumber, RepeatedKeys, decode_json
 
 #: Tenants from the root's child down to a leaf.
 MOST_LEVELS: Final = 100

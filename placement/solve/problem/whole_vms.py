@@ -12,6 +12,7 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.snapshot import Snapshot
+from placement.model.vm_kinds import total_vms_that_fit
 from placement.solve.problem.faults import Faults, Place
 from placement.solve.problem.model import Amounts, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
@@ -291,7 +292,7 @@ def _wanted_counts(
     """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""
     room = np.array(
         [
-            _vms_that_fit(per_vm, class_free[may].sum(axis=0))
+            total_vms_that_fit(class_free[may].sum(axis=0, keepdims=True), per_vm)
             for per_vm, may in zip(demand, eligible, strict=True)
         ],
         dtype=np.int64,
@@ -327,9 +328,3 @@ def _wanted_counts(
 def _count_without_limit(room: int, min_count: int) -> int:
     """Return the number of VMs that have room, at least the ``min_count`` of a gang."""
     return max(room, min_count) if min_count > 1 else room
-
-
-def _vms_that_fit(demand: IntArray, free: IntArray) -> int:
-    """Return how many VMs of a demand fit into the free amounts; 0 if the demand is zero."""
-    demanded = demand > 0
-    return int((free[demanded] // demand[demanded]).min()) if demanded.any() else 0

@@ -24,7 +24,6 @@ from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
 from simulation.slots.interning import InternedNames
-from simulation.slots.moving.domains import failure_domains_of
 from simulation.slots.moving.movable_vms import MovableVms, VmKey
 from simulation.slots.moving.options import MoveOptions
 from simulation.slots.moving.roll import RollState
@@ -32,6 +31,7 @@ from simulation.slots.moving.timetable import EndedMove, MoveOutcome, TimedMove,
 from simulation.slots.rules import HostRules
 from simulation.slots.running_vms import RunningBuckets, VmRows
 from simulation.slots.waiting_rows import WaitingRows
+from simulation.topology.failure_domains import failure_domains_of
 
 #: Requests that starve for which room is sought in one slot, until one has a plan.
 _MOST_SOUGHT: Final = 4

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.cli.simulations.what_if import _parse_pairs
 from controller.cli.site.hosts import parse_amounts, parse_ratios
 from controller.cli.site.networks import parse_hosts
 from controller.cli.site.quotas import parse_limits
 from controller.cli.vms.changes import parse_labels
 from controller.terminal.errors import BadInputError
+from controller.terminal.pairs import parse_pairs
 from simulation.errors import InputError
 from simulation.experiments.study_plan import _parse_assignments
 from simulation.slots.moving.options import BalanceOptions, _read_option
@@ -128,7 +128,7 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
         (parse_ratios, ["vcpus=1", "vcpus=2"]),
         (parse_limits, ["vcpus=1", "vcpus=none"]),
         (parse_hosts, ["h1=bridge:br0", "h1="]),
-        (partial(_parse_pairs, option="--weight"), ["a=1", "a=2"]),
+        (partial(parse_pairs, "--weight"), ["a=1", "a=2"]),
         (partial(_parse_assignments, where="--sweep"), ["x=1", "x=2"]),
         (
             lambda given: _read_option(BalanceOptions, "--balance", ",".join(given)),

@@ -75,7 +75,7 @@ def supervised(
         return
     over = threading.Event()
     notices = _Notifier(found, ready, turned_at, excused)
-    threading.Thread(target=notices.run, args=(over,), name="supervision", daemon=True).start()
+    threading.Thread(target=notices.run, args=(over,), name="systemd-notify", daemon=True).start()
     try:
         yield
     finally:

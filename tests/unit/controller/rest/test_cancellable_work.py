@@ -1,4 +1,4 @@
-"""Work in a process of its own ends with whoever asked for it."""
+"""Work in a process of its own ends when its caller disconnects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from controller.errors import PolicyFailedError
-from controller.rest.middleware.cancellable import NICENESS, run_until_disconnect
+from controller.rest.cancellable_work import NICENESS, run_until_disconnect
 from controller.rest.problems.errors import BusyError
 from controller.rounds.policy_process import PolicyProcess
 

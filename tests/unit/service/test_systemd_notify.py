@@ -19,7 +19,7 @@ from controller.rounds.interfaces import PolicyChoice, Slot
 from monitor.service import Monitor
 from registry import upgrade
 from service import Check
-from service.supervision import NotifySocket, supervised
+from service.systemd_notify import NotifySocket, supervised
 from tests.servers.running import FUGA, eventually
 
 WELL = Check("database", True, "it answers")
