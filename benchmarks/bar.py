@@ -46,9 +46,9 @@ DEFAULT: Final = "fuga"
 REFERENCES: Final = ("best_fit_drfh:patience=0", "first_fit_drfh:patience=0")
 POLICIES: Final = (DEFAULT, "fuga:patience=12:held_part=0.1", *REFERENCES)
 #: Of VMs placed, of the mean wait, and of the distance from fair shares.
-MOST_FEWER: Final = 0.005
-MOST_LONGER: Final = 1.05
-MOST_UNFAIRER: Final = 0.0005  #: what the table does not show is no difference
+MAX_FEWER: Final = 0.005
+MAX_LONGER: Final = 1.05
+MAX_UNFAIRER: Final = 0.0005  #: what the table does not show is no difference
 _COLUMNS: Final = (
     ("placed", "{:.2f} %", 100, 26),
     ("wait_s", "{:,.0f} s", 1, 26),
@@ -177,11 +177,11 @@ def misses(found: Mapping[str, Sequence[Found]]) -> list[str]:
         [_mean(each, name) for each in (own, *others)] for name in ("placed", "wait_s", "unfair")
     )
     told = []
-    if placed[0] < max(placed[1:]) - MOST_FEWER:
+    if placed[0] < max(placed[1:]) - MAX_FEWER:
         told.append(f"misses: {100 * (max(placed[1:]) - placed[0]):.2f} points fewer placed")
-    if wait_s[0] > MOST_LONGER * min(wait_s[1:]):
+    if wait_s[0] > MAX_LONGER * min(wait_s[1:]):
         told.append(f"misses: waits {wait_s[0] / min(wait_s[1:]):.2f} times as long")
-    if unfair[0] > min(unfair[1:]) + MOST_UNFAIRER:
+    if unfair[0] > min(unfair[1:]) + MAX_UNFAIRER:
         told.append(f"misses: {100 * (unfair[0] - min(unfair[1:])):.2f} points less fair")
     return told
 

@@ -46,7 +46,7 @@ from simulation.traces.chunks import Arrivals
 EXAMPLES: Final = Path(__file__).parents[1] / "docs/examples/traces"
 HORIZON_S: Final = 43_200.0
 _LATELY_S: Final = 86_400.0
-_MOST_CAME: Final = 2_000
+_MAX_RECENT_ARRIVALS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class ObservedSlots:
         """Return the state and lifetimes known at a time, and the waiting requests."""
         names, waiting = engine.names, engine.waiting
         came = WaitingRows.concatenate(self.arrived)
-        came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MOST_CAME:])
+        came = came.where(np.flatnonzero(came.since_s > now_s - _LATELY_S)[-_MAX_RECENT_ARRIVALS:])
         _, first, of_came = np.unique(
             np.column_stack([came.tenant, came.kind, came.constraints]),
             axis=0,

@@ -204,7 +204,7 @@ class ControllerSettings(SharedSettings):
     what_if_memory_mib: PositiveInt = Field(
         2048, description="Memory that a process of a what-if may use."
     )
-    what_if_most_vms: PositiveInt = Field(
+    what_if_max_vms: PositiveInt = Field(
         200_000,
         description="Maximum VMs of past requests that a what-if lets come again, the latest.",
     )

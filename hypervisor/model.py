@@ -9,10 +9,10 @@ from typing import Final, Literal
 from uuid import UUID
 
 #: Maximum characters of a name from a host; file names have no more.
-MOST_NAME: Final = 255
+MAX_NAME: Final = 255
 #: Maximum networks and addresses of hosts closed to a guest. Each costs a rule per interface, and
 #: libvirt a run of `ebtables`.
-MOST_CLOSED: Final = 96
+MAX_CLOSED_NETWORKS: Final = 96
 #: Name prefix of copies of images on every host.
 IMAGE_PREFIX: Final = "fuga-image-"
 

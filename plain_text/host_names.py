@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 from typing import Final
 
-MOST_HOST_NAME: Final = 255  #: characters of a host name, and of its domain
+MAX_HOST_NAME: Final = 255  #: characters of a host name, and of its domain
 
 
 def split_host_name(hostname: str) -> tuple[str | None, str | None]:
@@ -19,9 +19,9 @@ def split_host_name(hostname: str) -> tuple[str | None, str | None]:
     if name.rpartition(".")[2].isdigit() or ":" in name:
         with contextlib.suppress(ValueError):
             name = str(ipaddress.ip_address(name))
-        return name[:MOST_HOST_NAME], None
+        return name[:MAX_HOST_NAME], None
     short, _, domain = name.partition(".")
-    return short[:MOST_HOST_NAME] or None, domain[:MOST_HOST_NAME] or None
+    return short[:MAX_HOST_NAME] or None, domain[:MAX_HOST_NAME] or None
 
 
 def are_host_names_apart(

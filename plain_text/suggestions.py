@@ -9,14 +9,14 @@ from typing import Final
 from plain_text.escaping import plain
 
 #: Names that are compared with what was typed, at most: each comparison takes microseconds.
-_MOST_COMPARED: Final = 1_000
+_MAX_COMPARED: Final = 1_000
 _MAX_LISTED: Final = 8
 
 
 def similar_names(typed: str, names: Iterable[str]) -> list[str]:
     """Return at most three similar names, the most similar first."""
     wanted = typed.lower()
-    likely = [name for name in names if _is_similar_candidate(wanted, name)][:_MOST_COMPARED]
+    likely = [name for name in names if _is_similar_candidate(wanted, name)][:_MAX_COMPARED]
     return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
 
 

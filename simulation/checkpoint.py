@@ -29,7 +29,7 @@ _HEAD: Final = len(_MAGIC) + 2 * (_DIGEST + 1)
 _DTYPES: Final = {"int": np.dtype("<i8"), "float": np.dtype("<f8"), "bool": np.dtype("?")}
 _NAMES: Final = {dtype: name for name, dtype in _DTYPES.items()}
 _ARRAY: Final = "array"  #: the only key of an object that represents an array
-_MOST_AXES: Final = 2
+_MAX_AXES: Final = 2
 
 
 class CheckpointError(InputError):
@@ -179,7 +179,7 @@ def _is_in_range(found: NDArray[Any], within: ValueRange) -> bool:
 
 def _dtype_and_shape(array_header: object) -> tuple[str, list[int]]:
     match array_header:
-        case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MOST_AXES:
+        case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MAX_AXES:
             shape = [axis for axis in axes if isinstance(axis, int) and 0 <= axis < 2**48]
             if len(shape) == len(axes):
                 return name, shape

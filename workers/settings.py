@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import NoDecode
 
-from hypervisor.model import MOST_CLOSED
+from hypervisor.model import MAX_CLOSED_NETWORKS
 from registry.moves import MoveLimits
 from registry.tasks import WorkQueue
 from service.settings import SharedSettings
@@ -148,10 +148,10 @@ class WorkerSettings(SharedSettings):
     @classmethod
     def _merge_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
         merged = merge_networks(networks)
-        if len(merged) > MOST_CLOSED:
+        if len(merged) > MAX_CLOSED_NETWORKS:
             raise ValueError(
-                f"{len(merged)} networks; at most {MOST_CLOSED} are possible, and each host adds"
-                " its own: name networks that contain several"
+                f"{len(merged)} networks; at most {MAX_CLOSED_NETWORKS} are possible, and each host"
+                " adds its own: name networks that contain several"
             )
         return merged
 

@@ -71,8 +71,8 @@ TENANTS: Final = 20
 MIB: Final = 1024
 #: What hbal knows of a price: nothing.
 UNPRICED: Final = Objective(price_per_gib=0.0, least_gain=1e-9)
-LEAST_TIMES: Final = 20
-MOST_SECONDS: Final = 5.0
+MIN_TIMES: Final = 20
+MAX_SECONDS: Final = 5.0
 #: After so much processor time hbal is ended, where it weighs every VM of a large cluster.
 HBAL_SECONDS: Final = 600
 
@@ -287,7 +287,7 @@ def beside_hbal(cases: Sequence[BalanceCase]) -> bool:
         print(
             f"{name}: fuga / hbal {mean:.3f}, lower on {better} of {len(column)}, higher on {worse}"
         )
-    return bool((means <= 1).all() and least_times >= LEAST_TIMES)
+    return bool((means <= 1).all() and least_times >= MIN_TIMES)
 
 
 def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
@@ -300,7 +300,7 @@ def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
     for hosts, vms, most in sizes:
         running = uneven_cluster(hosts, vms)
         plan, seconds = _timed(running, BALANCE_OBJECTIVE, most)
-        well &= seconds <= MOST_SECONDS
+        well &= seconds <= MAX_SECONDS
         print(
             f"{hosts:>6} {vms:>7} {len(plan.moves):>6} {len(plan.waves):>6} "
             f"{plan.measures_after.moved_gib:>7.0f} {plan.details['outcome']:>8} | "

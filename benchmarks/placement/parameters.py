@@ -34,7 +34,7 @@ from benchmarks.kit import parser, timed
 from benchmarks.placement.clusters import fresh_round, half_filled_round
 from benchmarks.placement.rounds import unfairness
 from placement import Budget, Snapshot, allocation_bound, check_allocation, policy_by_name
-from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
+from placement.fuga.parameters import MAX_PLAYERS, FugaParameters
 from tests.builders import a_snapshot
 from tests.servers.stream import Stream
 
@@ -65,7 +65,7 @@ HELD_PARTS: Final = (0.1, 0.01, 0.05, 0.2, 0.5)
 #: What each of them is while the other varies: with the default nothing is held for so long.
 _USUAL: Final = {"patience": PATIENCE[0], "held_part": HELD_PARTS[0]}
 #: Rounds after which nobody waits any longer.
-MOST_ROUNDS: Final = 400
+MAX_ROUNDS: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def measure(rounds: Sequence[Snapshot], parameters: Mapping[str, Any]) -> Parame
 
 def print_games(seeds: int) -> None:
     print(
-        f"\nsmall games, {seeds} seeds; auto is exact up to {MOST_PLAYERS} hosts and"
+        f"\nsmall games, {seeds} seeds; auto is exact up to {MAX_PLAYERS} hosts and"
         f" {FugaParameters().subgames:,} subgames"
     )
     print(
@@ -240,10 +240,10 @@ def stream_cell(
             parameters=dict(parameters),
             seed=seed,
         )
-        rounds.append(stream.rounds_until_placed(MOST_ROUNDS))
+        rounds.append(stream.rounds_until_placed(MAX_ROUNDS))
         idle.append(fmean(stream.idle))
     waited = [number for number in rounds if number is not None]
-    told = f"{fmean(waited):.0f}" if len(waited) == len(rounds) else f"above {MOST_ROUNDS}"
+    told = f"{fmean(waited):.0f}" if len(waited) == len(rounds) else f"above {MAX_ROUNDS}"
     return f"{told:>25}{fmean(idle):>9.4f}"
 
 

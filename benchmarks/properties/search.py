@@ -53,7 +53,7 @@ _UNKNOWN: Final = {
 #: Lies are many: so many times as many cases are looked at.
 _MORE: Final = {"strategyproofness": 2, "strategyproofness_1": 2}
 #: Trials of smaller cases for each violation.
-_MOST_TRIALS: Final = 600
+_MAX_TRIALS: Final = 600
 #: An example for people shows at least that much, if the case that was found does.
 _CLEAR: Final = 0.02
 
@@ -135,7 +135,7 @@ def made_small(
             if smaller.size() >= case.size():
                 continue
             trials += 1
-            if trials > _MOST_TRIALS:
+            if trials > _MAX_TRIALS:
                 return case, by
             found = check(mechanism, smaller) or 0.0
             if found >= least:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.queries.coarse_numbers import step_below
+from controller.queries.coarse_numbers import round_down_to_step
 from placement import BoolArray, IntArray
 from placement.model.vm_kinds import vms_that_fit
 from registry.requests import Rules, rules_allow, zone_of
@@ -110,14 +110,14 @@ def redact_capacity(found: Capacity, *, named: bool) -> Capacity:
     """
 
     def round_number(number: int) -> int:
-        return min(number, 1) if named else step_below(number)
+        return min(number, 1) if named else round_down_to_step(number)
 
     return replace(
         found,
         fits=round_number(found.fits),
         in_turn=None if found.in_turn is None else round_number(found.in_turn),
-        hosts=step_below(found.hosts),
-        open=step_below(found.open),
+        hosts=round_down_to_step(found.hosts),
+        open=round_down_to_step(found.open),
         runs_out_first=None if named else found.runs_out_first,
         classes=(),
         at_least=True,

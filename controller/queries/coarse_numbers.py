@@ -12,7 +12,7 @@ from typing import Final
 _FIRST: Final = (1, 2, 5)
 
 
-def step_below(number: int) -> int:
+def round_down_to_step(number: int) -> int:
     """Round down to one of 0, 1, 2, 5, 10, 20, 50 and so on, for texts such as "at least N"."""
     if number < 1:
         return 0
@@ -20,9 +20,9 @@ def step_below(number: int) -> int:
     return power * max(each for each in _FIRST if each * power <= number)
 
 
-def step_above(number: int) -> int:
+def round_up_to_step(number: int) -> int:
     """Round up to one of 0, 1, 2, 5, 10, 20, 50 and so on, for texts such as "at most N"."""
-    below = step_below(number)
+    below = round_down_to_step(number)
     if number <= below:
         return below
     power = int(10 ** (len(str(below)) - 1))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from controller.host_aliases import Viewer
-from controller.queries.coarse_numbers import round_to_percent, step_above, step_below
+from controller.queries.coarse_numbers import round_down_to_step, round_to_percent, round_up_to_step
 from controller.queries.explanations import (
     ObstacleExplanation,
     PauseExplanation,
@@ -225,38 +225,38 @@ def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
         shown["shortages"] = [
             {
                 **each,
-                "hosts_short": step_below(each["hosts_short"]),
-                "hosts": step_below(each["hosts"]),
+                "hosts_short": round_down_to_step(each["hosts_short"]),
+                "hosts": round_down_to_step(each["hosts"]),
                 "nearest_host": None,
-                "missing": step_above(each["missing"]),
+                "missing": round_up_to_step(each["missing"]),
             }
             for each in shown["shortages"]
         ]
     if "obstacles" in shown:
         shown["obstacles"] = [_redact_obstacle(each) for each in shown["obstacles"]]
     if "holding" in shown:
-        shown["holding"] = [{"host": None}] * step_below(len(shown["holding"]))
+        shown["holding"] = [{"host": None}] * round_down_to_step(len(shown["holding"]))
     if "freed" in shown:
         shown["freed"] = {"plan": None, "hosts": []}
     if "share" in shown:
         shown["share"] = {name: round_to_percent(share) for name, share in shown["share"].items()}
     # The number of its own VMs that would fit reveals the room that others leave.
     if "gang" in shown:
-        shown["gang"] = {**shown["gang"], "fit": step_below(shown["gang"]["fit"])}
+        shown["gang"] = {**shown["gang"], "fit": round_down_to_step(shown["gang"]["fit"])}
     for key in ("held_back", "addresses_left"):
         if key in shown:
-            shown[key] = step_below(shown[key])
+            shown[key] = round_down_to_step(shown[key])
     return shown
 
 
 def _redact_obstacle(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     missing = obstacle["missing"]
     if missing is not None and obstacle["kind"] not in REQUEST_OBSTACLES:
-        missing = step_above(missing)
+        missing = round_up_to_step(missing)
     return {
         **obstacle,
-        "hosts": step_below(obstacle["hosts"]),
-        "only": step_below(obstacle["only"]),
+        "hosts": round_down_to_step(obstacle["hosts"]),
+        "only": round_down_to_step(obstacle["only"]),
         "missing": missing,
         "only_hosts": [],
     }

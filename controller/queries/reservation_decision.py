@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.queries.coarse_numbers import step_below
+from controller.queries.coarse_numbers import round_down_to_step
 from controller.queries.wait_forecast import forecast_start, lifetimes_of
 from controller.rounds.snapshots import is_host_allowed
 from placement import BoolArray
@@ -125,7 +125,7 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
             carried=judged.samples_with_room,
         )
     # In steps, because tenants read it: exact numbers would reveal each VM of others.
-    fits = step_below(judged.fits)
+    fits = round_down_to_step(judged.fits)
     rest = f"at least {fits} would be accepted" if fits else "not one VM would"
     return ReservationDecision(
         reason="no_room",

@@ -22,7 +22,7 @@ from controller.fork_server.children import StartChild, start_interpreter
 from controller.queries.wait_forecast import Estimates, ForecastQuery
 from controller.rounds.policy_process import PolicyProcess
 from placement.forecast.estimate import Estimate
-from placement.forecast.lifetimes import LEAST_ENDS
+from placement.forecast.lifetimes import MIN_ENDS
 from registry import Registry, RegistryError
 from registry.rounds import ForecastInputs
 
@@ -173,7 +173,7 @@ def unavailable_reason(view: ForecastInputs) -> WhyUnavailable | None:
     """Return the reason why no forecast can be made, or None."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
-    if sum(life.ended for life in view.lives) < LEAST_ENDS:
+    if sum(life.ended for life in view.lives) < MIN_ENDS:
         return "too_little_known"
     return None
 

@@ -229,7 +229,7 @@ def build_what_if_executor(
     bounds = WhatIfBounds(
         time_s=settings.what_if_time_s,
         memory_mib=settings.what_if_memory_mib,
-        most_vms=settings.what_if_most_vms,
+        max_vms=settings.what_if_max_vms,
     )
     return WhatIfExecutor(registry, bounds, decision_from_settings(settings), start_child)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from controller.host_aliases import Viewer
-from controller.queries.coarse_numbers import round_to_percent, step_below
+from controller.queries.coarse_numbers import round_down_to_step, round_to_percent
 from controller.queries.request_explanation import redact_wait_detail
 from controller.queries.tenant_shares import TenantShare
 from controller.rest.middleware.auth import Caller
@@ -95,7 +95,7 @@ def redact_network(network: Network, caller: Caller) -> Network:
         network,
         default=None,
         hosts={},
-        addresses_used=step_below(network.addresses_used),
+        addresses_used=round_down_to_step(network.addresses_used),
         offered_to=None,
         warnings=(),
     )

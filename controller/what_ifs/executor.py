@@ -48,7 +48,7 @@ class WhatIfBounds:
 
     time_s: float = 300.0  #: processor time of both simulations
     memory_mib: int = 2048
-    most_vms: int = 200_000  #: of past requests that are repeated
+    max_vms: int = 200_000  #: of past requests that are repeated
 
 
 class WhatIfFailedError(ControllerError):
@@ -128,7 +128,7 @@ class WhatIfExecutor:
                     "operation": "read",
                     "folder": folder,
                     "hours": changes["hours"],
-                    "most_vms": self.bounds.most_vms,
+                    "max_vms": self.bounds.max_vms,
                     "otherwise": self._otherwise,
                     "database_url": self._registry.database_url,
                 },

@@ -35,7 +35,7 @@ def record_site(
             registry.history.read_period(now, now) as present,
         ):
             found = repeat_requests(
-                present, window, _observed_lifetimes(ahead), most_vms=job["most_vms"], seed=_SEED
+                present, window, _observed_lifetimes(ahead), max_vms=job["max_vms"], seed=_SEED
             )
         recording = record_period(found.past, Path(job["folder"]) / RECORDING, decided)
     finally:
@@ -48,7 +48,7 @@ def record_site(
     if found.vms_left_out:
         cut.append(
             f"{found.vms_left_out} VMs requested before {found.since.isoformat()} are left out:"
-            f" at most {job['most_vms']} are repeated"
+            f" at most {job['max_vms']} are repeated"
         )
     return {
         "at": now.isoformat(),

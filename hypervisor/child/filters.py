@@ -10,7 +10,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.errors import OperationFailedError
-from hypervisor.model import MOST_CLOSED, Guard
+from hypervisor.model import MAX_CLOSED_NETWORKS, Guard
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import network_filters
 
@@ -52,11 +52,11 @@ def add_host_addresses(
             if not names.isdisjoint(sources):
                 services.append(address)
     merged = network_filters.collapse_networks(closed)
-    if len(merged) > MOST_CLOSED:
+    if len(merged) > MAX_CLOSED_NETWORKS:
         raise OperationFailedError(
             _OPERATION,
             f"{len(merged)} networks and addresses of this host, those of its libvirt included,"
-            f" have to be closed to its guests; at most {MOST_CLOSED} are possible: let"
+            f" have to be closed to its guests; at most {MAX_CLOSED_NETWORKS} are possible: let"
             " FUGA_HOST_NETWORKS name networks that contain several",
         )
     return replace(guard, closed=merged, services=tuple(dict.fromkeys(services)))

@@ -12,7 +12,7 @@ from typing import Final
 import libvirt
 
 from hypervisor.child import disks, filters
-from hypervisor.model import MOST_NAME, HostInspection, PoolInspection, ProcessorComparison
+from hypervisor.model import MAX_NAME, HostInspection, PoolInspection, ProcessorComparison
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml import network_filters
 from plain_text import shorten_text
@@ -51,7 +51,7 @@ def inspect_host(conn: libvirt.virConnect, domain_type: str, network: str) -> Ho
     capabilities = domain_xml.parse_tree(answer)
     processor = _host_model(conn, domain_type)
     return HostInspection(
-        hostname=shorten_text(conn.getHostname(), MOST_NAME),
+        hostname=shorten_text(conn.getHostname(), MAX_NAME),
         driver=conn.getType(),
         machine_uuid=domain_xml.machine_uuid(answer),
         libvirt_version=conn.getLibVersion(),

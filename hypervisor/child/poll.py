@@ -16,7 +16,7 @@ from hypervisor.child.background_calls import BackgroundCall
 from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.child.pool_watch import OtherVolumes, Place, PoolWatch, SeenPool, SilentPool
 from hypervisor.errors import HypervisorError
-from hypervisor.model import MOST_NAME, DomainState, HostDomain, HostPoll
+from hypervisor.model import MAX_NAME, DomainState, HostDomain, HostPoll
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.domain import ParsedDomain
 from hypervisor.xml.node_device import NetworkDevice, network_device
@@ -131,7 +131,7 @@ class HostPoller:
         listed = {} if seen is None else seen.sizes(pool)
         sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
         return HostPoll(
-            hostname=shorten_text(conn.getHostname(), MOST_NAME),
+            hostname=shorten_text(conn.getHostname(), MAX_NAME),
             vcpus=conn.getInfo()[2],
             memory_mib=memory_mib,
             disk_gib=None if seen is None else seen.capacity_bytes // _GIB,
@@ -259,7 +259,7 @@ def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
         return ()
     found = list(_network_devices(devices))
     shown = [each for each in found if each.is_hardware] or found
-    named = sorted((shorten_text(each.name, MOST_NAME), each.mac) for each in shown)
+    named = sorted((shorten_text(each.name, MAX_NAME), each.mac) for each in shown)
     return tuple(named[:_MAX_INTERFACES])
 
 
@@ -331,7 +331,7 @@ def _host_domain(
     rss_kib = values.get("balloon.rss")
     return HostDomain(
         uuid=parsed.uuid,
-        name=shorten_text(parsed.name, MOST_NAME),
+        name=shorten_text(parsed.name, MAX_NAME),
         state=state,
         vcpus=parsed.vcpus,
         memory_mib=parsed.memory_mib,

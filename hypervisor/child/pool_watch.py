@@ -17,7 +17,7 @@ import libvirt
 from hypervisor.child.background_calls import BackgroundCall
 from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.errors import OperationFailedError
-from hypervisor.model import MOST_NAME, HostVolume
+from hypervisor.model import MAX_NAME, HostVolume
 from hypervisor.xml import domain as domain_xml
 from plain_text import shorten_text
 
@@ -145,7 +145,7 @@ def _list_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
             continue  # it vanished after it was listed
         found.append(
             HostVolume(
-                name=shorten_text(volume.name(), MOST_NAME),
+                name=shorten_text(volume.name(), MAX_NAME),
                 capacity_bytes=capacity,
                 allocation_bytes=allocation,
             )

@@ -12,7 +12,7 @@ from placement.catalog_entry import Entry
 from placement.constraints import policy_with_patience
 from placement.constraints.patience import READERS as PATIENCE_READERS
 from placement.constraints.patience import StarvationPatience
-from placement.fuga.parameters import MOST_PLAYERS, FugaParameters
+from placement.fuga.parameters import MAX_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
 from placement.fuga.policy import Fuga
 from placement.model.snapshot import Policy
@@ -81,7 +81,7 @@ POLICIES: Final[Mapping[str, CatalogEntry]] = MappingProxyType(
             paper="Xu, Yu: A Game Theory Approach to Fair and Efficient Resource Allocation "
             "in Cloud Computing, Mathematical Problems in Engineering, 2014",
             guarantees="subgame-perfect equilibrium where the game is small (by default of at most "
-            f"{MOST_PLAYERS} hosts and {FugaParameters().subgames:,} subgames: subgames), else a "
+            f"{MAX_PLAYERS} hosts and {FugaParameters().subgames:,} subgames: subgames), else a "
             "Nash equilibrium once its sweeps end; with quotas each tenant is offered its fair "
             "target first; with the fallback nothing that fits is left out; no sharing incentive "
             "or envy-freeness",

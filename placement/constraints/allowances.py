@@ -73,7 +73,7 @@ class RemainingAllowances:
         return found
 
 
-def counts_within(snapshot: Snapshot, wanted: IntArray) -> IntArray:
+def vms_within_allowances(snapshot: Snapshot, wanted: IntArray) -> IntArray:
     """Return how many VMs of each request are within the allowances, shape (Q,).
 
     Parameters
@@ -122,5 +122,5 @@ def snapshot_within_allowances(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with counts reduced to its allowances, and the allowances removed."""
     if not snapshot.allowances:
         return snapshot
-    counts = counts_within(snapshot, snapshot.count)
+    counts = vms_within_allowances(snapshot, snapshot.count)
     return dataclasses.replace(snapshot, count=counts, allowances=())

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.constraints.allowances import RemainingAllowances, counts_within
+from placement.constraints.allowances import RemainingAllowances, vms_within_allowances
 from placement.constraints.zones import close_other_hosts
 from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
@@ -25,7 +25,7 @@ from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 
 #: A pass is a decision of the policy. Rarely more than two are needed.
-_MOST_PASSES: Final = 8
+_MAX_PASSES: Final = 8
 
 
 class AllowancesPolicy:
@@ -49,10 +49,10 @@ class AllowancesPolicy:
         rest, open_ = snapshot, snapshot
         tried = np.zeros(len(snapshot.count), dtype=np.bool_)
         passes: list[Allocation] = []
-        while len(passes) < _MOST_PASSES:
+        while len(passes) < _MAX_PASSES:
             may_fit = np.where(contested, _counts_with_room(open_), open_.count)
             wanted = np.where(tried, 0, may_fit)
-            within = counts_within(rest, wanted)
+            within = vms_within_allowances(rest, wanted)
             if passes and not within.any():
                 break
             offered = within if passes else within + _counts_without_room(rest, wanted, within)

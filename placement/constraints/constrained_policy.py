@@ -34,13 +34,13 @@ _CONSTRAINT_FIELDS: Final = (
     frozenset[SoftConstraint](),
 )
 #: Runs for requests whose zone or host others filled, or the policy refused.
-_MOST_AGAIN: Final = 8
+_MAX_RETRIES: Final = 8
 #: What no other host or zone would change.
 _WHEREVER: Final = (Reason.QUOTA, Reason.HELD_BACK, Reason.NOTHING_ASKED)
 #: Groups that keep apart in one run: each adds a column to the resources of every host.
-MOST_LIMITS: Final = 64
+MAX_LIMITS: Final = 64
 #: Rounds of dissolving gangs that are spread and not whole, before none of them is placed.
-_MOST_DISSOLVED: Final = 4
+_MAX_DISSOLVED: Final = 4
 
 
 class ConstrainedPolicy:
@@ -67,13 +67,13 @@ class ConstrainedPolicy:
             if snapshot.min_count[spread.request] > 1
         }
         closed: set[int] = set()
-        for attempt in range(_MOST_DISSOLVED + 1):
+        for attempt in range(_MAX_DISSOLVED + 1):
             runs = _PolicyRuns(self._policy, snapshot, constraints, closed)
             runs.decide(rng, budget)
             broken = runs.incomplete_gangs(spread_gangs)
             if not broken:
                 break
-            closed |= broken if attempt < _MOST_DISSOLVED - 1 else spread_gangs
+            closed |= broken if attempt < _MAX_DISSOLVED - 1 else spread_gangs
         return runs.allocation(budget)
 
 
@@ -103,11 +103,11 @@ class _PolicyRuns:
                 if soft_kept == _CONSTRAINT_FIELDS[0] or self._drops_soft_constraint(soft_kept):
                     self._run_policy(soft_kept, others, rng, budget)
             again = 0
-            while again < _MOST_AGAIN and self._has_chosen_places(others):
+            while again < _MAX_RETRIES and self._has_chosen_places(others):
                 before = int(self._rest.count.sum()), self._refusal_count()
                 self._run_policy(_CONSTRAINT_FIELDS[-1], others, rng, budget)
                 now = int(self._rest.count.sum()), self._refusal_count()
-                again = again + 1 if now != before else _MOST_AGAIN
+                again = again + 1 if now != before else _MAX_RETRIES
 
     def _run_policy(
         self,
@@ -225,11 +225,11 @@ def _original_rows(expanded: ExpandedSnapshot, allocation: Allocation) -> IntArr
 def _excluded_requests(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
     """Return the requests that each run leaves out, so that no run has too many groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
-    if len(apart) <= MOST_LIMITS:
+    if len(apart) <= MAX_LIMITS:
         return [frozenset()]
     batches = []
-    for start in range(0, len(apart), MOST_LIMITS):
-        now = apart[start : start + MOST_LIMITS]
+    for start in range(0, len(apart), MAX_LIMITS):
+        now = apart[start : start + MAX_LIMITS]
         others = (group for group in apart if group not in now)
         batches.append(frozenset(request for group in others for request in group.requests))
     return batches

@@ -28,7 +28,7 @@ from placement.packing.overload import room_below_threshold
 
 #: Gangs that hosts are held for in one round: each is a kind of VM of its own to
 #: the policy, whose work grows with them.
-_MOST_GANGS: Final = 16
+_MAX_GANGS: Final = 16
 
 
 class StarvationReserve:
@@ -110,7 +110,7 @@ def hosts_to_reserve(
             continue
         if not is_poorer((held[tenant] / pool).max(), fair[tenant]):
             continue
-        if needed > 1 and gangs == _MOST_GANGS:
+        if needed > 1 and gangs == _MAX_GANGS:
             continue
         chosen = None
         for level in sorted({int(levels[request]), 1}, reverse=True):

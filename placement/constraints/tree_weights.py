@@ -18,7 +18,7 @@ from placement.model.snapshot import Allocation, Policy, Snapshot
 #: a round has no time for a stage for each of thousands.
 _AT_ONCE: Final = 0.01
 #: Weights may differ so much and no more: what is less would never be served.
-_LEAST_WEIGHT: Final = 1e-9
+_MIN_WEIGHT: Final = 1e-9
 
 
 class TreeWeightsPolicy:
@@ -88,5 +88,5 @@ def _claim_weights(claims: FloatArray) -> FloatArray:
     largest = claims.max(initial=0.0)
     if largest <= 0:
         return np.ones(len(claims))
-    weights: FloatArray = np.maximum(claims / largest, _LEAST_WEIGHT)
+    weights: FloatArray = np.maximum(claims / largest, _MIN_WEIGHT)
     return weights

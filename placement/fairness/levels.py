@@ -15,7 +15,7 @@ from placement.fairness.shares import SHARE_TOLERANCE, dominant_shares
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Levels so large that steps of the tolerance leave the integers count as one.
-_MOST_STEPS: Final = 2.0**62
+_MAX_STEPS: Final = 2.0**62
 
 
 def relative_weights(weight: FloatArray) -> FloatArray:
@@ -50,9 +50,9 @@ def level_in_steps(level: float) -> int:
     Counting steps, unlike testing whether two levels are close, is transitive,
     so it may serve as a key to sort by.
     """
-    return round(min(level / SHARE_TOLERANCE, _MOST_STEPS))
+    return round(min(level / SHARE_TOLERANCE, _MAX_STEPS))
 
 
 def levels_in_steps(levels: FloatArray) -> IntArray:
     """Return levels, shape (X,), in whole steps of `SHARE_TOLERANCE`; see `level_in_steps`."""
-    return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MOST_STEPS).astype(np.int64)
+    return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MAX_STEPS).astype(np.int64)

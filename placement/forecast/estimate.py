@@ -12,7 +12,7 @@ import numpy as np
 from placement.model.arrays import FloatArray
 
 #: Fewer samples than this say nothing of nine in ten.
-LEAST_SAMPLES: Final = 10
+MIN_SAMPLES: Final = 10
 #: The quantiles that an estimate reports.
 QUANTILES: Final = (0.05, 0.5, 0.9, 0.95)
 #: By what each is multiplied, so that it holds as often as it says: see `benchmarks.forecasts`.
@@ -40,7 +40,7 @@ def estimate_of(
     corrected: Mapping[float, float] = AS_CALIBRATED,
 ) -> Estimate | None:
     """Return the estimate from samples of one row's waits, shape (S,), or None if too few."""
-    if len(waits_s) < LEAST_SAMPLES:
+    if len(waits_s) < MIN_SAMPLES:
         return None
     moments = []
     for part in QUANTILES:

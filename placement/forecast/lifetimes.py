@@ -22,7 +22,7 @@ import numpy as np
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
 #: Ends beyond an age that a group must have seen to speak of VMs of that age.
-LEAST_ENDS: Final = 20
+MIN_ENDS: Final = 20
 #: Ends of which the continuation of a curve is made.
 _TAIL_ENDS: Final = 10
 
@@ -78,10 +78,10 @@ class Lifetimes:
     ----------
     observed : Observed
     least_ends : int
-        See `LEAST_ENDS`.
+        See `MIN_ENDS`.
     """
 
-    def __init__(self, observed: ObservedLifetimes, least_ends: int = LEAST_ENDS) -> None:
+    def __init__(self, observed: ObservedLifetimes, least_ends: int = MIN_ENDS) -> None:
         all_vms = np.zeros((len(observed.age_s), 1), dtype=np.int64)
         groups = np.concatenate([observed.groups, all_vms], axis=1)
         self._minimum = least_ends

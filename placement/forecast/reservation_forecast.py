@@ -16,7 +16,7 @@ from placement.model.reservations import best_fit
 #: The part of samples that must have room for all of a reservation.
 REQUIRED_PART: Final = 0.95
 #: Fewer samples than this say nothing of nineteen in twenty.
-LEAST_SAMPLES: Final = 40
+MIN_SAMPLES: Final = 40
 SAMPLES: Final = 200
 
 
@@ -90,7 +90,7 @@ def reservation_verdict(
             then = room.copy()
             np.add.at(then, running.host[ended], amounts[ended])
             found.append(_count_vms_with_room(then, waits, wanted))
-    if len(found) < LEAST_SAMPLES:
+    if len(found) < MIN_SAMPLES:
         fits = _count_vms_with_room(room, waits, wanted)
         return ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=bool(found))
     found.sort()

@@ -48,7 +48,7 @@ class RunAheadOptions:
     whole: bool = False  #: see `narrow_snapshot`
 
 
-def steps_of(slot_length_s: float, horizon_s: float) -> FloatArray:
+def decision_times(slot_length_s: float, horizon_s: float) -> FloatArray:
     """Return the times of simulated decisions, (steps,): seconds from now, in whole slots.
 
     The first steps are single slots. Later steps are longer, as the far future is known less
@@ -138,7 +138,7 @@ class _Sample:
         ahead: RunAheadOptions,
         number: int,
     ) -> None:
-        steps = steps_of(ahead.slot_length_s, ahead.horizon_s)
+        steps = decision_times(ahead.slot_length_s, ahead.horizon_s)
         rng = np.random.default_rng([ahead.seed, number])
         lives = lifetimes.draw_curves(rng)
         present = queues.present

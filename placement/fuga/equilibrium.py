@@ -19,7 +19,7 @@ from placement.fuga.backward_induction import (
 )
 from placement.fuga.certificate import GameCertificate, check_nash, check_subgames
 from placement.fuga.game import UTILITY_TOLERANCE, Game, PlayerChoice
-from placement.fuga.parameters import LARGEST_GAME, MOST_PLAYERS, Equilibrium
+from placement.fuga.parameters import LARGEST_GAME, MAX_PLAYERS, Equilibrium
 from placement.fuga.strategies import Counts, skewness
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.model.budget import Budget
@@ -149,7 +149,7 @@ def solve_game(
         ``exact``: subgame-perfect equilibrium by backward induction;
         ``sequential``: the paper's Algorithm 1; ``sweeps``: Algorithm 1, then
         best-response sweeps; ``auto``: exact where the game has at most
-        ``most_subgames`` and `MOST_PLAYERS`, else sweeps.
+        ``most_subgames`` and `MAX_PLAYERS`, else sweeps.
     budget : Budget
         One unit for each strategy weighed.
 
@@ -165,7 +165,7 @@ def solve_game(
     sweeps end in a pure Nash equilibrium (derived).
     """
     cut = None
-    if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MOST_PLAYERS):
+    if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MAX_PLAYERS):
         maximum = LARGEST_GAME if equilibrium == "exact" else most_subgames
         tree = enumerate_subgames(game, range(len(game.players)), budget, maximum)
         if isinstance(tree, Tree):

@@ -24,9 +24,9 @@ Equilibrium: TypeAlias = Literal["auto", "exact", "sequential", "sweeps"]
 #: Largest game, in subgames, that is solved exactly on request: some hundred MB.
 LARGEST_GAME: Final = 2_000_000
 #: The subgames of games with more players are not counted.
-MOST_PLAYERS: Final = 32
+MAX_PLAYERS: Final = 32
 #: More moves than a reader looks at one by one.
-MOST_STEPS: Final = 10_000
+MAX_STEPS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,5 +103,5 @@ READERS: Final[Mapping[str, Reader]] = {
     "fallback": switch_reader,
     "sweeps": integer_reader(0, 10_000),
     "strategies": nullable_reader(_read_strategies),
-    "steps": integer_reader(0, MOST_STEPS),
+    "steps": integer_reader(0, MAX_STEPS),
 }

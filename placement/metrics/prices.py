@@ -15,9 +15,9 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import VmKinds, vm_kinds
 
 #: Pairs of a class and a kind: beyond these a program may take longer than its round.
-MOST_PAIRS: Final = 10_000
+MAX_PAIRS: Final = 10_000
 #: Of the solver, for each of two programs: one that ends takes a few for each pair.
-MOST_ITERATIONS: Final = 50_000
+MAX_ITERATIONS: Final = 50_000
 #: Parts of the largest gain below this are rounding, not prices.
 _NOTHING: Final = 1e-9
 
@@ -60,9 +60,9 @@ def round_prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Pric
     Raises
     ------
     ProgramTooLargeError
-        If there are more than `MOST_PAIRS` pairs of a class and a kind of VM.
+        If there are more than `MAX_PAIRS` pairs of a class and a kind of VM.
     SolverError
-        If HiGHS does not report an optimum within `MOST_ITERATIONS`.
+        If HiGHS does not report an optimum within `MAX_ITERATIONS`.
 
     Notes
     -----
@@ -140,8 +140,8 @@ def _merged_hosts(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _Merged
     open_ones = np.flatnonzero(takes.any(axis=1))
     if not len(open_ones):
         return None
-    if (pairs := int(takes.sum())) > MOST_PAIRS:
-        raise ProgramTooLargeError("prices", pairs, MOST_PAIRS)
+    if (pairs := int(takes.sum())) > MAX_PAIRS:
+        raise ProgramTooLargeError("prices", pairs, MAX_PAIRS)
     maximum = np.iinfo(np.int64).max
     # Room of a resource that no kind demands serves no request.
     smallest = np.full((len(merged), counted), maximum)
@@ -229,7 +229,7 @@ class _PriceProgram:
             bounds=(0.0, None),
             method="highs",
             options={
-                "maxiter": MOST_ITERATIONS,
+                "maxiter": MAX_ITERATIONS,
                 "primal_feasibility_tolerance": 1e-9,
                 "dual_feasibility_tolerance": 1e-9,
             },

@@ -22,9 +22,9 @@ from placement.packing.overload import room_below_threshold
 from placement.parameters import fraction_reader, integer_reader
 
 #: Into which the largest host may be cut.
-MOST_SLOTS: Final = 10_000
+MAX_SLOTS: Final = 10_000
 #: What may be set on it.
-READERS: Final = {"slots": integer_reader(1, MOST_SLOTS), "overload": fraction_reader}
+READERS: Final = {"slots": integer_reader(1, MAX_SLOTS), "overload": fraction_reader}
 #: Slots of a VM that no host can hold: more than hosts offer.
 _NEVER: Final = 2**31
 

@@ -19,7 +19,7 @@ from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit
 
 #: Pairs of unit and host beyond which the solver is not used.
-MOST_PAIRS: Final = 20_000
+MAX_PAIRS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -27,7 +27,7 @@ class SearchLimits:
     """Limits of the search for destinations."""
 
     tries: int = 30  #: orders tried, as long as some unit has no place
-    pairs: int = MOST_PAIRS  #: of unit and host: on larger cases the solver is not used
+    pairs: int = MAX_PAIRS  #: of unit and host: on larger cases the solver is not used
     ranking: tuple[int, ...] = (0, 1)  #: indices of R that skewness runs over
     partly: bool = True  #: where not all fit, are units chosen by need?
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_array
 
 #: Nodes that the solver may open: it counts, and takes no time, so that a replay agrees.
-_MOST_NODES: Final = 2_000
+_MAX_NODES: Final = 2_000
 #: HiGHS status in scipy: an optimum was found.
 _OPTIMAL: Final = 0
 
@@ -83,7 +83,7 @@ def solve_destinations(
         return RebalanceSolution(hosts={}, proven=True)
     unit_of = np.array([unit for unit, _ in pairs], dtype=np.int64)
     host_of = np.array([host for _, host in pairs], dtype=np.int64)
-    rows = _Rows(len(pairs))
+    rows = _ConstraintRows(len(pairs))
     rows.add_each(unit_of, np.ones(len(pairs)), np.ones(len(units)))
     demand = np.array([unit.demand for unit in units])
     for resource in range(demand.shape[1]):
@@ -97,7 +97,7 @@ def solve_destinations(
         constraints=optimize.LinearConstraint(rows.matrix(), -np.inf, rows.maximum),
         integrality=np.ones(len(pairs)),
         bounds=optimize.Bounds(0, 1),
-        options={"node_limit": _MOST_NODES},
+        options={"node_limit": _MAX_NODES},
     )
     if solution.x is None:
         return None
@@ -106,7 +106,7 @@ def solve_destinations(
     return RebalanceSolution(hosts=hosts, proven=solution.status == _OPTIMAL)
 
 
-class _Rows:
+class _ConstraintRows:
     """Rows of a constraint matrix with their upper bounds."""
 
     def __init__(self, columns: int) -> None:
@@ -141,7 +141,11 @@ class _Rows:
 
 
 def _add_constraint_rows(
-    rows: _Rows, where: PlacementState, units: Sequence[Unit], unit_of: IntArray, host_of: IntArray
+    rows: _ConstraintRows,
+    where: PlacementState,
+    units: Sequence[Unit],
+    unit_of: IntArray,
+    host_of: IntArray,
 ) -> None:
     running = where.running
     unit_with = {vm: number for number, unit in enumerate(units) for vm in unit.vms}

@@ -33,9 +33,9 @@ from placement.rebalancing.units import Unit, Units
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
-_MOST_SETS: Final = 300
+_MAX_SETS: Final = 300
 #: Hosts on which sets are looked at for one VM.
-_MOST_HOSTS: Final = 200
+_MAX_HOSTS: Final = 200
 
 
 def plan_room(
@@ -72,8 +72,8 @@ def plan_room(
     on what must leave them, as if VMs could be cut into pieces, and of each the sets of
     VMs that are enough in the order of what they carry (A*), until the bound is above the
     best found. VMs that leave go to hosts with room for them: no third VM moves for
-    them. For one VM that is the least, unless more than `_MOST_HOSTS` hosts or
-    `_MOST_SETS` sets had to be looked at (``cut``); for several it is the least one
+    them. For one VM that is the least, unless more than `_MAX_HOSTS` hosts or
+    `_MAX_SETS` sets had to be looked at (``cut``); for several it is the least one
     after the other (derived).
     """
     limits, search = limits or RebalanceLimits(), search or SearchLimits()
@@ -238,7 +238,7 @@ class _RoomPlanner:
         for looked, (bound, host) in enumerate(self._hosts_by_bound(hosts)):
             if best is not None and bound > best[0]:
                 break
-            if looked == _MOST_HOSTS:
+            if looked == _MAX_HOSTS:
                 self.limited = True
                 break
             if self.cut:
@@ -337,7 +337,7 @@ class _RoomPlanner:
         for cost, chosen, exact in _covering_sets(units, lacks):
             if below is not None and cost > below:
                 return None
-            if not self._spend_budget(_MOST_SETS):
+            if not self._spend_budget(_MAX_SETS):
                 return None
             self.limited |= not exact
             moves = self._destinations_for(host, [units[each] for each in chosen])
@@ -403,7 +403,7 @@ def _covering_sets(
     looked = 0
     if (demands.sum(axis=0) < lacks).any():
         return
-    while heap and looked < _MOST_SETS:
+    while heap and looked < _MAX_SETS:
         _, cost, chosen = heapq.heappop(heap)
         looked += 1
         freed = demands[list(chosen)].sum(axis=0) if chosen else start

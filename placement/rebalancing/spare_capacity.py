@@ -30,15 +30,15 @@ from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.units import Unit, Units
 
 #: Halvings of the set of domains decided together, before each is decided alone.
-_MOST_SPLITS: Final = 5
+_MAX_SPLITS: Final = 5
 #: Times that domains whose own hosts were taken as places are decided again.
-_MOST_AGAIN: Final = 3
+_MAX_RETRIES: Final = 3
 #: Hosts on which a group that keeps together is looked for a place.
 _EMPTIEST: Final = 64
 #: Hosts in whose room places are looked for before all others.
 _FIRST: Final = 1_000
 #: Domains for which the VMs without room are listed.
-_MOST_SHOWN: Final = 50
+_MAX_SHOWN: Final = 50
 #: A failure is no move: no limit of moves holds.
 _NO_LIMITS: Final = RebalanceLimits(per_source=2**31, per_destination=2**31, at_once=2**31)
 
@@ -64,7 +64,7 @@ def spare_capacity(
     search: SearchLimits | None = None,
     budget_units: int | None = None,
     only: Sequence[int] | None = None,
-    max_rows: int = _MOST_SHOWN,
+    max_rows: int = _MAX_SHOWN,
 ) -> SpareCapacity:
     """Return which failure domains could fail without their movable VMs lacking room.
 
@@ -167,7 +167,7 @@ class _SpareDemand:
     def decide(self, domains: IntArray) -> None:
         """Decide for some domains, (X,), whether they hold."""
         domains = domains[self._vms[domains].any(axis=1)]
-        alone = sorted(self._decide_together(domains, splits=_MOST_SPLITS, again=_MOST_AGAIN))
+        alone = sorted(self._decide_together(domains, splits=_MAX_SPLITS, again=_MAX_RETRIES))
         for each in alone:
             self._decide_alone(each, dataclasses.replace(self._search, partly=False))
         # Missing room is listed for a few domains: its search takes longest.
@@ -199,7 +199,7 @@ class _SpareDemand:
             yield int(domains[0])
             return
         outside = np.ones(len(self._room), dtype=np.bool_)
-        if again < _MOST_AGAIN or len(domains) == 1:
+        if again < _MAX_RETRIES or len(domains) == 1:
             outside = ~np.isin(self._domain, domains)
         slots = self._spare_slots(self._vms[domains].max(axis=0), outside)
         if slots is None:

@@ -16,7 +16,7 @@ from placement.solve.problem import WholeVmProblem
 from placement.solve.problem.tenant_trees import sums_over_groups
 
 #: Hosts' distinct free vectors × kinds of VM up to which the bound is reported by default.
-_MOST_PAIRS: Final = 50_000
+_MAX_PAIRS: Final = 50_000
 
 
 def allocation_measures(
@@ -63,7 +63,7 @@ def allocation_measures(
 def _utilization_bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
     bounds: dict[str, float | None] = dict.fromkeys(snapshot.resources)
     vectors = len(np.unique(snapshot.free, axis=0))
-    if not always and vectors * len(vm_kinds(snapshot)) > _MOST_PAIRS:
+    if not always and vectors * len(vm_kinds(snapshot)) > _MAX_PAIRS:
         return bounds
     in_use = (snapshot.capacity - snapshot.free).sum(axis=0)
     for r, name in enumerate(snapshot.resources):

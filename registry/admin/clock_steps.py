@@ -53,7 +53,7 @@ from registry.ledger.power import MAX_TIMEOUT_S
 from registry.moves.rolls import LEASE_S as ROLL_LEASE_S
 from registry.records.liveness import ClockStep
 from registry.tasks.assignments import HOLD_BACK_S, MAX_HOLD_BACK_S
-from registry.tasks.fencing import AGAIN_S, MAX_AGAIN_S
+from registry.tasks.fencing import MAX_RETRY_DELAY_S, RETRY_DELAY_S
 from registry.tenancy.logins import LINK_TTL_S
 
 #: Times at most this far ahead are left alone: clocks are adjusted by fractions of a second.
@@ -232,7 +232,7 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
     length is not known. The columns that always reveal a step come last: if the correction fails
     halfway, the step is found again.
     """
-    again_s = AGAIN_S if stepped else MAX_AGAIN_S
+    again_s = RETRY_DELAY_S if stepped else MAX_RETRY_DELAY_S
     hold_back_s = HOLD_BACK_S if stepped else MAX_HOLD_BACK_S
     lease_s = _SLACK * lengths.lease_s
     worker = {"lease_until": lease_s, "sent_at": 0.0}

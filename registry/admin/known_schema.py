@@ -60,7 +60,7 @@ def foreign_objects_in(connection: Connection) -> list[str]:
         return []
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
-    found = _read_schema(raw)
+    found = _read_sqlite_schema(raw)
     revision = _schema_revision(raw, found)
     if revision is None:
         return [made.name_and_kind for made in found.values()]
@@ -74,7 +74,7 @@ def foreign_objects_in(connection: Connection) -> list[str]:
 def schema_differences(connection: sqlite3.Connection) -> list[str]:
     """Return a phrase for each foreign and each missing object of an SQLite file."""
     connection.execute("PRAGMA trusted_schema = OFF")
-    found = _read_schema(connection)
+    found = _read_sqlite_schema(connection)
     revision = _schema_revision(connection, found)
     if revision is None or revision not in known_revisions():
         problem = f"its revision is {revision!r:.40}, which this version of fuga does not know"
@@ -136,7 +136,7 @@ def _has_same_definition(made: _SchemaObject, ours: _SchemaObject) -> bool:
     return ordinary and (made.table, made.columns) == (ours.table, ours.columns)
 
 
-def _read_schema(connection: sqlite3.Connection) -> _Schema:
+def _read_sqlite_schema(connection: sqlite3.Connection) -> _Schema:
     found = {}
     for kind, name, table, sql in connection.execute(_MADE).fetchall():
         columns: tuple[str, ...] = ()
@@ -159,6 +159,6 @@ def _expected_schema(revision: str) -> _Schema:
             command.upgrade(alembic_config(connection), revision)
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)  # noqa: S101 - for the type checker
-            return _read_schema(raw)
+            return _read_sqlite_schema(raw)
     finally:
         engine.dispose()

@@ -46,7 +46,7 @@ from registry.records.rolls import RollHost, StepReport
 #: How often a host whose VMs did not all move is planned again, as VMs that are being built or
 #: switched cannot move for a while. The first pause is this long, and each further one doubles.
 TRIES: Final = 5
-AGAIN_S: Final = 10.0
+RETRY_DELAY_S: Final = 10.0
 _NAMED: Final = 3
 _OVER: Final = (RollPhase.DONE.value, RollPhase.SKIPPED.value)
 _NOT_BEGUN: Final = (RollPhase.WAITING.value, RollPhase.SKIPPED.value)
@@ -210,7 +210,7 @@ def _may_plan_evacuation(
         write_host(connection, row, error=f"plan {row.plan_id} was cancelled")
         return False
     if row.plans < TRIES:
-        return bool(now >= plan.ended_at + timedelta(seconds=AGAIN_S * 2 ** (row.plans - 1)))
+        return bool(now >= plan.ended_at + timedelta(seconds=RETRY_DELAY_S * 2 ** (row.plans - 1)))
     write_host(connection, row, error=plan.last_error or _stay_reason(connection, row, plan, stay))
     return False
 

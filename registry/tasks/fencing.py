@@ -38,8 +38,8 @@ from registry.records.rounds import Lease
 from registry.rounds.leases import check_epoch
 
 #: After a failure it is tried again, each time after twice as long.
-AGAIN_S: Final = 60
-MAX_AGAIN_S: Final = 3600
+RETRY_DELAY_S: Final = 60
+MAX_RETRY_DELAY_S: Final = 3600
 _RUNS_ELSEWHERE: Final = (
     "{found}. It may be the same machine: if so, retire the other host and give this one its new"
     " address (`fuga host set NAME --uri URI`); if not, shut these VMs down there"
@@ -295,7 +295,7 @@ def _retry_fencing_later(
     actor: str,
 ) -> None:
     attempts = row.attempts + 1 if row is not None else 1
-    pause_s = min(AGAIN_S * 2 ** min(attempts - 1, 10), MAX_AGAIN_S)
+    pause_s = min(RETRY_DELAY_S * 2 ** min(attempts - 1, 10), MAX_RETRY_DELAY_S)
     change_fence(
         connection,
         row,

@@ -36,7 +36,7 @@ from registry.networks.addresses import interface_rules_of
 from registry.records.work import PowerClaim, PowerStep
 
 #: A guest that booted only now may not have heard it the first time.
-SIGNAL_AGAIN_S: Final = 10.0
+SIGNAL_RETRY_S: Final = 10.0
 #: Refusals in a row after which a start or reboot is given up.
 MAX_REFUSALS: Final = 5
 _SOONEST_S: Final = 0.5
@@ -96,7 +96,7 @@ class PowerSteps:
             if row is None or not _is_step_due(row, now):
                 return None
             token = POWER.claim(connection, vm_id, owner, lease_s, now=now)
-            again = timedelta(seconds=SIGNAL_AGAIN_S)
+            again = timedelta(seconds=SIGNAL_RETRY_S)
             return PowerStep(
                 claim=PowerClaim(vm_id=vm_id, token=token),
                 state=PowerState(row.state),

@@ -13,9 +13,9 @@ from simulation.experiments.run import ObservedRun
 from simulation.metrics.summary import waits_of
 
 #: Points of a line, tenants, and kinds of what waits: more is not read.
-MOST_POINTS: Final = 200
-MOST_TENANTS: Final = 50
-MOST_WAITING: Final = 20
+MAX_POINTS: Final = 200
+MAX_TENANTS: Final = 50
+MAX_WAITING: Final = 20
 
 
 def run_document(run: ObservedRun) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _tenant_rows(run: ObservedRun) -> list[dict[str, Any]]:
             }
         )
     rows.sort(key=lambda row: (-row["share"], -row["asked"], row["tenant"]))
-    return rows[:MOST_TENANTS]
+    return rows[:MAX_TENANTS]
 
 
 def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
@@ -119,12 +119,12 @@ def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
         for (tenant, kind), (vms, longest_s) in found.items()
     ]
     rows.sort(key=lambda row: (-row["vms"], row["tenant"]))
-    return rows[:MOST_WAITING]
+    return rows[:MAX_WAITING]
 
 
 def _time_series(run: ObservedRun) -> dict[str, Any]:
     slots = run.recorder.slots
-    parts = np.array_split(np.arange(len(slots)), min(len(slots), MOST_POINTS) or 1)
+    parts = np.array_split(np.arange(len(slots)), min(len(slots), MAX_POINTS) or 1)
 
     def line(name: str) -> list[float | None]:
         return _period_means(slots.column(name), parts)

@@ -19,7 +19,7 @@ from simulation.experiments.specs import RunSpec
 _SLOT: Final = "slot"
 #: Ends of the names of variants with and without what is added, left out and moved.
 UNCHANGED, CHANGED = "-unchanged", "-changed"
-_MOST_RUNS: Final = 10_000
+_MAX_RUNS: Final = 10_000
 
 
 def plan_study(
@@ -82,8 +82,8 @@ def plan_study(
     twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
         raise InputError(twice[0], "the name of two runs; a policy or a value is given twice")
-    if len(specs) > _MOST_RUNS:
-        raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MOST_RUNS}")
+    if len(specs) > _MAX_RUNS:
+        raise InputError("--sweep", f"{len(specs)} runs, allowed are {_MAX_RUNS}")
     return specs
 
 

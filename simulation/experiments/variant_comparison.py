@@ -15,7 +15,7 @@ from simulation.experiments.study_plan import CHANGED, UNCHANGED
 from simulation.metrics.summary import measure_at, measures_of
 
 #: Signs of so many differences are tried all, of more at random.
-_MOST_EXACT: Final = 12
+_MAX_EXACT: Final = 12
 _TRIES: Final = 20_000
 
 
@@ -114,7 +114,7 @@ def sign_flip_p(gaps: FloatArray) -> float:
     0.25
     """
     found = abs(float(gaps.sum()))
-    if len(gaps) <= _MOST_EXACT:
+    if len(gaps) <= _MAX_EXACT:
         signs = np.array(list(itertools.product((1, -1), repeat=len(gaps))))
     else:
         signs = np.random.default_rng(0).choice((1, -1), (_TRIES, len(gaps)))

@@ -42,8 +42,8 @@ class RepeatedPeriod:
     lifetimes_known: bool  #: False: what runs is taken to run on
 
 
-def latest_requests(past: PastPeriod, most_vms: int) -> tuple[list[PastRequest], datetime, int]:
-    """Return the latest requests with ``most_vms`` VMs in all, their start, and the VMs left out.
+def latest_requests(past: PastPeriod, max_vms: int) -> tuple[list[PastRequest], datetime, int]:
+    """Return the latest requests with ``max_vms`` VMs in all, their start, and the VMs left out.
 
     One request that is larger is kept whole. Requests that were open when the period began are
     skipped.
@@ -56,7 +56,7 @@ def latest_requests(past: PastPeriod, most_vms: int) -> tuple[list[PastRequest],
             continue
         kept.append(request)
         vms += len(request.vms)
-        while vms > most_vms and len(kept) > 1:
+        while vms > max_vms and len(kept) > 1:
             gone = kept.popleft()
             vms -= len(gone.vms)
             left_out += len(gone.vms)
@@ -65,7 +65,7 @@ def latest_requests(past: PastPeriod, most_vms: int) -> tuple[list[PastRequest],
 
 
 def repeat_requests(
-    present: PastPeriod, window: PastPeriod, lives: Iterable[Life], *, most_vms: int, seed: int
+    present: PastPeriod, window: PastPeriod, lives: Iterable[Life], *, max_vms: int, seed: int
 ) -> RepeatedPeriod:
     """Return the present site with the requests of ``window`` repeated as its future.
 
@@ -74,11 +74,11 @@ def repeat_requests(
     present : PastPeriod
         The running and waiting VMs at the end of ``window``.
     window : PastPeriod
-    most_vms : int
+    max_vms : int
         The largest number of VMs to repeat; the earliest requests beyond it are left out.
     """
     now, length = present.until, window.until - window.since
-    arrivals, since, left_out = latest_requests(window, most_vms)
+    arrivals, since, left_out = latest_requests(window, max_vms)
     standing = list(present.requests)
     drawing = _LifetimeSampler(lives, seed)
     ends = drawing.ends(

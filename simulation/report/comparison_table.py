@@ -11,7 +11,7 @@ from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
 from simulation.report.style import Palette
 
 #: More stand below each other instead: a page is so wide, and paper does not scroll.
-_MOST_COLUMNS: Final = 4
+_MAX_COLUMNS: Final = 4
 
 
 def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
@@ -29,7 +29,7 @@ def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
         for _, title, unit, more in measures
     ]
     cells = [_measure_cells(variants, *measure) for measure in measures]
-    if len(variants) <= _MOST_COLUMNS:
+    if len(variants) <= _MAX_COLUMNS:
         table, which, look = _render_table("measure", names, titles, cells), "line", ""
     else:
         turned = [list(row) for row in zip(*cells, strict=True)]

@@ -20,10 +20,10 @@ from simulation.report.style import (
     time_unit,
 )
 
-_MOST_TENANTS: Final = 6  #: whose shares are drawn
-_MOST_ROWS: Final = 120  #: of a picture of hosts
+_MAX_TENANTS: Final = 6  #: whose shares are drawn
+_MAX_ROWS: Final = 120  #: of a picture of hosts
 _WHOLE: Final = 102  #: so much of percents is seen: lines at 100 % whole
-_MOST_LINES: Final = 8  #: variants in one plot; the others are in the tables
+_MAX_LINES: Final = 8  #: variants in one plot; the others are in the tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Plot:
 
 def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
     """Return the plots of runs, one run for each variant, without empty plots."""
-    shown = list(runs)[:_MOST_LINES]
+    shown = list(runs)[:_MAX_LINES]
     makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (
         _use_plot,
         _waiting_plot,
@@ -278,7 +278,7 @@ def _largest_tenants(runs: Sequence[RunData]) -> list[str]:
         tenants, place = np.unique(shares["tenant"].astype(str), return_inverse=True)
         held = np.bincount(place.ravel(), shares["dominant_share"], len(tenants))
         totals.update(dict(zip(tenants.tolist(), held.tolist(), strict=True)))
-    return [tenant for tenant, _ in totals.most_common(_MOST_TENANTS)]
+    return [tenant for tenant, _ in totals.most_common(_MAX_TENANTS)]
 
 
 def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
@@ -313,7 +313,7 @@ def _hosts_plot(run: RunData, number: int) -> Plot | None:
         return None
     slots, column = np.unique(hosts["slot"], return_inverse=True)
     names, row = np.unique(hosts["host"].astype(str), return_inverse=True)
-    rows = min(len(names), _MOST_ROWS)
+    rows = min(len(names), _MAX_ROWS)
     row = row.ravel() * rows // len(names)
     total, times = np.zeros((rows, len(slots))), np.zeros((rows, len(slots)))
     np.add.at(total, (row, column.ravel()), hosts["used_part"])

@@ -15,7 +15,7 @@ from simulation.experiments.study import RUNS
 from simulation.experiments.variant_comparison import variant_of
 
 #: Points that a line has at most: more cannot be seen.
-MOST_POINTS: Final = 400
+MAX_POINTS: Final = 400
 _INVISIBLE: Final = 2
 
 
@@ -74,12 +74,12 @@ def first_seed_runs(runs: Sequence[RunData]) -> list[RunData]:
 def thin_series(
     times: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the means of known values over at most `MOST_POINTS` equal periods."""
+    """Return the means of known values over at most `MAX_POINTS` equal periods."""
     known = np.isfinite(values)
     times, values = times[known], values[known]
-    if len(values) <= _INVISIBLE * MOST_POINTS:
+    if len(values) <= _INVISIBLE * MAX_POINTS:
         return times, values
-    parts = np.array_split(np.arange(len(values)), MOST_POINTS)
+    parts = np.array_split(np.arange(len(values)), MAX_POINTS)
     return (
         np.array([times[part].mean() for part in parts]),
         np.array([values[part].mean() for part in parts]),

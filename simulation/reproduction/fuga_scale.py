@@ -32,7 +32,7 @@ _POLICIES: Final = (_FUGA, _FIRST)
 _NAMES: Final = ("CPU", "memory")
 #: Cores and MiB of the paper's types: tiny, small, medium, large, extra large.
 _TYPES: Final = ((1, 1024), (1, 3072), (2, 6144), (4, 12288), (8, 24576))
-_MOST_VMS: Final = 20  #: of one request
+_MAX_VMS: Final = 20  #: of one request
 _TENANTS: Final = 20
 _LOAD: Final = 1.3  #: requested cores over those there are
 _SIZES: Final = (50, 100, 200, 300, 400, 450, 500, 600, 700)
@@ -53,7 +53,7 @@ def _round_snapshot(hosts: int, seed: int) -> Snapshot:
     for number, (cores, _) in enumerate(_TYPES):
         left = round(wanted / cores)
         while left > 0:
-            count = min(left, int(rng.integers(1, _MOST_VMS, endpoint=True)))
+            count = min(left, int(rng.integers(1, _MAX_VMS, endpoint=True)))
             rows.append((number, count))
             left -= count
     order = rng.permutation(len(rows))

@@ -13,7 +13,7 @@ from simulation.checkpoint import CheckpointData, MisfitError, Sizes, ValueRange
 from simulation.slots.row_arrays import Rows
 
 #: Parts of a slot: more are joined before one is sought in them.
-_MOST_PARTS: Final = 64
+_MAX_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -75,7 +75,7 @@ class RunningBuckets:
     def relocate(self, request: int, end_s: float, host: int, destination: int) -> bool:
         """Move one VM to another host; return False if no such VM runs."""
         for parts in self._buckets_of_end(end_s):
-            if len(parts) > _MOST_PARTS:
+            if len(parts) > _MAX_PARTS:
                 parts[:] = [VmRows.concatenate(parts)]
             for place, part in enumerate(parts):
                 rows = _matching_rows(part, request, end_s, host)

@@ -14,8 +14,8 @@ from registry.catalogue import VMS
 from simulation.errors import InputError
 from simulation.traces.table_files import table_of
 
-_MOST_LIMIT: Final = 2**62
-_MOST_TIME_S: Final = 1e12
+_MAX_LIMIT: Final = 2**62
+_MAX_TIME_S: Final = 1e12
 Value = TypeVar("Value")
 
 
@@ -190,7 +190,7 @@ def _read_time(found: str | None, where: str) -> float:
         at_s = float(found or 0)
     except ValueError:
         at_s = -1.0
-    if not 0 <= at_s < _MOST_TIME_S:
+    if not 0 <= at_s < _MAX_TIME_S:
         raise InputError(where, f"at_s: found {found!r}, expected seconds of the trace")
     return at_s
 
@@ -220,8 +220,8 @@ def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | Non
 
 
 def _read_limit(found: str, where: str) -> int:
-    limit = int(found) if found.isdecimal() else _MOST_LIMIT + 1
-    if limit > _MOST_LIMIT:
+    limit = int(found) if found.isdecimal() else _MAX_LIMIT + 1
+    if limit > _MAX_LIMIT:
         raise InputError(where, f"limit: found {found!r}, expected a whole number")
     return limit
 

@@ -27,7 +27,7 @@ _PART: Final = re.compile(r"(\d+)([a-zA-Z_]*)")
 #: Endings of the short form, and what they count.
 _UNITS: Final = {"c": ("vcpus", 1), "g": ("memory_mib", 1024), "d": ("disk_gib", 1)}
 _WORDS: Final = ("name", "count", "labels", "class", "join_s", "drain_s", "leave_s")
-_MOST_HOSTS: Final = 200_000
+_MAX_HOSTS: Final = 200_000
 #: ``azure:N``: N of the machines that VMs of Azure's packing trace share.
 _AZURE: Final = re.compile(r"azure:(\d+)")
 
@@ -111,8 +111,8 @@ def checked_inventory(
         raise InputError(where, f"host {twice[0]} stands twice")
     if not listed:
         raise InputError(where, "no hosts")
-    if len(listed) > _MOST_HOSTS:
-        raise InputError(where, f"{len(listed)} hosts, allowed are {_MOST_HOSTS}")
+    if len(listed) > _MAX_HOSTS:
+        raise InputError(where, f"{len(listed)} hosts, allowed are {_MAX_HOSTS}")
     for host in listed:
         try:
             check_single_values("labels", host.labels)
@@ -197,8 +197,8 @@ def _read_short_form(spec: str) -> HostInventory:
 
 def _make_google_hosts(spec: str) -> HostInventory:
     number = spec.removeprefix(PREFIX)
-    if not number.isdigit() or not 1 <= int(number) <= _MOST_HOSTS:
-        raise InputError(spec, f"expected google:HOSTS, 1 to {_MOST_HOSTS}")
+    if not number.isdigit() or not 1 <= int(number) <= _MAX_HOSTS:
+        raise InputError(spec, f"expected google:HOSTS, 1 to {_MAX_HOSTS}")
     hosts: list[HostSpec] = []
     for place, (count, cores, memory_mib) in enumerate(hosts_like_google(int(number))):
         capacity = {"vcpus": cores, "memory_mib": memory_mib}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 #: The most bad rows that are kept in full; all are counted.
-MOST_SHOWN: Final = 1000
+MAX_SHOWN: Final = 1000
 
 
 class RowError(ValueError):
@@ -25,7 +25,7 @@ class BadRows:
     def add(self, line: int, problem: str) -> None:
         """Count a bad row."""
         self.count += 1
-        if len(self.shown) < MOST_SHOWN:
+        if len(self.shown) < MAX_SHOWN:
             self.shown.append((line, problem))
 
     def lines(self) -> list[str]:

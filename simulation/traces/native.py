@@ -40,7 +40,7 @@ COLUMNS: Final = (
 _OF_CONSTRAINTS: Final = COLUMNS[8:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
-_MOST_VMS: Final = 1_000_000
+_MAX_VMS: Final = 1_000_000
 _NO_CONSTRAINTS: Final = ConstraintTable()
 
 #: A row as a reader gives it: its line, what its columns say or what is wrong with it, and
@@ -121,7 +121,7 @@ class NativeTrace:
             lifetime_s=_read_seconds(row, "lifetime_s"),
             tenant=self.tenant_of(row.get("tenant"), line),
             demand=self._read_demand(row),
-            count=(count := _read_whole(row, "count", 1, _MOST_VMS)),
+            count=(count := _read_whole(row, "count", 1, _MAX_VMS)),
             min_count=_read_whole(row, "min_count", 1, count),
             constraints=_read_constraints(row, count),
             on_host=_starting_host(row),

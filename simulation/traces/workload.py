@@ -43,7 +43,7 @@ _MACHINES: Final = (
 )
 #: The largest machine of Google's tables, whose sizes are parts of it.
 LARGEST_CORES, LARGEST_MIB = 64, 256 * 1024
-_MOST_VMS: Final = 500  #: of one request
+_MAX_VMS: Final = 500  #: of one request
 _TENANT_TAIL: Final = 1.1  #: weight of the n-th tenant is n to the minus this
 _COUNT_TAIL: Final = 1.4  #: P(count >= n) falls as n to the minus this
 _LIFE_MEDIAN_S, _LIFE_SPREAD = 900.0, 1.8  #: log-normal
@@ -101,7 +101,7 @@ class Workload:
             steps = passed + np.cumsum(rng.exponential(size=number))
             passed = float(steps[-1])
             tenants = rng.choice(self.tenants, number, p=weights / weights.sum())
-            counts = np.minimum(1 + np.floor(rng.pareto(_COUNT_TAIL, number)), _MOST_VMS)
+            counts = np.minimum(1 + np.floor(rng.pareto(_COUNT_TAIL, number)), _MAX_VMS)
             lives = rng.lognormal(math.log(_LIFE_MEDIAN_S), _LIFE_SPREAD, number)
             made += number
             yield Chunk(

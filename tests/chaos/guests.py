@@ -18,8 +18,8 @@ from pathlib import Path
 #: Where the disk has its records: behind all that the image has.
 _FIRST_BYTE = 64 << 20
 _RECORD_BYTES = 512
-MOST_RECORDS = 2048  #: half an hour of them
-_LAST_BYTE = _FIRST_BYTE + MOST_RECORDS * _RECORD_BYTES
+MAX_RECORDS = 2048  #: half an hour of them
+_LAST_BYTE = _FIRST_BYTE + MAX_RECORDS * _RECORD_BYTES
 _READ_S = 60
 _PIECE = 64 << 10
 
@@ -28,17 +28,17 @@ _SCRIPT = f"""#!/bin/sh
 read boot </proc/sys/kernel/random/boot_id
 records() {{
   dd if=/dev/vda bs={_PIECE} skip={_FIRST_BYTE // _PIECE} \
-    count={MOST_RECORDS * _RECORD_BYTES // _PIECE} 2>/dev/null
+    count={MAX_RECORDS * _RECORD_BYTES // _PIECE} 2>/dev/null
 }}
 if ! records | grep -q '[.]'; then
   tr '\\000' . </dev/zero | dd of=/dev/vda bs={_PIECE} seek={_FIRST_BYTE // _PIECE} \
-    count={MOST_RECORDS * _RECORD_BYTES // _PIECE} iflag=fullblock conv=fsync 2>/dev/null
+    count={MAX_RECORDS * _RECORD_BYTES // _PIECE} iflag=fullblock conv=fsync 2>/dev/null
 fi
 last=$(records | tr '.\\000' '\\n\\n' | grep '^COUNT ' | tail -n 1)
 last=${{last#COUNT }}
 n=${{last%% *}}
 n=${{n:--1}}
-while n=$((n + 1)); [ $n -lt {MOST_RECORDS} ]; do
+while n=$((n + 1)); [ $n -lt {MAX_RECORDS} ]; do
   echo "COUNT $n $boot" >/tmp/count
   until dd if=/tmp/count of=/dev/vda bs={_RECORD_BYTES} \
     seek=$(({_FIRST_BYTE // _RECORD_BYTES} + n)) conv=fsync 2>/tmp/error; do

@@ -41,7 +41,7 @@ VCPUS_PER_HOST = 3
 POOL_MIB = 112
 STATE_MIB = 256  #: for logs and what processes keep of themselves
 IMAGE = "lab"
-MOST_AT_ONCE = 8  #: faults
+MAX_AT_ONCE = 8  #: faults
 REPLACED_HOSTS = 2  #: the last ones: fenced when they fail, and their VMs placed elsewhere
 _CREDENTIAL = "lab"
 _SETTINGS = {
@@ -118,7 +118,7 @@ class Site:
         self.tokens: dict[str, str] = {}
         self.ending = threading.Event()
         #: Threads that outlive the processes which they start, as these end with them.
-        self.strikers = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="strike")
+        self.strikers = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="strike")
         self._struck: dict[str, object] = {}  #: hosts, and what strikes them
         self._lock = threading.Lock()
         self._host_count = hosts

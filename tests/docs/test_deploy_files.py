@@ -27,7 +27,7 @@ SETTING = [
 ]
 NAMED = re.compile(r"\bFUGA_([A-Z_]+)")
 #: of systemd-analyze; 10 is no protection at all
-MOST_EXPOSED = 3.0
+MAX_EXPOSED = 3.0
 #: what the files use that is no setting
 NO_SETTINGS = {"config", "password"}
 
@@ -121,7 +121,7 @@ def test_the_units_are_sound_and_leave_little_exposed(tmp_path: Path) -> None:
         level = re.search(r"Overall exposure level for (\S+): ([0-9.]+)", judged)
         assert level is not None, judged
         print(level[0])
-        assert float(level[2]) <= MOST_EXPOSED
+        assert float(level[2]) <= MAX_EXPOSED
 
 
 def test_units_and_containers_start_commands_that_there_are() -> None:

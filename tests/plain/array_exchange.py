@@ -171,7 +171,7 @@ class _Grouped:
 #: So many pairs, weighed all at once, are about as much work as one combination.
 _PAIRS_A_UNIT: Final = 512
 #: So many of the poorest are looked at together at most.
-_MOST_TOGETHER: Final = 64
+_MAX_TOGETHER: Final = 64
 #: After the richest, so many different levels are weighed at a time.
 _RICHEST: Final = 32
 #: More VMs than anybody can give back; below `NEVER`.
@@ -244,7 +244,7 @@ class _Market:
                 if best is not None:
                     return best
                 self._in_vain[looked_at[poor]] = True
-            together = min(2 * together, _MOST_TOGETHER)
+            together = min(2 * together, _MAX_TOGETHER)
         return None
 
     def make(self, exchange: Exchange) -> None:

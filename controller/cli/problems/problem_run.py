@@ -36,8 +36,8 @@ from placement.solve.division_answer import division_answer
 from placement.solve.measures import allocation_measures
 from placement.solve.problem import (
     FAR_APART,
-    MOST_BYTES,
-    MOST_SEED,
+    MAX_BYTES,
+    MAX_SEED,
     Problem,
     ProblemFileError,
     WholeVmProblem,
@@ -107,30 +107,30 @@ def _run_policy(
 ) -> dict[str, Any]:
     """Run a policy on a problem, check the allocation, and return the answer."""
     who = RoundPolicies(policy=name, parameters=policy_parameters(whole, entry))
-    policy, clock = who.make_policy(), Clock()
-    allocation = decide(whole.snapshot, policy, seed=seed, budget_units=None, after=clock.lap)
+    policy, stopwatch = who.make_policy(), Stopwatch()
+    allocation = decide(whole.snapshot, policy, seed=seed, budget_units=None, after=stopwatch.lap)
     try:
         who.check(whole.snapshot, allocation)
     except InfeasibleAllocationError as error:
         raise CliError(f"policy {name} broke a rule, please report it: {error}") from error
-    clock.lap("check")
-    seconds = clock.laps_s["set_aside"] + clock.laps_s["policy"]
+    stopwatch.lap("check")
+    seconds = stopwatch.laps_s["set_aside"] + stopwatch.laps_s["policy"]
     answer = whole_vm_answer(name, whole, allocation, seconds=seconds, details=details)
     answer["details"] |= allocation_measures(whole, allocation, always=details)
-    clock.lap("measure")
-    answer["details"]["timings"] = {f"{step}_seconds": s for step, s in clock.laps_s.items()}
+    stopwatch.lap("measure")
+    answer["details"]["timings"] = {f"{step}_seconds": s for step, s in stopwatch.laps_s.items()}
     return answer
 
 
-class Clock:
-    """Takes the time of one step after another."""
+class Stopwatch:
+    """Measures the seconds of one step after another."""
 
     def __init__(self) -> None:
         self.laps_s: dict[str, float] = {}
         self._last_s = time.perf_counter()
 
     def lap(self, step: str) -> None:
-        """Record the seconds since the last lap, or since the clock was made."""
+        """Record the seconds since the last lap, or since the stopwatch was made."""
         before_s, self._last_s = self._last_s, time.perf_counter()
         self.laps_s[step] = self._last_s - before_s
 
@@ -163,8 +163,8 @@ def _solver_error(file: str, problem: Problem, name: str, error: SolverError) ->
 
 
 def _choose_seed(problem: Problem, option: int | None) -> int:
-    if option is not None and not 0 <= option <= MOST_SEED:
-        raise BadInputError(f"--seed must be from 0 to {MOST_SEED}, found {option}")
+    if option is not None and not 0 <= option <= MAX_SEED:
+        raise BadInputError(f"--seed must be from 0 to {MAX_SEED}, found {option}")
     return option if option is not None else problem.seed or 0
 
 
@@ -183,7 +183,7 @@ def _read_problem_bytes(file: str) -> bytes:
 
 
 def _read_limited_stream(stream: BinaryIO) -> bytes:
-    return stream.read(MOST_BYTES + 1)
+    return stream.read(MAX_BYTES + 1)
 
 
 def _replace_parameters(problem: Problem, given: Mapping[str, object]) -> Problem:

@@ -22,7 +22,7 @@ types = typer.Typer(name="type", no_args_is_help=True, help="VM types: named res
 
 @types.command("list")
 @list_command
-def list_types(session: Session) -> None:
+def list_vm_types(session: Session) -> None:
     """List VM types."""
     rows = list(session.api.vm_types.list())
     names = dict.fromkeys(name for row in rows for name in row["resources"])
@@ -43,7 +43,7 @@ def _limit_cell(name: str) -> Any:
 
 @types.command("add")
 @pass_session
-def add_type(
+def add_vm_type(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the VM type")],
     amounts: Annotated[list[str], typer.Argument(metavar="RESOURCE=AMOUNT...", help=_AMOUNTS)],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ESCAPE: Final = b"\x1d"
 _PIECE_BYTES: Final = 1024
 _WAIT_S: Final = 5.0
-_AGAIN_S: Final = 0.2
+_RETRY_S: Final = 0.2
 #: How long an API that is away is waited for.
 _AWAY_S: Final = 60.0
 _CONFLICT: Final = 409
@@ -101,7 +101,7 @@ class ConsoleSession:
                     return False
             else:
                 return True
-            self._over.wait(_AGAIN_S)
+            self._over.wait(_RETRY_S)
         return False
 
     def _print_output(self, path: str) -> None:
@@ -127,8 +127,8 @@ class ConsoleSession:
             elif time.monotonic() - attached_at > _AWAY_S:
                 why = f": {reason}" if reason else ""
                 self._end_session(f"no worker attached the console within {_AWAY_S:g} s{why}")
-            elif not answer["content"] and time.monotonic() - asked_at < _AGAIN_S:
-                self._over.wait(_AGAIN_S)  # the API has no thread that could wait for us
+            elif not answer["content"] and time.monotonic() - asked_at < _RETRY_S:
+                self._over.wait(_RETRY_S)  # the API has no thread that could wait for us
 
     def _next_output(self, path: str, after: int) -> dict[str, Any] | None:
         """Return the guest's next output, or None after the end of the session."""
@@ -142,7 +142,7 @@ class ConsoleSession:
             except ApiUnreachableError as error:
                 if time.monotonic() - since > _AWAY_S:
                     self._end_session(str(error))
-            self._over.wait(_AGAIN_S)
+            self._over.wait(_RETRY_S)
         return None
 
     def _write_output(self, answer: dict[str, Any], after: int) -> None:

@@ -21,7 +21,7 @@ from placement.model.budget import Budget
 
 #: Bytes of answers kept before the oldest of twice as many are forgotten. Most answers are a
 #: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.
-MOST_KEPT: Final = 2**25
+MAX_KEPT: Final = 2**25
 #: What an answer takes besides its query and its arrays.
 _ENTRY_OVERHEAD_BYTES: Final = 600
 
@@ -37,7 +37,7 @@ class BestCombinations:
 class CombinationCache:
     """A cache of answers by query, in two generations of bounded size."""
 
-    def __init__(self, maximum: int = MOST_KEPT) -> None:
+    def __init__(self, maximum: int = MAX_KEPT) -> None:
         self._maximum, self._size = maximum, 0
         self._newer: dict[bytes, BestCombinations] = {}
         self._older: dict[bytes, BestCombinations] = {}

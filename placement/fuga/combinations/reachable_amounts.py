@@ -21,8 +21,8 @@ State: TypeAlias = tuple[int, int]  #: cells of the first and of the second axis
 Scored: TypeAlias = tuple[float, State]
 
 #: Rows of a table, and bits of all rows of all layers; grids are coarser beyond.
-MOST_ROWS: Final = 1_024
-MOST_BITS: Final = 2**27
+MAX_ROWS: Final = 1_024
+MAX_BITS: Final = 2**27
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +58,8 @@ class Grid:
         gcd = {r: int(np.gcd.reduce(demand[:, r], initial=0)) for r in ranking.tolist()}
         steps = {r: int(largest[r]) // gcd[r] if gcd[r] else 0 for r in gcd}
         axes = tuple(sorted(gcd, key=lambda r: (steps[r], r)))
-        rows = min(steps[axes[0]], MOST_ROWS)
-        limits = (rows, max(MOST_BITS // ((rows + 1) * (len(demand) + 1)), MOST_ROWS))
+        rows = min(steps[axes[0]], MAX_ROWS)
+        limits = (rows, max(MAX_BITS // ((rows + 1) * (len(demand) + 1)), MAX_ROWS))
         unit = []
         for axis, limit in zip(axes, limits, strict=False):
             coarser = -(-steps[axis] // limit) if steps[axis] else 1

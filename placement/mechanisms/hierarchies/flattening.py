@@ -11,7 +11,7 @@ from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
 
 #: Weights of a deep tree could underflow; none is smaller, so that none is 0.
-LEAST_WEIGHT: Final = 1e-150
+MIN_WEIGHT: Final = 1e-150
 
 
 class Flattening:
@@ -67,7 +67,7 @@ class Flattening:
             np.add.at(vector, self._parent[layer], omega[layer, None] * vector[layer])
         for layer in self._layers[1:]:
             weight[layer] *= weight[self._parent[layer]]
-        weights = np.where(demanding, np.maximum(weight[self._leaf], LEAST_WEIGHT), 1.0)
+        weights = np.where(demanding, np.maximum(weight[self._leaf], MIN_WEIGHT), 1.0)
         return weights, vector[0]
 
     def normal_weights(self, active: BoolArray) -> FloatArray:
@@ -87,7 +87,7 @@ class Flattening:
         with np.errstate(over="ignore"):
             for layer in self._layers:
                 product[layer] *= product[self._parent[layer]]
-        return np.clip(product[self._leaf], LEAST_WEIGHT, 1 / LEAST_WEIGHT)
+        return np.clip(product[self._leaf], MIN_WEIGHT, 1 / MIN_WEIGHT)
 
     def _active_nodes(self, active: BoolArray) -> BoolArray:
         alive = np.zeros(len(self._parent), dtype=np.bool_)

@@ -16,7 +16,7 @@ from placement.mechanisms.model import DivisibleProblem, Division
 from placement.model.arrays import FloatArray, IntArray
 
 #: Tasks that are handed out at most; each takes tens of microseconds.
-MOST_TASKS: Final = 2_000_000
+MAX_TASKS: Final = 2_000_000
 #: Of the pool: what rounding may add to a sum of tasks that fills it exactly.
 _ROUNDING: Final = 1e-9
 
@@ -44,7 +44,7 @@ class Hdrf:
         ------
         UnsupportedProblemError
             If a tenant's demand depends on the host, or if there is room for
-            more than `MOST_TASKS` tasks.
+            more than `MAX_TASKS` tasks.
         """
         return _divide_by_hdrf(problem, "hdrf", rescale=True)
 
@@ -148,10 +148,10 @@ def _check_task_count(problem: DivisibleProblem, leaves: Leaves, mechanism: str)
         minimum = task[leaves.active, r].min(initial=np.inf)
         if 0 < minimum < np.inf:
             tasks = min(tasks, free / minimum)
-    if tasks > MOST_TASKS:
+    if tasks > MAX_TASKS:
         raise UnsupportedProblemError(
             mechanism,
             "demands",
-            f"it hands out whole tasks one by one, at most {MOST_TASKS:,}, "
+            f"it hands out whole tasks one by one, at most {MAX_TASKS:,}, "
             f"and there is room for about {tasks:.3g}",
         )

@@ -18,7 +18,7 @@ from placement.model.arrays import BoolArray, FloatArray
 #: Of what a job wants, or of what is free: closer than this it is all of it.
 _ALL_BUT: Final = 1e-12
 #: Weights of every stage are reported for small trees only.
-_MOST_WEIGHTS_SHOWN: Final = 5_000
+_MAX_WEIGHTS_SHOWN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -195,7 +195,7 @@ def _stage_details(filling: StagedFilling, resources: tuple[str, ...]) -> list[d
             "used_up": [resources[r] for r in np.flatnonzero(stage.used_up).tolist()],
             "stopped": np.flatnonzero(stage.stopped).tolist(),
         }
-        if cells <= _MOST_WEIGHTS_SHOWN:
+        if cells <= _MAX_WEIGHTS_SHOWN:
             details["weights"] = np.where(stage.active, stage.weights, 0.0).tolist()
         stages.append(details)
     return stages

@@ -45,7 +45,7 @@ _MANY_COLUMNS: Final = 15_000
 #: Far more than any program takes that the solver does not go round in circles on.
 _LONGEST_S: Final = 300.0
 #: Linear programs for one stop; one to three are usual.
-_MOST_STEPS: Final = 200
+_MAX_STEPS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -195,7 +195,7 @@ def _next_stop(
     given = amounts
     lowest = _pool_cut(ascent, servers)
     gap = residual
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         climb = np.maximum(merged.sums(ascent.needs(lowest.point)) - needed, 0.0)
         if not servers.needs_increase(needed, climb):
             break

@@ -13,7 +13,7 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 #: procedure on large pools would end early by any absolute tolerance.
 TOLERANCE: Final = 1e-11
 #: Moves of one step, per tenant and resource; a few are usual.
-_MOST_MOVES: Final = 200
+_MAX_MOVES: Final = 200
 
 
 class PublishedProcedure:
@@ -49,7 +49,7 @@ class PublishedProcedure:
         here = here.copy()
         demanded = server.use > 0
         inside = np.ones(len(here), dtype=np.bool_)
-        for _ in range(_MOST_MOVES * (1 + demanded.size)):
+        for _ in range(_MAX_MOVES * (1 + demanded.size)):
             total = elsewhere + here
             level = total / server.rate
             unsatisfied = total < server.maximum * (1 - TOLERANCE)

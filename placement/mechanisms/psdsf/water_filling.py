@@ -12,7 +12,7 @@ from placement.model.arrays import FloatArray
 #: Resources whose levels agree but for rounding end together.
 _TOGETHER: Final = 1e-12
 #: Newton's method ends in two or three tries where it ends at all.
-_MOST_TRIES: Final = 8
+_MAX_TRIES: Final = 8
 _ROUNDING: Final = 1e-15
 
 
@@ -110,7 +110,7 @@ def _exhaustion_levels_near(
     """
     ends = np.empty(len(left))
     lines = np.empty((2, len(low)))
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         np.maximum(np.minimum(high, level) - low, 0.0, out=lines[1])
         np.multiply(lines[1] > 0, level < high, out=lines[0])
         slope, taken = lines @ uses

@@ -42,17 +42,17 @@ Objective: TypeAlias = Literal["first_resource", "vms"]
 _HostRuleMaker: TypeAlias = Callable[[IntArray, VmKinds], FirstHosts | FreeBuckets]
 
 #: Largest program over classes of hosts; beyond, the problem is refused.
-MOST_COLUMNS: Final = 20_000
+MAX_COLUMNS: Final = 20_000
 #: Largest program in which hosts are exact; beyond, only its bound is known.
-MOST_EXACT_COLUMNS: Final = 4_000
+MAX_EXACT_COLUMNS: Final = 4_000
 #: Most combinations of one host that are looked at before it counts one by one.
-MOST_PATTERNS: Final = 3_000
+MAX_PATTERNS: Final = 3_000
 #: Nodes of the search trees of one round, all together.
-MOST_NODES: Final = 3_000
+MAX_NODES: Final = 3_000
 #: Nodes of one search among allocations that gain equally.
-MOST_TIE_NODES: Final = 100
+MAX_TIE_NODES: Final = 100
 #: Most hosts × kinds.
-MOST_PAIRS: Final = 20_000_000
+MAX_PAIRS: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Optimal:
     tenant of ungainly VMs may get nothing.
 
     A long search among those is given up (``ties_settled``). The search for the
-    optimum is cut after `MOST_NODES` nodes or at the end of the budget; then the
+    optimum is cut after `MAX_NODES` nodes or at the end of the budget; then the
     best that was found counts, greedy answers among it, and ``details`` say how
     far it is from the bound. HiGHS works to 1e-6: where a VM counts more than a
     million units, the optimum is proven to a millionth of the largest VM.
@@ -88,7 +88,7 @@ class Optimal:
         Raises
         ------
         ParameterError
-            If the program over classes of hosts has more than `MOST_COLUMNS`
+            If the program over classes of hosts has more than `MAX_COLUMNS`
             unknowns.
         """
         del rng  # nothing is random
@@ -101,10 +101,8 @@ class _Optimization:
     def __init__(self, policy: Optimal, snapshot: Snapshot, budget: Budget) -> None:
         self.snapshot, self.budget = snapshot, budget
         self.kinds = vm_kinds(snapshot)
-        if len(self.kinds) * len(snapshot.free) > MOST_PAIRS:
-            raise _limit_error(
-                f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MOST_PAIRS
-            )
+        if len(self.kinds) * len(snapshot.free) > MAX_PAIRS:
+            raise _limit_error(f"{len(self.kinds) * len(snapshot.free):,} hosts × kinds", MAX_PAIRS)
         self.room = room_below_threshold(snapshot, policy.overload)
         self.placeable = Placeable(
             snapshot=snapshot,
@@ -129,8 +127,8 @@ class _Optimization:
 
     def run(self) -> Allocation:
         columns = sum(len(group.kinds) for group in self.groups)
-        if columns > MOST_COLUMNS:
-            raise _limit_error(f"{columns:,} pairs of host class and kind of VM", MOST_COLUMNS)
+        if columns > MAX_COLUMNS:
+            raise _limit_error(f"{columns:,} pairs of host class and kind of VM", MAX_COLUMNS)
         best = self._solve_by_classes()
         if not self._is_optimal(best):
             best = max(best, self._solve_exactly(), key=self.gain)
@@ -199,8 +197,8 @@ class _Optimization:
                 models.append(SingleHosts(program, group))
             else:
                 models.append(PatternHosts(program, group, patterns))
-            if len(program) > MOST_EXACT_COLUMNS:
-                self.cuts.append(f"size: exact hosts need more than {MOST_EXACT_COLUMNS} unknowns")
+            if len(program) > MAX_EXACT_COLUMNS:
+                self.cuts.append(f"size: exact hosts need more than {MAX_EXACT_COLUMNS} unknowns")
                 return self._new_draft()
         columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
         self.exact_columns = len(program)
@@ -215,7 +213,7 @@ class _Optimization:
 
     def _host_patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
         left = self.budget.left
-        limit = MOST_PATTERNS if left is None else min(left, MOST_PATTERNS)
+        limit = MAX_PATTERNS if left is None else min(left, MAX_PATTERNS)
         patterns, looked_at = maximal_patterns(group.room, group.demands, group.maximum, limit)
         self.budget.spend(looked_at)
         return patterns
@@ -254,7 +252,7 @@ class _Optimization:
     def _search_tie_breaker(
         self, program: IntegerProgram, gains: Sequence[int]
     ) -> Sequence[int] | None:
-        maximum = min(self._nodes_left(), MOST_TIE_NODES)
+        maximum = min(self._nodes_left(), MAX_TIE_NODES)
         if maximum < 1:
             self.ties_settled = False
             return None
@@ -263,7 +261,7 @@ class _Optimization:
         return solved.values
 
     def _nodes_left(self) -> int:
-        left = MOST_NODES - self.nodes
+        left = MAX_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
     def _spend_budget(self, solved: OptimalSolution, maximum: int) -> int:

@@ -5,14 +5,14 @@ from placement.solve.problem.divisible import DividedProblem, place_of, to_divis
 from placement.solve.problem.faults import ProblemFault, ProblemFileError
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
-from placement.solve.problem.reader import MOST_SEED, read_problem
-from placement.solve.problem.strict_json import MOST_BYTES
+from placement.solve.problem.reader import MAX_SEED, read_problem
+from placement.solve.problem.strict_json import MAX_BYTES
 from placement.solve.problem.whole_vms import WholeVmProblem, to_whole_vms
 
 __all__ = [
     "FAR_APART",
-    "MOST_BYTES",
-    "MOST_SEED",
+    "MAX_BYTES",
+    "MAX_SEED",
     "DemandEntry",
     "DividedProblem",
     "Extent",

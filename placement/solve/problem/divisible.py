@@ -17,7 +17,7 @@ from placement.solve.problem.model import Amounts, DemandEntry, Problem
 from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
 
 #: Tenants × entries of hosts: what a linear program has as unknowns.
-MOST_PAIRS: Final = 5_000_000
+MAX_PAIRS: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -51,11 +51,11 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
     leaves = leaf_tenants(problem)
     last = len(problem.demands)
     order = tuple(sorted(leaves, key=lambda tenant: (demand_of.get(tenant, last), tenant)))
-    if len(order) * len(problem.hosts) > MOST_PAIRS:
+    if len(order) * len(problem.hosts) > MAX_PAIRS:
         refuse_file(
             ("tenants",),
             f"{len(order):,} tenants × {len(problem.hosts):,} entries of hosts "
-            f"must be at most {MOST_PAIRS:,}",
+            f"must be at most {MAX_PAIRS:,}",
         )
     demands = [problem.demands[demand_of[each]] if each in demand_of else None for each in order]
     hosts = np.array([host.count for host in problem.hosts], dtype=np.int64)

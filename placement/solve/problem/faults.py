@@ -15,7 +15,7 @@ from placement.errors import PlacementError
 Place: TypeAlias = tuple[str | int, ...]
 
 #: The most faults that are reported.
-MOST_FAULTS: Final = 20
+MAX_FAULTS: Final = 20
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _LONGEST_FOUND: Final = 60
@@ -55,7 +55,7 @@ class Faults:
 
     def add(self, place: Place, message: str) -> None:
         """Record a fault; raise `ProblemFileError` when there are too many."""
-        if len(self._found) == MOST_FAULTS:
+        if len(self._found) == MAX_FAULTS:
             raise ProblemFileError(self._found, more=True)
         self._found.append(ProblemFault(place_text(place), message))
 

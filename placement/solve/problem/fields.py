@@ -15,12 +15,12 @@ from placement.solve.problem.model import Amounts
 from placement.solve.problem.strict_json import NotANumber, RepeatedKeys
 
 #: The least quantity above nothing and the largest, in whatever unit the file speaks.
-LEAST_QUANTITY: Final = Decimal("1e-9")
-MOST_QUANTITY: Final = 10**12
+MIN_QUANTITY: Final = Decimal("1e-9")
+MAX_QUANTITY: Final = 10**12
 #: VMs of one demand.
-MOST_COUNT: Final = 10**9
+MAX_COUNT: Final = 10**9
 LONGEST_NAME: Final = 200
-LEAST_RATIO, MOST_RATIO = Decimal("1e-9"), Decimal("1e9")
+MIN_RATIO, MAX_RATIO = Decimal("1e-9"), Decimal("1e9")
 
 Read = TypeVar("Read")
 How = ParamSpec("How")  #: what a reader takes besides value, place and faults
@@ -141,9 +141,9 @@ def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None
         return None
     if number < 0:
         faults.add(place, f"must be ≥ 0, found {number}")
-    elif number > MOST_QUANTITY:
-        faults.add(place, f"must be at most {MOST_QUANTITY:,}, found {number}")
-    elif 0 < number < LEAST_QUANTITY:
+    elif number > MAX_QUANTITY:
+        faults.add(place, f"must be at most {MAX_QUANTITY:,}, found {number}")
+    elif 0 < number < MIN_QUANTITY:
         faults.add(place, f"must be 0 or at least 1e-9, found {number}")
     else:
         return number
@@ -195,7 +195,7 @@ def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
         return None
     if number <= 0:
         faults.add(place, f"must be > 0, found {number}")
-    elif not LEAST_RATIO <= number <= MOST_RATIO:
+    elif not MIN_RATIO <= number <= MAX_RATIO:
         faults.add(place, f"must be from 1e-9 to 1e9, found {number}")
     else:
         return float(number)

@@ -10,7 +10,7 @@ from placement.catalog.policies import POLICIES, CatalogEntry
 from placement.errors import ParameterError
 from placement.mechanisms import MECHANISMS, MechanismEntry
 from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, suggest_names
-from placement.solve.problem.fields import MOST_COUNT, resolve_name
+from placement.solve.problem.fields import MAX_COUNT, resolve_name
 from placement.solve.problem.model import Problem
 from placement.solve.problem.whole_vms import WholeVmProblem
 
@@ -125,9 +125,9 @@ def _read_combination(row: object, place: Place, demands: int, faults: Faults) -
         )
         return []
     for position, count in enumerate(row):
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COUNT:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
             faults.add(
                 (*place, position),
-                f"must be a whole number from 0 to {MOST_COUNT:,}, found {describe_value(count)}",
+                f"must be a whole number from 0 to {MAX_COUNT:,}, found {describe_value(count)}",
             )
     return row

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from placement.solve.problem.faults import Faults, Place, describe_value, quote_text, refuse_file
 from placement.solve.problem.fields import (
-    MOST_COUNT,
+    MAX_COUNT,
     JsonObject,
     nullable_reader,
     read_amounts,
@@ -24,7 +24,7 @@ from placement.solve.problem.model import Amounts, DemandEntry, HostEntry, Probl
 from placement.solve.problem.strict_json import NotANumber, RepeatedKeys, decode_json
 
 #: Tenants from the root's child down to a leaf.
-MOST_LEVELS: Final = 100
+MAX_LEVELS: Final = 100
 
 
 def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
@@ -47,10 +47,10 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
     if len(faults) > before:
         return  # no depth in a circle
     for index, level in depth.items():
-        if level == MOST_LEVELS + 1:
+        if level == MAX_LEVELS + 1:
             faults.add(
                 ("tenants", index, "parent"),
-                f"the tenants' tree must have at most {MOST_LEVELS} levels",
+                f"the tenants' tree must have at most {MAX_LEVELS} levels",
             )
 
 
@@ -74,11 +74,11 @@ def check_groups(
             )
 
 
-MOST_RESOURCES: Final = 256
+MAX_RESOURCES: Final = 256
 #: Hosts one by one, classes spread out; tenants and demands have the same limit.
-MOST_HOSTS: Final = 200_000
-MOST_LABELS: Final = 100
-MOST_SEED: Final = 2**63 - 1
+MAX_HOSTS: Final = 200_000
+MAX_LABELS: Final = 100
+MAX_SEED: Final = 2**63 - 1
 _DEEPEST_PARAMETER: Final = 6
 
 _Read = TypeVar("_Read")
@@ -148,8 +148,8 @@ class _Reader:
 
     def _read_resources(self) -> tuple[str, ...]:
         before = len(self._faults)
-        values = self._read_list("resources", MOST_RESOURCES)
-        names = read_names(values, ("resources",), self._faults, maximum=MOST_RESOURCES)
+        values = self._read_list("resources", MAX_RESOURCES)
+        names = read_names(values, ("resources",), self._faults, maximum=MAX_RESOURCES)
         if not names or len(self._faults) > before:
             # without the axis every vector that follows would look wrong
             self._faults.raise_if_any()
@@ -158,14 +158,14 @@ class _Reader:
     # ------------------------------------------------------------------ hosts
 
     def _read_hosts(self) -> tuple[HostEntry, ...]:
-        values = self._read_list("hosts", MOST_HOSTS)
+        values = self._read_list("hosts", MAX_HOSTS)
         self._host_index = self._index_names(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
         hosts = _drop_missing(read)
         total = sum(host.count for host in hosts)
-        if total > MOST_HOSTS:
+        if total > MAX_HOSTS:
             self._faults.add(
-                ("hosts",), f"must be at most {MOST_HOSTS:,} hosts in all, found {total:,}"
+                ("hosts",), f"must be at most {MAX_HOSTS:,} hosts in all, found {total:,}"
             )
         return hosts
 
@@ -181,8 +181,8 @@ class _Reader:
         name = entry.read("name", None, read_name)
         capacity = entry.read("capacity", None, read_amounts, self._resources)
         free = entry.read("free", capacity, read_amounts, self._resources)
-        count = entry.read("count", 1, read_count, minimum=1, maximum=MOST_HOSTS)
-        labels = entry.read("labels", [], read_names, maximum=MOST_LABELS)
+        count = entry.read("count", 1, read_count, minimum=1, maximum=MAX_HOSTS)
+        labels = entry.read("labels", [], read_names, maximum=MAX_LABELS)
         if name is None or capacity is None or free is None or count is None:
             return None
         for resource, (left, whole) in enumerate(zip(free, capacity, strict=True)):
@@ -198,7 +198,7 @@ class _Reader:
     # ---------------------------------------------------------------- tenants
 
     def _read_tenants(self) -> tuple[TenantEntry, ...]:
-        values = self._read_list("tenants", MOST_HOSTS)
+        values = self._read_list("tenants", MAX_HOSTS)
         self._tenant_index = self._index_names(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
         tenants = _drop_missing(read)
@@ -230,7 +230,7 @@ class _Reader:
     # ---------------------------------------------------------------- demands
 
     def _read_demands(self, tenants: Sequence[TenantEntry]) -> tuple[DemandEntry, ...]:
-        values = self._read_list("demands", MOST_HOSTS)
+        values = self._read_list("demands", MAX_HOSTS)
         self._index_names(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
         demands = _drop_missing(read)
@@ -252,7 +252,7 @@ class _Reader:
         per_vm = entry.read("per_vm", None, read_amounts, self._resources)
         count, min_count = self._read_counts(entry)
         hosts = entry.read("hosts", None, nullable_reader(self._read_eligible_hosts))
-        requires = entry.read("requires", [], read_names, maximum=MOST_LABELS)
+        requires = entry.read("requires", [], read_names, maximum=MAX_LABELS)
         speed = entry.read("speed", MappingProxyType({}), self._read_speed)
         if name is None or tenant is None or per_vm is None:
             return None
@@ -268,10 +268,8 @@ class _Reader:
         )
 
     def _read_counts(self, entry: JsonObject) -> tuple[int | None, int]:
-        count = entry.read(
-            "count", None, nullable_reader(read_count), minimum=0, maximum=MOST_COUNT
-        )
-        min_count = entry.read("min_count", 1, read_count, minimum=0, maximum=MOST_COUNT)
+        count = entry.read("count", None, nullable_reader(read_count), minimum=0, maximum=MAX_COUNT)
+        min_count = entry.read("min_count", 1, read_count, minimum=0, maximum=MAX_COUNT)
         minimum = max(1, min_count or 0)
         if count is not None and minimum > max(1, count):
             self._faults.add(
@@ -286,7 +284,7 @@ class _Reader:
             faults.add(place, "must not be empty; null stands for all hosts")
         found = (
             resolve_name(name, self._host_index, "host", (*place, position), faults)
-            for position, name in enumerate(read_names(value, place, faults, maximum=MOST_HOSTS))
+            for position, name in enumerate(read_names(value, place, faults, maximum=MAX_HOSTS))
         )
         return tuple(sorted(index for index in found if index is not None))
 
@@ -319,7 +317,7 @@ class _Reader:
         self._refuse_repeated(value, place)
         seed: int | None = None
         if "seed" in value:
-            seed = read_count(value["seed"], (*place, "seed"), faults, minimum=0, maximum=MOST_SEED)
+            seed = read_count(value["seed"], (*place, "seed"), faults, minimum=0, maximum=MAX_SEED)
         plain = {
             key: self._plain_value(each, (*place, key), 1)
             for key, each in value.items()

@@ -16,11 +16,11 @@ from typing import Final, NoReturn
 from placement.solve.problem.faults import ProblemFault, ProblemFileError
 
 #: The largest file that is read at all.
-MOST_BYTES: Final = 32 * 2**20
+MAX_BYTES: Final = 32 * 2**20
 #: Numbers and objects together; beyond, a file costs gigabytes once it is read.
-MOST_VALUES: Final = 3_000_000
+MAX_VALUES: Final = 3_000_000
 #: Longer numbers are not converted: int() takes time quadratic in their length.
-MOST_NUMBER_CHARACTERS: Final = 60
+MAX_NUMBER_CHARACTERS: Final = 60
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _WORDING: Final = {
@@ -58,8 +58,8 @@ def decode_json(data: bytes) -> object:
     ProblemFileError
         If the syntax is broken (the error has line and column), or if the file exceeds a limit.
     """
-    if len(data) > MOST_BYTES:
-        _refuse_text("", f"is larger than {MOST_BYTES // 2**20} MiB, the most that is read")
+    if len(data) > MAX_BYTES:
+        _refuse_text("", f"is larger than {MAX_BYTES // 2**20} MiB, the most that is read")
     text = _text_of(data)
     if not text.strip(" \t\r\n"):
         _refuse_text("", "is empty; expected one JSON object")
@@ -87,13 +87,13 @@ class _Scanner:
 
     def integer(self, text: str) -> int | NotANumber:
         self._count_value()
-        if len(text) > MOST_NUMBER_CHARACTERS:
+        if len(text) > MAX_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
         return int(text)
 
     def decimal(self, text: str) -> Decimal | NotANumber:
         self._count_value()
-        if len(text) > MOST_NUMBER_CHARACTERS:
+        if len(text) > MAX_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
         try:
             return Decimal(text)
@@ -107,9 +107,9 @@ class _Scanner:
 
     def _count_value(self) -> None:
         self._values += 1
-        if self._values > MOST_VALUES:
+        if self._values > MAX_VALUES:
             _refuse_text(
-                "", f"holds more than {MOST_VALUES:,} numbers and objects, the most allowed"
+                "", f"holds more than {MAX_VALUES:,} numbers and objects, the most allowed"
             )
 
 

@@ -48,13 +48,13 @@ def millionths(amount: Decimal) -> int | None:
 
 #: What hosts offer, tenants hold and demands want of one resource, each in all,
 #: counted in the resource's grid: sums of several such totals stay within int64.
-MOST_TOTAL: Final = 10**18
+MAX_TOTAL: Final = 10**18
 #: VMs that a problem may leave room for: policies place them one by one.
-MOST_VMS: Final = 2_000_000
+MAX_VMS: Final = 2_000_000
 #: Numbers of one array (hosts × resources, demands × host classes, ...).
-MOST_CELLS: Final = 50_000_000
+MAX_CELLS: Final = 50_000_000
 #: Demands × hosts: policies look for room for each demand on each host.
-MOST_PAIRS: Final = 1_000_000_000
+MAX_PAIRS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -113,13 +113,13 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
 
     entry_count = np.array([host.count for host in problem.hosts], dtype=np.int64)
     entry = np.repeat(np.arange(len(problem.hosts)), entry_count)
-    if len(entry) * len(problem.resources) > MOST_CELLS:
-        faults.add(("hosts",), f"hosts × resources must be at most {MOST_CELLS:,}")
-    if len(entry) * len(problem.demands) > MOST_PAIRS:
+    if len(entry) * len(problem.resources) > MAX_CELLS:
+        faults.add(("hosts",), f"hosts × resources must be at most {MAX_CELLS:,}")
+    if len(entry) * len(problem.demands) > MAX_PAIRS:
         faults.add(
             ("demands",),
             f"{len(problem.demands):,} demands × {len(entry):,} hosts "
-            f"must be at most {MOST_PAIRS:,}",
+            f"must be at most {MAX_PAIRS:,}",
         )
     faults.raise_if_any()
     tenants = leaf_tenants(problem)
@@ -221,11 +221,11 @@ class _IntegerArrays:
                 ("tenants", sum(scaled[2])),
                 ("demands", wanted),
             ):
-                if total > MOST_TOTAL:
+                if total > MAX_TOTAL:
                     faults.add(
                         (where,),
                         f"add up to {total:.1e} of the smallest unit of {name!r} "
-                        f"that the file distinguishes; at most {MOST_TOTAL:.0e} can be counted",
+                        f"that the file distinguishes; at most {MAX_TOTAL:.0e} can be counted",
                     )
                     break
             else:
@@ -261,11 +261,11 @@ def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray
         ],
         dtype=np.int64,
     )
-    if len(problem.demands) * len(classes) > MOST_CELLS:
+    if len(problem.demands) * len(classes) > MAX_CELLS:
         faults.add(
             ("demands",),
             f"{len(problem.demands):,} demands × {len(classes):,} kinds of hosts that they "
-            f"distinguish must be at most {MOST_CELLS:,}",
+            f"distinguish must be at most {MAX_CELLS:,}",
         )
         faults.raise_if_any()
 
@@ -308,7 +308,7 @@ def _wanted_counts(
     )
     for resource, column in zip(problem.resources, demand.T, strict=True):
         total = sum(int(n) * int(each) for n, each in zip(requested, column, strict=True))
-        if total > MOST_TOTAL:
+        if total > MAX_TOTAL:
             faults.add(
                 ("demands",), f"want {total:.1e} of {resource!r} in all, too much to be counted"
             )
@@ -317,10 +317,10 @@ def _wanted_counts(
     for offered, minimum in zip(class_free.sum(axis=0), demand.min(axis=0), strict=True):
         if minimum > 0:
             placeable = min(placeable, int(offered // minimum))
-    if placeable > MOST_VMS:
+    if placeable > MAX_VMS:
         faults.add(
             ("demands",),
-            f"there is room for about {placeable:,} VMs; policies place at most {MOST_VMS:,}",
+            f"there is room for about {placeable:,} VMs; policies place at most {MAX_VMS:,}",
         )
     return requested
 

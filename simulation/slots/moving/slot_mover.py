@@ -34,7 +34,7 @@ from simulation.slots.waiting_rows import WaitingRows
 from simulation.topology.failure_domains import failure_domains_of
 
 #: Requests that starve for which room is sought in one slot, until one has a plan.
-_MOST_SOUGHT: Final = 4
+_MAX_STARVING_REQUESTS: Final = 4
 #: Units of work that a search for room may take.
 _ROOM_UNITS: Final = 500_000
 
@@ -229,7 +229,7 @@ class SlotMover:
         fleet = self._site.fleet()
         snapshot = dataclasses.replace(fleet.running.snapshot, age=waited)
         requests, _ = starving_requests(snapshot, room.patience)
-        for request in requests.tolist()[:_MOST_SOUGHT]:
+        for request in requests.tolist()[:_MAX_STARVING_REQUESTS]:
             plan = plan_room(
                 fleet.running,
                 request,

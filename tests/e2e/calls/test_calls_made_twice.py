@@ -25,7 +25,7 @@ from tests.raw_sql import RawSql
 from tests.register import add_request
 
 __all__ = ["death"]
-MOST_POINTS: Final = 300
+MAX_POINTS: Final = 300
 SSH_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDnJJ3wFlL2M0NQ8S9YeGGNUWuJ3fO7EVUPqRfJ5tS3m"
 ROLL: Final = {"hosts": ["h1"], "command": "./update", "driver": "fuga on desk"}
 IMAGE: Final = {"name": "debian", "url": "https://images.example.org/a.qcow2", "sha256": "0" * 64}
@@ -331,7 +331,7 @@ def test_it_does_its_work_once_wherever_its_process_dies(
     call = CALLS[route](api)
     before, commits = call.count(raw), death.commits
 
-    for point in range(MOST_POINTS):
+    for point in range(MAX_POINTS):
         with death.at(point):
             answer = call.post(api, "k")
         if answer.status_code < 500:

@@ -51,7 +51,7 @@ NARROWING: Final = frozenset(
 )
 #: Goes on for an hour; `tests/e2e/calls/test_event_streams.py` follows it as tenants.
 LASTS: Final = "/v1/events/stream"
-MOST_IDS: Final = 6
+MAX_IDS: Final = 6
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ class Crawl:
 
     def _call_with_all(self, method: str, path: str, operation: dict[str, Any]) -> None:
         names = re.findall(r"{(\w+)}", path)
-        values = [self._ids(name)[: 12 if name == "name" else MOST_IDS] for name in names]
+        values = [self._ids(name)[: 12 if name == "name" else MAX_IDS] for name in names]
         for combination in itertools.product(*values):
             whole = path
             for name, value in zip(names, combination, strict=True):

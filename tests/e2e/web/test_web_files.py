@@ -14,7 +14,7 @@ from controller.rest.pages.web import BUILT, WEB_PATH, web_pages
 from tests.docs.markdown import ROOT
 from tests.servers.http_client import a_client
 
-MOST_KIB = 250
+MAX_KIB = 250
 
 
 def test_the_first_page_is_small_and_leaves_the_map_and_the_terminal_for_later() -> None:
@@ -25,7 +25,7 @@ def test_the_first_page_is_small_and_leaves_the_map_and_the_terminal_for_later()
 
     assert any(each.endswith(".js") for each in named)
     assert any(each.endswith(".css") for each in named)
-    assert sum(len(gzip.compress(each)) for each in first) <= MOST_KIB * 1024
+    assert sum(len(gzip.compress(each)) for each in first) <= MAX_KIB * 1024
     assert {"map", "terminal"} <= {each.partition("-")[0] for each in later}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from simulation import RunSpec, TraceSpec, simulate
 
 #: Of each request about three VMs are placed, and recorded in seven numbers each.
-MOST_BYTES_A_REQUEST = 700
+MAX_BYTES_A_REQUEST = 700
 
 
 def peak_bytes(requests: int, folder: Path) -> int:
@@ -34,4 +34,4 @@ def test_memory_grows_by_a_few_numbers_a_request(tmp_path: Path) -> None:
 
     short, long = (peak_bytes(number, tmp_path / str(number)) for number in (2000, 8000))
 
-    assert (long - short) / 6000 < MOST_BYTES_A_REQUEST
+    assert (long - short) / 6000 < MAX_BYTES_A_REQUEST

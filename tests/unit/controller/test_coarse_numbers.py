@@ -9,7 +9,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.queries.coarse_numbers import step_above, step_below
+from controller.queries.coarse_numbers import round_down_to_step, round_up_to_step
 from controller.queries.reservation_decision import decision_of
 from placement.forecast.reservation_forecast import ReservationVerdict
 from registry.reservations import Reservation
@@ -18,22 +18,22 @@ NUMBERS = st.integers(0, 10**15)
 
 
 def test_the_steps():
-    assert [step_below(n) for n in (0, 1, 2, 3, 4, 5, 9, 10, 19, 20, 49, 50, 99, 3072)] == [
+    assert [round_down_to_step(n) for n in (0, 1, 2, 3, 4, 5, 9, 10, 19, 20, 49, 50, 99, 3072)] == [
         *(0, 1, 2, 2, 2, 5, 5, 10, 10, 20, 20, 50, 50, 2000)
     ]
-    assert [step_above(n) for n in (0, 1, 2, 3, 5, 6, 11, 51, 3072)] == [
+    assert [round_up_to_step(n) for n in (0, 1, 2, 3, 5, 6, 11, 51, 3072)] == [
         *(0, 1, 2, 5, 5, 10, 20, 100, 5000)
     ]
 
 
 @given(NUMBERS)
 def test_a_number_is_between_its_steps(number: int):
-    below, above = step_below(number), step_above(number)
+    below, above = round_down_to_step(number), round_up_to_step(number)
 
     assert below <= number <= above
     assert 2 * above <= 5 * below
-    assert {step_below(below), step_above(below)} == {below}
-    assert {step_below(above), step_above(above)} == {above}
+    assert {round_down_to_step(below), round_up_to_step(below)} == {below}
+    assert {round_down_to_step(above), round_up_to_step(above)} == {above}
 
 
 def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:

@@ -17,7 +17,7 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.constraints.constrained_policy import MOST_LIMITS
+from placement.constraints.constrained_policy import MAX_LIMITS
 from placement.constraints.expansion import SoftConstraint, expand_constraints
 from placement.constraints.zones import Zone, ZonesPolicy
 from placement.errors import ConstraintError
@@ -278,7 +278,7 @@ def test_who_gives_up_a_preferred_host_still_keeps_its_soft_group():
 
 
 def test_more_groups_than_fit_one_run_are_decided_in_several():
-    number = MOST_LIMITS + 3
+    number = MAX_LIMITS + 3
     snapshot = constrained(
         Constraints(groups=tuple(apart(request) for request in range(number))),
         capacity=((500, 500_000, 5000),) * 2,

@@ -81,11 +81,11 @@ def test_closed_classes_and_empty_clusters_have_no_prices():
 def test_a_program_that_is_too_large_or_does_not_end_is_an_error(monkeypatch):
     snapshot = a_snapshot(capacity=[(8, 64)], demand=[(2, 4), (1, 1)], count=9)
 
-    monkeypatch.setattr(module, "MOST_PAIRS", 1)
+    monkeypatch.setattr(module, "MAX_PAIRS", 1)
     with pytest.raises(PlacementError, match="2 unknowns, at most 1"):
         priced(snapshot)
-    monkeypatch.setattr(module, "MOST_PAIRS", 20)
-    monkeypatch.setattr(module, "MOST_ITERATIONS", 0)
+    monkeypatch.setattr(module, "MAX_PAIRS", 20)
+    monkeypatch.setattr(module, "MAX_ITERATIONS", 0)
     with pytest.raises(PlacementError, match="prices: solver status 1"):
         priced(a_random_round(np.random.default_rng(3)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.solve.problem import MOST_BYTES, ProblemFileError, read_problem
+from placement.solve.problem import MAX_BYTES, ProblemFileError, read_problem
 
 SMALL: dict[str, Any] = {
     "resources": ["vcpus", "memory_gib"],
@@ -261,7 +261,7 @@ def test_a_long_cycle_is_found_once() -> None:
         b'{"hosts": [' + b"{}," * 10_000_000,
         b'"' + b"a" * 33_000_000,
         b'{"resources": [' + b'"a",' * 8_000_000 + b'"a"]}',
-        b"\x00" * (MOST_BYTES + 1),
+        b"\x00" * (MAX_BYTES + 1),
     ],
     ids=["letters", "numbers", "objects", "string", "names", "zeros"],
 )

@@ -244,7 +244,7 @@ export function useNamesLike(path: string | null, typed: string): string[] {
 }
 
 /** Rows that one query may bring to the page; the API's own limit for a page of a list. */
-export const MOST_ROWS = 500;
+export const MAX_ROWS = 500;
 
 export interface Rows<T> {
   rows: T[];
@@ -260,12 +260,12 @@ export function useRows<T>(path: string | null, queries: Query[] = [{}], everyMs
 
 async function rowsOf<T>(asked: string): Promise<Rows<T>> {
   const [path, queries] = JSON.parse(asked) as [string, Query[]];
-  const pages = await Promise.all(queries.map((query) => get<Page<T>>(path, { limit: MOST_ROWS, ...query })));
+  const pages = await Promise.all(queries.map((query) => get<Page<T>>(path, { limit: MAX_ROWS, ...query })));
   return {
     rows: pages.flatMap((page) => page.items),
     // Of events there is always a next page, which may be empty.
     more: pages.some(({ next, items }, index) => {
-      return next !== null && items.length >= Number(queries[index]?.limit ?? MOST_ROWS);
+      return next !== null && items.length >= Number(queries[index]?.limit ?? MAX_ROWS);
     }),
   };
 }

@@ -23,7 +23,7 @@ const AGAIN_MS = 200;
 const AWAY_MS = 60_000;
 const PIECE_BYTES = 1024;
 /** A guest may ask its terminal so much that the answers pile up; a person never does. */
-const MOST_UNSENT_BYTES = 65_536;
+const MAX_UNSENT_BYTES = 65_536;
 
 export class Typing {
   #path = "";
@@ -48,7 +48,7 @@ export class Typing {
 
   type(bytes: Uint8Array): void {
     if (this.#over) return;
-    if (this.#unsent.length + bytes.length > MOST_UNSENT_BYTES) {
+    if (this.#unsent.length + bytes.length > MAX_UNSENT_BYTES) {
       // What a person pasted; answers of the terminal are short.
       if (bytes.length > PIECE_BYTES) this.heard.told(`${bytes.length} bytes are too many at once and were not sent`);
       return;

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { type Query, queryText } from "../api/client";
-import { MOST_ROWS, useRows, useSettled } from "../api/live";
+import { MAX_ROWS, useRows, useSettled } from "../api/live";
 import { Command, Loading, Told } from "./basics";
 import { type Column, Table } from "./table";
 
@@ -65,7 +65,7 @@ export function Listing<T>(given: {
           {...(given.actions ? { actions: given.actions } : {})}
         />
       )}
-      <Command line={given.line} calls={queries.map((query) => ({ path: given.path + queryText({ limit: MOST_ROWS, ...query }) }))} />
+      <Command line={given.line} calls={queries.map((query) => ({ path: given.path + queryText({ limit: MAX_ROWS, ...query }) }))} />
     </>
   );
 }

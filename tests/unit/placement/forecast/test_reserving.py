@@ -9,7 +9,7 @@ import pytest
 
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.reservation_forecast import (
-    LEAST_SAMPLES,
+    MIN_SAMPLES,
     REQUIRED_PART,
     ReservationDemand,
     reservation_verdict,
@@ -46,7 +46,7 @@ def test_what_ends_by_then_is_room(after_s: float, fits: int) -> None:
 
     assert found.fits == fits
     assert found.samples_with_room == (found.samples if fits == 3 else 0)
-    assert found.samples >= LEAST_SAMPLES
+    assert found.samples >= MIN_SAMPLES
 
 
 def test_a_vm_whose_request_ends_by_then_is_room_also_where_nothing_is_known_of_lives() -> None:
@@ -56,7 +56,7 @@ def test_a_vm_whose_request_ends_by_then_is_room_also_where_nothing_is_known_of_
     found = reservation_verdict(present, NOTHING_LIVED, (), wanted(3), after_s=500.0, seed=1)
 
     assert found.fits == 1
-    assert found.samples >= LEAST_SAMPLES
+    assert found.samples >= MIN_SAMPLES
 
 
 def test_who_waits_and_what_is_reserved_have_their_room_first() -> None:

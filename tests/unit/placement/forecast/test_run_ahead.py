@@ -14,7 +14,7 @@ from placement.forecast.estimate import estimate_of
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
 from placement.forecast.queue import queues_of
-from placement.forecast.run_ahead import RunAheadOptions, simulate_waits, steps_of
+from placement.forecast.run_ahead import RunAheadOptions, decision_times, simulate_waits
 from tests.builders import a_snapshot
 
 NOBODY_CAME = RecentArrivals(
@@ -256,7 +256,7 @@ def test_requests_that_are_alike_stand_in_one_line():
 
 
 def test_steps_are_whole_slots_up_to_the_horizon():
-    steps = steps_of(10.0, 604_800.0)
+    steps = decision_times(10.0, 604_800.0)
 
     assert steps[:12].tolist() == [10.0 * n for n in range(1, 13)]
     assert steps[-1] == 604_800.0

@@ -9,7 +9,7 @@ const COLOURS = 8;
 /** More hosts than this are drawn small. */
 const LARGE = 24;
 /** Drawn at a time, around the one that acts. */
-const MOST_HOSTS = 240;
+const MAX_HOSTS = 240;
 
 const colourOf = (game: RoundGame, request: number): string => {
   const name = game.requests[request]?.tenant;
@@ -46,8 +46,8 @@ export function Stage({ game, scene }: { game: RoundGame; scene: Scene }) {
   const all = onStage(game, scene.order);
   const large = all.length <= LARGE;
   const acting = all.indexOf(scene.step?.host ?? scene.step?.rows[0]?.host ?? -1);
-  const first = Math.floor(Math.max(0, acting) / MOST_HOSTS) * MOST_HOSTS;
-  const hosts = all.slice(first, first + MOST_HOSTS);
+  const first = Math.floor(Math.max(0, acting) / MAX_HOSTS) * MAX_HOSTS;
+  const hosts = all.slice(first, first + MAX_HOSTS);
   const rank = new Map(scene.order.map((host, place) => [host, place + 1]));
   const touched = new Set(scene.step?.rows.map((row) => row.host) ?? []);
   const shown = large ? game.resources : game.resources.slice(0, 2);
@@ -138,16 +138,16 @@ export function Weighing({ game, scene }: { game: RoundGame; scene: Scene }) {
   );
 }
 
-const MOST_TENANTS = 12;
+const MAX_TENANTS = 12;
 
 export function Shares({ game, scene }: { game: RoundGame; scene: Scene }) {
   const most = Math.max(0.01, ...game.tenants.map((each) => Math.max(each.target, each.before, each.after)));
   const scale = Math.min(1, most * 1.1);
-  const untold = game.tenants.length - MOST_TENANTS + game.tenants_left_out;
+  const untold = game.tenants.length - MAX_TENANTS + game.tenants_left_out;
   return (
     <Panel title="Dominant shares, and what is fair">
       <ul class="shares">
-        {game.tenants.slice(0, MOST_TENANTS).map((each, place) => {
+        {game.tenants.slice(0, MAX_TENANTS).map((each, place) => {
           const share = scene.shares[place] ?? 0;
           return (
             <li key={each.name}>

@@ -9,7 +9,7 @@ import { Lines, PATIENCE_MS, useOnce } from "./parts";
 import { over, sceneAt, signed, title, told } from "./play";
 import { Shares, Stage, Weighing } from "./stage";
 
-const MOST_STEPS = 1_000;
+const MAX_STEPS = 1_000;
 const SPEEDS: readonly [string, number][] = [
   ["slow", 2_400],
   ["steady", 1_200],
@@ -19,7 +19,7 @@ const SPEEDS: readonly [string, number][] = [
 export function Theatre({ number }: { number: string }) {
   const path = `rounds/${encodeURIComponent(number)}/game`;
   const reading = useCallback(
-    () => get<RoundGame>(path, { steps: MOST_STEPS }, { patienceMs: PATIENCE_MS }),
+    () => get<RoundGame>(path, { steps: MAX_STEPS }, { patienceMs: PATIENCE_MS }),
     [path],
   );
   const { data: game, problem, busy, ask } = useOnce(reading, true);
@@ -43,7 +43,7 @@ export function Theatre({ number }: { number: string }) {
         </p>
       )}
       {game && <Played game={game} />}
-      <Command line={`fuga rounds game ${number}`} calls={[{ path: `${path}?steps=${MOST_STEPS}` }]} />
+      <Command line={`fuga rounds game ${number}`} calls={[{ path: `${path}?steps=${MAX_STEPS}` }]} />
     </>
   );
 }

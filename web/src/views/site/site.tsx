@@ -243,14 +243,14 @@ const SINCE = [
 const OPTION: Record<string, string> = { 3600: "1h", 86400: "1d", 604800: "7d" };
 
 /** Calls that a page keeps which is open for days. */
-const MOST_CALLS = 2_000;
+const MAX_CALLS = 2_000;
 
 /** The newest calls, and below them the older ones that somebody has asked for, if both meet. */
 function joined(before: Page<AuditEntry> | null, newest: Page<AuditEntry>): Page<AuditEntry> {
   if (before === null || before.items.length <= newest.items.length) return newest;
   const ids = new Set(newest.items.map((each) => each.id));
   const older = before.items.filter((each) => !ids.has(each.id));
-  if (older.length === before.items.length || older.length > MOST_CALLS) return newest;
+  if (older.length === before.items.length || older.length > MAX_CALLS) return newest;
   return { items: [...newest.items, ...older], next: before.next };
 }
 
