@@ -296,6 +296,7 @@ def _fleet_hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]
             hosts.c.created_at,
             hosts.c.backoff_until,
             hosts.c.same_machine_as,
+            hosts.c.found_machine_uuid,
         )
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
@@ -308,6 +309,7 @@ def _fleet_hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]
             health=row.health,
             heartbeat_at=row.last_polled_at or row.created_at,
             held_back=row.same_machine_as is not None
+            or row.found_machine_uuid is not None
             or (row.backoff_until is not None and row.backoff_until > now),
             amounts=amounts[row.id],
         )

@@ -157,6 +157,8 @@ hosts = Table(
     Column("machine_name", String(255)),
     Column("machine_domain", String(255)),
     Column("found_machine_name", String(255)),
+    # Polls that failed since that one answered.
+    Column("found_missed_polls", Integer, nullable=False, server_default="0"),
     _state_check("admin", HostAdmin),
     _state_check("health", HostHealth),
     CheckConstraint("max_builds >= 1", name="max_builds_positive"),

@@ -35,6 +35,7 @@ from registry.db.schema import (
 from registry.errors import ConflictError
 from registry.hosts.host_records import host_id_of, host_of, hosts_of_rows
 from registry.hosts.ledger_view import live_assignments
+from registry.hosts.machine_addresses import other_address_of_machine
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import (
     are_different,
@@ -142,6 +143,8 @@ class Differences:
                 end_missing_vms(connection, [row], now=now, actor=actor)
             elif difference == Difference.ANOTHER_MACHINE:
                 _check_machine_is_free(connection, at)
+                if why := other_address_of_machine(connection, key):
+                    raise ConflictError(f"host {host} is given no other machine: {why}")
                 taken = {
                     "machine_uuid": at.found_machine_uuid,
                     "machine_name": at.found_machine_name,

@@ -183,8 +183,8 @@ def is_same_machine(
     if found is None:
         return True
     name, domain = split_host_name(report.hostname)
-    namesake = _is_namesake(connection, host, (name, domain))
-    holds = any(row.state == AssignmentState.ACTIVE.value for row in live.values())
+    namesake = is_namesake(connection, host, (name, domain))
+    holds = any(row.state in _MAY_RUN for row in live.values())
     ours = (
         host.machine_uuid is None
         or not holds
@@ -199,9 +199,12 @@ def is_same_machine(
     if not ours:
         values = {"found_machine_uuid": found, "found_machine_name": name}
     before = {each: getattr(host, each) for each in values}
+    if values == before and ours:
+        return True
+    row = update(hosts).where(hosts.c.id == host.id)
+    connection.execute(row.values(**values, found_missed_polls=0))
     if values == before:
-        return ours
-    connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
+        return False
     if host.machine_uuid not in {None, found} or not ours or namesake:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
         if host.machine_uuid == found:
@@ -211,7 +214,7 @@ def is_same_machine(
     return ours
 
 
-def _is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
+def is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
     """Return whether a machine with the host's UUID has another name, and may be another machine.
 
     Names decide if the host has a machine label, or another host has the UUID. Otherwise another
@@ -244,6 +247,16 @@ def _reports_vm_disk(
     )
 
 
+#: States of assignments whose domains may run.
+_MAY_RUN: Final = frozenset(
+    each.value
+    for each in (
+        AssignmentState.ACTIVE,
+        AssignmentState.RELEASING,
+        AssignmentState.ARRIVING,
+        AssignmentState.LEAVING,
+    )
+)
 _COUNTS: Final = hosts.c.same_machine_as.is_(None) & (hosts.c.admin != HostAdmin.RETIRED.value)
 _QUERY: Final[Select[Any]] = select(
     hosts.c.id,

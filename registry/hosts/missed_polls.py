@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, select, update
 
 from registry.db.clock import valid_poll_time
 from registry.db.schema import hosts
-from registry.hosts.health import change_health
+from registry.hosts.health import MISSED_POLLS_OF_DEAD, change_health
 from registry.images.holds import record_lost_hosts
 from registry.ledger.release import release_unclaimed
 from registry.lifecycle import OUT_OF_REACH, HostAdmin, HostHealth, HostHealthEvent
@@ -59,6 +60,8 @@ def _count_miss(
     ):
         return None
     missed = host.missed_polls + 1
+    if host.found_machine_uuid is not None:
+        _count_miss_of_other_machine(connection, host)
     connection.execute(
         update(hosts)
         .where(hosts.c.id == host.id)
@@ -76,6 +79,19 @@ def _count_miss(
     else:
         return None
     return change_health(connection, host, event, error, now=now, actor=actor)
+
+
+def _count_miss_of_other_machine(connection: Connection, host: Host) -> None:
+    """Count a failed poll since another machine answered for a host; forget it after many.
+
+    The poll at which it answered failed as well, so it is the first.
+    """
+    query = select(hosts.c.found_missed_polls).where(hosts.c.id == host.id)
+    missed = connection.scalars(query).one() + 1
+    values: dict[str, Any] = {"found_missed_polls": missed}
+    if missed > MISSED_POLLS_OF_DEAD:
+        values = {"found_machine_uuid": None, "found_machine_name": None, "found_missed_polls": 0}
+    connection.execute(update(hosts).where(hosts.c.id == host.id).values(**values))
 
 
 def _is_miss_counted(

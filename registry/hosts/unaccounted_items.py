@@ -15,9 +15,10 @@ from registry.audit.events import event_row, record_events
 from registry.db.bulk import chunks
 from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, is_arriving, is_place, leftovers, strangers, vms
+from registry.hosts.health import ANSWERED_LATELY
 from registry.hosts.stored_reports import reports_of
 from registry.ledger.shared_disks import disks_in_use
-from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
+from registry.lifecycle import AssignmentState, HostAdmin, VmDesired
 from registry.reconciliation import (
     STRANGE,
     Difference,
@@ -27,7 +28,6 @@ from registry.reconciliation import (
 )
 from registry.records.hosts import DomainReport, Host, HostReport
 
-_MISSED_POLLS_OF_DEAD: Final = 10  #: as FUGA_DOWN_AFTER is by default
 _REPORTS_AT_ONCE: Final = 200  #: hosts whose reports are in memory
 _VOLUME: Final = re.compile(
     r"fuga-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.qcow2|-seed\.img)"
@@ -196,11 +196,7 @@ def running_on_other_hosts(connection: Connection, host_id: UUID) -> str:
                 hosts.c.same_machine_as.is_not(None),
             ),
             hosts.c.id != host_id,
-            hosts.c.health != HostHealth.DOWN.value,
-            or_(
-                hosts.c.health != HostHealth.ENROLLING.value,
-                hosts.c.missed_polls < _MISSED_POLLS_OF_DEAD,
-            ),
+            ANSWERED_LATELY,
             hosts.c.admin != HostAdmin.RETIRED.value,
         )
         .order_by(hosts.c.name)

@@ -187,6 +187,8 @@ def _endpoint_obstacles(host: Row[Any]) -> Iterator[Against]:
     """Yield the obstacles on a host as source or destination."""
     if host.health != HostHealth.UP.value:
         yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
+    if host.found_machine_uuid is not None:
+        yield MoveObstacle.HOST_SILENT, f"another machine answers as host {host.name}"
     if host.pool_silent_since is not None:
         yield MoveObstacle.SILENT_POOL, f"the storage of host {host.name} does not answer"
     if host.domain_type == CANNOT_COPY:

@@ -71,6 +71,7 @@ _QUIET: Final = and_(
     hosts.c.backoff_until.is_(None),
     hosts.c.pool_silent_since.is_(None),
     hosts.c.same_machine_as.is_(None),
+    hosts.c.found_machine_uuid.is_(None),
 )
 
 
@@ -257,6 +258,7 @@ class KnownHosts:
             hosts.c.backoff_until,
             hosts.c.pool_silent_since.is_not(None).label("pool_silent"),
             hosts.c.same_machine_as.is_not(None).label("is_double"),
+            hosts.c.found_machine_uuid.is_not(None).label("is_another"),
             _QUIET.label("quiet"),
         )
         if floor is None:
@@ -280,7 +282,7 @@ class KnownHosts:
             self._views.pop(key, None)
             return
         is_up = row.admin == HostAdmin.ACTIVE.value and row.health == HostHealth.UP.value
-        is_open = is_up and not row.pool_silent and not row.is_double
+        is_open = is_up and not (row.pool_silent or row.is_double or row.is_another)
         held_back = row.backoff_until is not None and row.backoff_until > now
         self._views[key] = HostView(
             id=row.id,

@@ -28,6 +28,7 @@ from registry.db.schema import (
     unreleased,
 )
 from registry.errors import ClaimLostError, ConflictError, NotFoundError
+from registry.hosts.machine_addresses import other_address_of_machine
 from registry.hosts.unaccounted_items import running_on_other_hosts
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.ledger.fences import OPEN, change_fence, fence_row, is_being_fenced
@@ -107,12 +108,15 @@ class Fencing:
         Raises
         ------
         ConflictError
-            If the host is not down, or nothing says how to fence it.
+            If the host is not down, nothing says how to fence it, or its machine or its VMs are
+            seen elsewhere.
         """
         with self._database.write() as connection:
             host = _lock_down_host(connection, name, "fenced")
             if host.fence_target is None:
                 raise ConflictError(f"host {name} cannot be fenced: {_NO_TARGET}")
+            if why := _why_not_off(connection, host.id):
+                raise ConflictError(f"host {name} cannot be fenced: {why}")
             row = fence_row(connection, host.id)
             if row is None or row.state == FenceState.FAILED.value:
                 _request_fence(connection, host, now=db_now(connection), actor=actor)
@@ -124,16 +128,15 @@ class Fencing:
         Raises
         ------
         ConflictError
-            If the host is not down, its command runs at this moment, or another host reports
-            VMs of it as running.
+            If the host is not down, its command runs at this moment, or its machine or its VMs
+            are seen elsewhere.
         """
         with self._database.write() as connection:
             host = _lock_down_host(connection, name, "taken for off")
             row, now = fence_row(connection, host.id), db_now(connection)
             if is_being_fenced(row, now):
                 raise ConflictError(f"host {name} is being fenced: wait for what comes of it")
-            if found := running_on_other_hosts(connection, host.id):
-                why = _RUNS_ELSEWHERE.format(found=found)
+            if why := _why_not_off(connection, host.id):
                 raise ConflictError(f"host {name} cannot be taken for off: {why}")
             _end_fence(connection, row, host, FenceEvent.CONFIRMED, now=now, actor=actor)
             return release_host(connection, host.id, host.name, now=now, actor=actor)
@@ -150,8 +153,8 @@ class Fencing:
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
         """Claim a host to fence it; None if no fence is requested, or it is claimed.
 
-        The fencing fails while another host reports VMs of the host as running: they would be
-        started twice, and no command proves that they are off.
+        The fencing fails while its machine answers as another host, or another host reports its
+        VMs as running: they would be started twice, and no command proves that they are off.
         """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
@@ -161,8 +164,7 @@ class Fencing:
                 return None
             if not _is_silent(host) or host.admin == HostAdmin.RETIRED.value:
                 return None
-            if found := running_on_other_hosts(connection, host_id):
-                why = _RUNS_ELSEWHERE.format(found=found)
+            if why := _why_not_off(connection, host_id):
                 _retry_fencing_later(connection, row, host, why, now=now, actor=owner)
                 return None
             token = uuid4()
@@ -205,6 +207,13 @@ class Fencing:
             host, row = _lock_claimed_host_and_fence(connection, order)
             owner = row.lease_owner
             _retry_fencing_later(connection, row, host, error, now=db_now(connection), actor=owner)
+
+
+def _why_not_off(connection: Connection, host_id: UUID) -> str | None:
+    """Return why a silent host is not off: its VMs or its machine are seen elsewhere; or None."""
+    if found := running_on_other_hosts(connection, host_id):
+        return _RUNS_ELSEWHERE.format(found=found)
+    return other_address_of_machine(connection, host_id)
 
 
 def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:

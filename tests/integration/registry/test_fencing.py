@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from registry import (
+    AnotherMachineError,
     AssignmentState,
     ClaimLostError,
     ConflictError,
@@ -21,7 +23,7 @@ from registry import (
     StaleEpochError,
     VmDesiredEvent,
 )
-from registry.hosts import Host
+from registry.hosts import Difference, DomainReport, Host
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of, is_replaced
 from registry.rounds import Lease
 from tests.raw_sql import RawSql
@@ -536,6 +538,160 @@ def test_a_host_whose_vms_run_under_another_name_of_its_machine_is_not_taken_for
 
     assert register.assignments.state(running) == AssignmentState.ACTIVE
     assert register.fencing.confirm("h1", actor=ACTOR) == 1
+
+
+MACHINES = {name: str(uuid4()) for name in ("h1", "h2", "h3")}
+
+
+@pytest.fixture
+def exchanged(register: Registry, lease: Lease, running: UUID) -> Callable[..., None]:
+    """Poll the hosts, which hold VMs, at addresses that lead to other hosts' machines."""
+    domains = {"h1": a_vm_of(register, running, "h1")}
+    for name in ("h2", "h3"):
+        request = add_request(register, name=f"r-{name}")
+        (key,) = place(register, request, register.hosts.get(name), lease=lease).assignment_ids
+        run_vm(register, key)
+        domains[name] = a_vm_of(register, key, name)
+    for name, domain in domains.items():
+        come_back(register, domain, name=name, machine=MACHINES[name], hostname=name)
+
+    def poll(**machines: str) -> None:
+        for address, name in machines.items():
+            told = {"machine": MACHINES[name], "hostname": name}
+            if address == name:
+                come_back(register, domains[name], name=address, **told)
+                continue
+            with pytest.raises(AnotherMachineError):
+                come_back(register, domains[name], name=address, **told)
+            miss(register, address, down_after=1)
+
+    return poll
+
+
+def a_vm_of(register: Registry, assignment: UUID, host: str) -> DomainReport:
+    (vm,) = (each for each in register.vms.list().items if each.host == host)
+    return a_stranger(
+        name=vm.name, state="stopped", uuid=vm.id, assignment_id=assignment, generation=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("leads_to", "at"),
+    [
+        ({"h1": "h2", "h2": "h1"}, "h2"),
+        ({"h1": "h2", "h2": "h3", "h3": "h1"}, "h3"),
+        ({"h1": "h3", "h3": "h2", "h2": "h1"}, "h2"),
+        ({"h2": "h1"}, "h2"),
+    ],
+)
+def test_a_host_whose_machine_answers_at_another_hosts_address_is_not_taken_for_off(
+    register: Registry,
+    lease: Lease,
+    running: UUID,
+    exchanged: Callable[..., None],
+    leads_to: dict[str, str],
+    at: str,
+) -> None:
+    """Their VMs may be stopped: what is on their disks would be lost."""
+    exchanged(**leads_to)
+    go_down(register)
+    said = f"its machine answers at the address of host {at}, .*fuga host set {at} --uri URI"
+
+    with pytest.raises(ConflictError, match=said):
+        register.fencing.confirm("h1", actor=ACTOR)
+    with pytest.raises(ConflictError, match=said):
+        register.fencing.request("h1", actor=ACTOR)
+    with pytest.raises(ConflictError, match="cannot be retired"):
+        register.hosts.change_admin("h1", HostAdminEvent.DRAIN, actor=ACTOR)
+        register.hosts.change_admin("h1", HostAdminEvent.RETIRE, actor=ACTOR)
+    if "h1" in leads_to:
+        with pytest.raises(ConflictError):
+            register.differences.repair(
+                "h1", Difference.ANOTHER_MACHINE, MACHINES[leads_to["h1"]], actor=ACTOR
+            )
+    assert register.assignments.state(running) == AssignmentState.ACTIVE
+    assert register.check() == []
+
+
+def test_a_command_fences_no_host_whose_machine_answers_at_another_hosts_address(
+    register: Registry, lease: Lease, running: UUID, exchanged: Callable[..., None]
+) -> None:
+    add_host(register, "h4")
+    add_host(register, "h5")
+    exchanged(h1="h2", h2="h1")
+    assert ask(register, lease) == ("h1",)
+
+    assert claim(register) is None
+
+    fence = register.hosts.get("h1").fence
+    assert fence is not None
+    assert fence.state == FenceState.FAILED
+    assert "answers at the address of host h2" in (fence.last_error or "")
+
+
+@pytest.mark.parametrize("how", ["silent", "silent after the clock stepped back", "its own again"])
+def test_a_machine_that_answered_at_another_hosts_address_counts_no_longer_than_it_answers(
+    register: Registry, running: UUID, exchanged: Callable[..., None], raw: RawSql, how: str
+) -> None:
+    exchanged(h1="h2", h2="h1")
+    if how == "its own again":
+        exchanged(h2="h2")
+    else:
+        if "clock" in how:
+            ahead = "2099-01-01 00:00:00.000000" + ("" if raw.dialect == "sqlite" else "+00:00")
+            raw.run(f"UPDATE hosts SET last_missed_at = '{ahead}', last_polled_at = '{ahead}'")
+        for _ in range(10):
+            with pytest.raises(ConflictError, match="at the address of host h2"):
+                register.fencing.confirm("h1", actor=ACTOR)
+            miss(register, "h2", down_after=1)
+
+    assert register.hosts.get("h2").found_machine_uuid is None
+    assert register.fencing.confirm("h1", actor=ACTOR) == 1
+
+
+def test_an_answer_of_another_machine_counts_anew_after_each_poll(
+    register: Registry, running: UUID, exchanged: Callable[..., None]
+) -> None:
+    exchanged(h1="h2", h2="h1")
+    for _ in range(3):
+        for _ in range(6):
+            miss(register, "h2", down_after=1)
+        exchanged(h2="h1")
+
+    with pytest.raises(ConflictError, match="at the address of host h2"):
+        register.fencing.confirm("h1", actor=ACTOR)
+
+
+def test_a_machine_of_the_same_uuid_and_another_name_keeps_no_host_from_being_fenced(
+    register: Registry, running: UUID, exchanged: Callable[..., None]
+) -> None:
+    register.hosts.update("h1", labels=[REBUILD, "machine=rack-1"], actor=ACTOR)
+    with pytest.raises(AnotherMachineError):
+        come_back(register, name="h2", machine=MACHINES["h1"], hostname="kvm99")
+    go_down(register)
+
+    assert register.fencing.confirm("h1", actor=ACTOR) == 1
+
+
+@pytest.mark.parametrize("silent", ["h1", "new-name"])
+def test_stopped_vms_of_a_host_stay_while_its_machine_answers_by_another_name(
+    register: Registry, lease: Lease, running: UUID, raw: RawSql, silent: str
+) -> None:
+    machine = str(uuid4())
+    second = add_host(register, "new-name")
+    (key,) = place(register, add_request(register, name="r"), second, lease=lease).assignment_ids
+    run_vm(register, key)
+    for name, assignment in (("h1", running), ("new-name", key)):
+        come_back(register, a_vm_of(register, assignment, name), name=name, machine=machine)
+    assert register.hosts.get("new-name").same_machine_as == "h1"
+    raw.run(f"UPDATE hosts SET health = 'down' WHERE name = '{silent}'")
+    other = {"h1": "new-name", "new-name": "h1"}[silent]
+
+    with pytest.raises(ConflictError, match=f"its machine answers as host {other}, so it is on"):
+        register.fencing.confirm(silent, actor=ACTOR)
+
+    raw.run(f"UPDATE hosts SET health = 'down' WHERE name = '{other}'")
+    assert register.fencing.confirm(silent, actor=ACTOR) == 1
 
 
 def test_a_vm_that_moves_to_a_dead_host_and_runs_at_its_source_keeps_none_from_being_fenced(

@@ -249,6 +249,41 @@ def test_an_empty_host_whose_uri_leads_to_another_hosts_machine_is_held_back(
     assert look(register, "h2").same_machine_as == "h1"
 
 
+def test_nothing_comes_to_a_host_at_whose_address_another_machine_answers(
+    register: Registry, first: Host, raw: RawSql
+) -> None:
+    add_host(register, "h2")
+    h2 = look(register, "h2", machine=OTHER)
+    builds = [running(register, each) for each in (first, h2)]
+    look(register, "h1", a_domain(builds[0]))
+    assert accepts(register) == {"h1": True, "h2": True}
+
+    with pytest.raises(AnotherMachineError):
+        look(register, "h2", machine=str(uuid4()))
+
+    assert register.hosts.get("h2").health == "up"  # until it missed a few polls
+    assert accepts(register) == {"h1": True, "h2": False}
+    raw.run("UPDATE hosts SET domain_type = 'qemu'")
+    for build, there in ((builds[0], "h2"), (builds[1], "h1")):
+        with pytest.raises(MoveRefusedError, match="another machine answers as host h2"):
+            register.moves.create(build.vm_id, there, reason="rack", actor=ACTOR)
+    look(register, "h2", a_domain(builds[1]), machine=OTHER)
+    assert accepts(register) == {"h1": True, "h2": True}
+
+
+@pytest.mark.parametrize("state", ["releasing", "arriving", "leaving"])
+def test_a_host_with_a_vm_that_leaves_or_arrives_is_no_other_machine(
+    register: Registry, first: Host, raw: RawSql, state: str
+) -> None:
+    build = running(register, first)
+    look(register, "h1", a_domain(build))
+    raw.run(f"UPDATE assignments SET state = '{state}'")  # whatever its way there
+
+    with pytest.raises(AnotherMachineError):
+        look(register, "h1", machine=OTHER)
+    assert look(register, "h1", a_domain(build)).found_machine_uuid is None
+
+
 def test_a_libvirt_that_makes_up_its_uuid_at_each_start_stays_one_machine(
     register: Registry, first: Host
 ) -> None:
