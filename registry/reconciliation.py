@@ -53,6 +53,7 @@ class Difference(StrEnum):
     CAPACITY_SHRANK = "capacity_shrank"
     ANOTHER_MACHINE = "another_machine"
     SAME_MACHINE = "same_machine"
+    NO_MACHINE_UUID = "no_machine_uuid"
     SILENT = "silent"
 
 
@@ -177,6 +178,13 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
             " them to other machines, then `fuga host remove` retires it",
             why="its machine is registered as another host already. If they are two machines with"
             " one UUID, give each a label machine=NAME",
+        ),
+        Difference.NO_MACHINE_UUID: DifferenceDecision(
+            remedy=Remedy.NOTE,
+            action="it is known by its VMs and their disks. If it shows none of them, it counts as"
+            " not answering, and no copy of a VM is removed that may be on the same machine",
+            why="its libvirt reported a UUID of the machine before: set host_uuid in its"
+            " libvirtd.conf",
         ),
         Difference.SILENT: DifferenceDecision(
             remedy=Remedy.NOTE,

@@ -187,8 +187,13 @@ def pool_path(xml: str) -> str | None:
 
 
 def machine_uuid(capabilities: str) -> str | None:
-    """Return the machine's UUID in a host's capabilities, if any."""
-    return parse_tree(capabilities).findtext("host/uuid")
+    """Return the machine's UUID in a host's capabilities, if any.
+
+    Empty text, the firmware's `Not Settable` and UUIDs of one repeated digit are none.
+    """
+    found = parse_tree(capabilities).findtext("host/uuid", "").strip().lower()
+    is_blank = found.startswith("not ") or len(set(found) - {"-"}) < 2
+    return None if is_blank else found
 
 
 def security_model(capabilities: str) -> str:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Row, case, exists
+from sqlalchemy import Row, case, exists, or_
 
 from registry.db.row_conversion import record_of
 from registry.db.schema import hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess
 
+#: UUIDs that vendors leave in the firmware of many boards.
+VENDOR_UUIDS: Final = frozenset(
+    {
+        "00020003-0004-0005-0006-000700080009",
+        "03000200-0400-0500-0006-000700080009",
+        "12345678-1234-5678-90ab-cddeefaabbcc",
+        "fefefefe-fefe-fefe-fefe-fefefefefefe",
+    }
+)
 _others = hosts.alias("others")
 _has_a_twin = (
     exists()
@@ -21,7 +30,9 @@ _has_a_twin = (
     )
     .correlate_except(_others)
 )
-_by_name = hosts.c.machine_label.is_not(None) | _has_a_twin
+_by_name = or_(
+    hosts.c.machine_label.is_not(None), hosts.c.machine_uuid.in_(sorted(VENDOR_UUIDS)), _has_a_twin
+)
 
 HOST_COLUMNS = (
     hosts.c.id.label("host_id"),

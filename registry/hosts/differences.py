@@ -36,7 +36,7 @@ from registry.errors import ConflictError
 from registry.hosts.host_records import host_id_of, host_of, hosts_of_rows
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_addresses import other_address_of_machine
-from registry.hosts.machine_names import other_machine_message
+from registry.hosts.machine_names import NO_UUID, other_machine_message
 from registry.hosts.machines import (
     are_different,
     first_hosts_of_duplicates,
@@ -145,8 +145,9 @@ class Differences:
                 _check_machine_is_free(connection, at)
                 if why := other_address_of_machine(connection, key):
                     raise ConflictError(f"host {host} is given no other machine: {why}")
+                uuid = at.found_machine_uuid
                 taken = {
-                    "machine_uuid": at.found_machine_uuid,
+                    "machine_uuid": None if uuid == NO_UUID else uuid,
                     "machine_name": at.found_machine_name,
                     "machine_domain": None,
                     "found_machine_uuid": None,
@@ -226,6 +227,9 @@ def _host_differences(
     report = seen.reports.get(host.id)
     if report is None:
         return
+    if host.machine_uuid is not None and report.machine_uuid is None:
+        what = f"machine {host.machine_uuid} reports no UUID now"
+        yield _new_difference(host, Difference.NO_MACHINE_UUID, host.machine_uuid, what)
     for each in host.inventories:
         if each.committed > each.capacity and host.same_machine_as is None:
             what = f"{each.committed} {each.resource} are committed, {each.capacity} offered"
@@ -466,7 +470,11 @@ def _check_vm_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
             f" answers as host {row.name}"
         )
     machines = machines_of(connection, here.id, row.id)
-    if not are_different(machines[here.id], machines[row.id]):
+    report_theirs = all(
+        report is not None and report.machine_uuid is not None
+        for report in (latest_report(connection, key) for key in (here.id, row.id))
+    )
+    if not report_theirs or not are_different(machines[here.id], machines[row.id]):
         raise ConflictError(
             f"hosts {here.name} and {row.name} may be one machine: {found.subject} is removed only"
             " where the UUIDs that both report prove that they are two"

@@ -17,10 +17,7 @@ MISSED_POLLS_OF_DEAD: Final = 10
 #: A host that answered lately. One that enrols never becomes down, so its failed polls count.
 ANSWERED_LATELY: Final = and_(
     hosts.c.health != HostHealth.DOWN.value,
-    or_(
-        hosts.c.health != HostHealth.ENROLLING.value,
-        hosts.c.missed_polls < MISSED_POLLS_OF_DEAD,
-    ),
+    or_(hosts.c.health != HostHealth.ENROLLING.value, hosts.c.missed_polls < MISSED_POLLS_OF_DEAD),
 )
 
 

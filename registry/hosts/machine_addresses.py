@@ -35,9 +35,7 @@ def other_address_of_machine(connection: Connection, host_id: UUID) -> str | Non
     if host.machine_uuid is None:
         return None
     others = (
-        select(
-            hosts.c.name, hosts.c.uri, hosts.c.found_machine_uuid, hosts.c.found_machine_name
-        )
+        select(hosts.c.name, hosts.c.uri, hosts.c.found_machine_uuid, hosts.c.found_machine_name)
         .where(hosts.c.id != host_id, hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
     )

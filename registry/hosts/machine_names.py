@@ -7,6 +7,8 @@ from typing import Final
 
 #: Host label with an operator's name for a machine whose UUID another one also reports.
 MACHINE_LABEL: Final = "machine="
+#: Stands for the UUID of a machine that answers in a host's place and reports none.
+NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 def machine_label_of(labels: Iterable[str]) -> str | None:
@@ -27,4 +29,5 @@ def other_machine_message(
     its = "" if known_as is None else f", which is host {known_as},"
     if found == known:
         return f"machine {found} named {found_name}{its} instead of the one named {name}"
-    return f"machine {found}{its} instead of {known}"
+    machine = "a machine that reports no UUID" if found in {None, NO_UUID} else f"machine {found}"
+    return f"{machine}{its} instead of {known}"

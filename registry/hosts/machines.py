@@ -17,9 +17,10 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_, u
 from plain_text import are_host_names_apart, split_host_name
 from registry.audit.events import record_event
 from registry.db.bulk import chunks, is_any_of
+from registry.db.host_access import VENDOR_UUIDS
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import hosts
-from registry.hosts.machine_names import MACHINE_LABEL, machine_label_of
+from registry.hosts.machine_names import MACHINE_LABEL, NO_UUID, machine_label_of
 from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
 from registry.ledger.release import release_unclaimed
 from registry.lifecycle import AssignmentState, HostAdmin
@@ -172,7 +173,7 @@ def is_same_machine(
     now: datetime,
     actor: str,
 ) -> bool:
-    """Return whether a report with another UUID is from the host, by VMs or disks of the host.
+    """Return whether a report with another UUID, or none, is from the host, by its VMs or disks.
 
     Some machines have no UUID of their own, and libvirt generates another at each start. So
     another UUID alone proves nothing. If nothing of ours is on the machine, the host may have been
@@ -180,10 +181,10 @@ def is_same_machine(
     machines may see prove nothing either.
     """
     found = report.machine_uuid
-    if found is None:
+    if found is None and host.machine_uuid is None:
         return True
     name, domain = split_host_name(report.hostname)
-    namesake = is_namesake(connection, host, (name, domain))
+    namesake = found is not None and is_namesake(connection, host, (name, domain))
     holds = any(row.state in _MAY_RUN for row in live.values())
     ours = (
         host.machine_uuid is None
@@ -192,12 +193,13 @@ def is_same_machine(
         or any(domain.assignment_id in live for domain in report.domains)
         or _reports_vm_disk(connection, host, report, live)
     )
-    values = {"machine_uuid": found, "machine_name": name or host.machine_name}
-    if domain is not None or name not in {None, host.machine_name}:
-        values["machine_domain"] = domain
-    values |= {"found_machine_uuid": None, "found_machine_name": None}
+    values: dict[str, str | None] = {"found_machine_uuid": None, "found_machine_name": None}
+    if found is not None:
+        values |= {"machine_uuid": found, "machine_name": name or host.machine_name}
+        if domain is not None or name not in {None, host.machine_name}:
+            values["machine_domain"] = domain
     if not ours:
-        values = {"found_machine_uuid": found, "found_machine_name": name}
+        values = {"found_machine_uuid": found or NO_UUID, "found_machine_name": name}
     before = {each: getattr(host, each) for each in values}
     if values == before and ours:
         return True
@@ -205,7 +207,8 @@ def is_same_machine(
     connection.execute(row.values(**values, found_missed_polls=0))
     if values == before:
         return False
-    if host.machine_uuid not in {None, found} or not ours or namesake:
+    changed = found is not None and host.machine_uuid not in {None, found}
+    if changed or not ours or namesake:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
         if host.machine_uuid == found:
             data |= {"name_before": host.machine_name, "machine_name": name}
@@ -217,12 +220,12 @@ def is_same_machine(
 def is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
     """Return whether a machine with the host's UUID has another name, and may be another machine.
 
-    Names decide if the host has a machine label, or another host has the UUID. Otherwise another
-    name means that the machine was renamed.
+    Names decide if the host has a machine label, or others have the UUID. Otherwise another name
+    means that the machine was renamed.
     """
     if not are_host_names_apart(name, (host.machine_name, host.machine_domain)):
         return False
-    if machine_label_of(host.labels) is not None:
+    if machine_label_of(host.labels) is not None or host.machine_uuid in VENDOR_UUIDS:
         return True
     uuid = hosts.c.machine_uuid == host.machine_uuid
     is_shared = select(hosts.c.id).where(uuid, hosts.c.id != host.id, _COUNTS).limit(1)

@@ -248,6 +248,10 @@ def test_a_vm_on_the_wrong_host_goes_only_while_it_runs_on_the_right_one(
     with pytest.raises(ConflictError, match="may be one machine"):
         register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
     look(register, a_domain(build), machine="one")
+    look(register, a_domain(build))
+    with pytest.raises(ConflictError, match="may be one machine"):  # it reports no UUID any more
+        register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
+    look(register, a_domain(build), machine="one")
     for _ in range(2):  # the second time after what kept it was mended: it is tried at once
         register.differences.repair("h2", Difference.WRONG_HOST, name, actor="ops")
         assert tasks(register) == ["workers.remove_leftover"]

@@ -249,6 +249,59 @@ def test_an_empty_host_whose_uri_leads_to_another_hosts_machine_is_held_back(
     assert look(register, "h2").same_machine_as == "h1"
 
 
+@pytest.mark.parametrize("shows", ["its domain", "its disk", "nothing"])
+def test_a_machine_that_reports_no_uuid_any_more_is_the_host_by_what_it_shows(
+    register: Registry, first: Host, shows: str
+) -> None:
+    register.hosts.update("h1", labels=["on_missing=rebuild"], actor=ACTOR)
+    assert look(register, "h1", machine=None).machine_uuid == MACHINE  # it holds no VM yet
+    assert [each.difference for each in register.differences.list()] == ["no_machine_uuid"]
+    build = running(register, register.hosts.get("h1"))
+    domains = (a_domain(build),) if shows == "its domain" else ()
+    volumes = (f"fuga-{build.claim.assignment_id}.qcow2",) if shows == "its disk" else ()
+    report = replace(a_look(register, *domains, machine=None, hostname="kvm8"), volumes=volumes)
+    key = build.claim.assignment_id
+
+    if shows != "nothing":
+        seen = register.hosts.record_report(first.id, report)
+        assert (seen.health, seen.machine_uuid, seen.machine_name) == ("up", MACHINE, "kvm7")
+        assert "no_machine_uuid" in [each.difference for each in register.differences.list()]
+        look(register, "h1", a_domain(build))
+        assert register.differences.list() == ()
+        return
+    with pytest.raises(AnotherMachineError, match=f"no UUID instead of {MACHINE}"):
+        register.hosts.record_report(first.id, report)
+    assert register.assignments.state(key) == "active"
+    (found,) = register.differences.list()
+    assert (found.difference, found.remedy) == ("another_machine", "confirm")
+
+    register.differences.repair("h1", Difference.ANOTHER_MACHINE, found.subject, actor="ops")
+
+    assert look(register, "h1", machine=None).machine_uuid is None
+    assert register.assignments.state(key) == "quarantined"
+
+
+@pytest.mark.parametrize(
+    ("uuid", "is_another"), [("03000200-0400-0500-0006-000700080009", True), (MACHINE, False)]
+)
+def test_of_a_uuid_that_vendors_leave_in_many_boards_the_name_decides(
+    register: Registry, uuid: str, is_another: bool
+) -> None:
+    a_cluster(register)
+    first = look(register, "h1", machine=uuid)
+    (key,) = place(register, add_request(register), first).assignment_ids
+    build = run_vm(register, key)
+
+    with pytest.raises(AnotherMachineError) if is_another else nullcontext():
+        look(register, "h1", machine=uuid, hostname="kvm8")
+    look(register, "h1", a_domain(build), machine=uuid)
+    register.vms.delete(build.vm_id, actor=ACTOR)
+
+    removal = register.assignments.claim_removal(key, "w1", 60.0)
+    assert removal is not None
+    assert removal.host.machine == (f"{uuid}/kvm7" if is_another else uuid)
+
+
 def test_nothing_comes_to_a_host_at_whose_address_another_machine_answers(
     register: Registry, first: Host, raw: RawSql
 ) -> None:

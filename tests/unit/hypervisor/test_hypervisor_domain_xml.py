@@ -13,6 +13,8 @@ from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 from hypervisor.xml.disks import DiskFile, DiskFiles
 
+MACHINE = "4c4c4544-0044-4b10-8051-b4c04f4e5931"
+
 VM, ASSIGNMENT = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
 SPEC = DomainSpec(
     mark=Mark(vm_id=VM, assignment_id=ASSIGNMENT, generation=3, tenant="a", round=12),
@@ -135,6 +137,25 @@ def test_the_security_model_is_what_keeps_guests_from_one_another(
     xml = f"<capabilities><host><uuid>u</uuid>{named}</host></capabilities>"
 
     assert domain_xml.security_model(xml) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<uuid>4c4c4544-0044-4b10-8051-b4c04f4e5931</uuid>", MACHINE),
+        ("<uuid> 4C4C4544-0044-4B10-8051-B4C04F4E5931\n</uuid>", MACHINE),
+        ("", None),
+        ("<uuid/>", None),
+        ("<uuid>00000000-0000-0000-0000-000000000000</uuid>", None),
+        ("<uuid>FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF</uuid>", None),
+        ("<uuid>Not Settable</uuid>", None),
+        ("<uuid>garbage</uuid>", "garbage"),  # such a poll counts as not answered
+    ],
+)
+def test_a_machine_without_a_uuid_of_its_own_has_none(text: str, found: str | None) -> None:
+    capabilities = f"<capabilities><host>{text}</host></capabilities>"
+
+    assert domain_xml.machine_uuid(capabilities) == found
 
 
 def test_the_mark_is_in_the_first_definition() -> None:

@@ -17,6 +17,7 @@ import { Settings } from "./host_settings";
 import "./site.css";
 
 const OFTEN_MOVES = 50;
+const NO_UUID = "00000000-0000-0000-0000-000000000000";
 
 export function HostView({ name }: { name: string }) {
   const path = `hosts/${encodeURIComponent(name)}`;
@@ -77,7 +78,7 @@ function Troubles({ host }: { host: Host }) {
     host.pool_silent_since ? `Its pool has not answered since ${moment(host.pool_silent_since)}: it gets no VMs.` : null,
     host.returning_since ? `It answers since ${moment(host.returning_since)}, and is not yet clear of what it held.` : null,
     host.same_machine_as ? `It is the machine of host ${host.same_machine_as}: it gets no VMs, and its capacity does not count.` : null,
-    host.found_machine_uuid ? `Another machine (${host.found_machine_uuid}) answers in its place.` : null,
+    host.found_machine_uuid ? `Another machine (${host.found_machine_uuid === NO_UUID ? "without a UUID" : host.found_machine_uuid}) answers in its place.` : null,
     host.fence
       ? `Fencing: ${host.fence.state}, requested by ${host.fence.requested_by}.${host.fence.last_error ? ` ${host.fence.last_error}` : ""}`
       : null,
