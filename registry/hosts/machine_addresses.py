@@ -49,7 +49,6 @@ def other_address_of_machine(connection: Connection, host_id: UUID) -> str | Non
         hosts.c.found_machine_uuid.is_(None),
         ANSWERED_LATELY,
     )
-    row = connection.execute(second.limit(1)).one_or_none()
-    if row is None:
-        return None
-    return _SECOND_NAME.format(other=row.name, uri=row.uri, name=host.name)
+    for row in connection.execute(second.limit(1)):
+        return _SECOND_NAME.format(other=row.name, uri=row.uri, name=host.name)
+    return None
