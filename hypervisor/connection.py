@@ -300,6 +300,29 @@ class HostConnection:
                 self._call_child("upload_drop", {}, deadline_s)
             raise
 
+    def files_removed_with(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        pool: str,
+        volumes: Sequence[str],
+        deadline_s: float | None = None,
+    ) -> list[str]:
+        """Return the names of files that `remove` deletes besides these volumes, as of snapshots.
+
+        Raises while a domain or volume of the host uses one of them.
+        """
+        args = {
+            "vm_id": vm_id,
+            "assignment_id": assignment_id,
+            "pool": pool,
+            "volumes": list(volumes),
+            "patience_s": self._pool_patience(deadline_s),
+        }
+        found = self._call_child("files_removed_with", args, deadline_s)
+        return [str(each) for each in found]
+
     def remove(
         self,
         vm_id: str,

@@ -72,6 +72,11 @@ class HostDriver(Protocol):
     def destroy(self, vm_id: str, *, mark: Mark | None = None) -> None:
         """Stop a domain hard, if it exists and, when ``mark`` is given, has this mark."""
 
+    def files_removed_with(
+        self, vm_id: str, *, assignment_id: str, pool: str, volumes: Sequence[str]
+    ) -> list[str]:
+        """Return the names of files that `remove` deletes besides these volumes."""
+
     def remove(
         self,
         vm_id: str,

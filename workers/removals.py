@@ -59,11 +59,11 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
             _stop_guest(removal, host, context)
         if removal.neighbours:
             context.extend_claim(removal.claim)
+            with context.hosts.use(removal.host, pool=True) as host:
+                files = _files_of_removal(removal, host)
+            context.extend_claim(removal.claim)
             _check_hosts_sharing_pool(
-                removal.neighbours,
-                _volumes_of_removal(removal),
-                context,
-                keep=lambda: context.extend_claim(removal.claim),
+                removal.neighbours, files, context, keep=lambda: context.extend_claim(removal.claim)
             )
         with context.hosts.use(removal.host, pool=True) as host:
             absent = _remove_claimed_assignment(removal, host, context)
@@ -118,6 +118,18 @@ def _volumes_of_removal(removal: Removal) -> list[str]:
     return [*disk, seed_name(str(removal.claim.assignment_id))]
 
 
+def _files_of_removal(removal: Removal, host: HostDriver) -> list[str]:
+    """Return the names of all files to delete with a VM, also those of its snapshots."""
+    volumes = _volumes_of_removal(removal)
+    more = host.files_removed_with(
+        str(removal.vm_id),
+        assignment_id=str(removal.claim.assignment_id),
+        pool=removal.host.pool,
+        volumes=volumes,
+    )
+    return [*volumes, *more]
+
+
 def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
     """Remove a domain or volume of a released assignment.
 
@@ -140,9 +152,13 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
 def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
     volumes = _volumes_of_leftover(leftover)
     try:
+        files = _files_of_leftover(leftover, volumes, context)
+    except (HostUnreachableError, OperationFailedError) as error:
+        return _record_refusal(leftover, str(error), context, bound)
+    try:
         _check_hosts_sharing_pool(
             leftover.neighbours,
-            volumes,
+            files,
             context,
             keep=lambda: context.extend_leftover_claim(leftover),
         )
@@ -150,7 +166,7 @@ def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: 
         if leftover.kind == "volume":
             return _record_refusal(leftover, str(error), context, bound)
         # Remove the domain now; the files become leftovers of their own.
-        bound.warning("leftover_files_stay", files=volumes, error=str(error))
+        bound.warning("leftover_files_stay", files=files, error=str(error))
         volumes = []
     try:
         with context.hosts.use(leftover.host, pool=True) as host:
@@ -197,6 +213,25 @@ def _volumes_of_leftover(leftover: Leftover) -> list[str]:
     names = [] if leftover.disk_stays else [volume_name(assignment_id)]
     names += [] if leftover.seed_stays else [seed_name(assignment_id)]
     return [name for name in names if name == leftover.name or leftover.kind != "volume"]
+
+
+def _files_of_leftover(leftover: Leftover, volumes: list[str], context: WorkerContext) -> list[str]:
+    """Return the names of all files to delete with a leftover, also those of its snapshots.
+
+    Only hosts that share the pool are asked about them.
+    """
+    if not (volumes and leftover.neighbours) or leftover.kind == "volume":
+        return volumes
+    context.extend_leftover_claim(leftover)
+    with context.hosts.use(leftover.host, pool=True) as host:
+        more = host.files_removed_with(
+            str(leftover.vm_uuid),
+            assignment_id=str(leftover.assignment_id),
+            pool=leftover.host.pool,
+            volumes=volumes,
+        )
+    context.extend_leftover_claim(leftover)
+    return [*volumes, *more]
 
 
 def _check_hosts_sharing_pool(

@@ -16,7 +16,7 @@ import libvirt
 from hypervisor import wire
 from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
 from hypervisor.child.background_calls import FileQuery
-from hypervisor.child.backing_chains import HostFiles
+from hypervisor.child.backing_chains import HostFiles, file_name
 from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.poll import HostPoller, domain_state
@@ -99,6 +99,7 @@ class LibvirtHost:
             "layers_on": self._overlays_of,
             "users_of": self._domains_using,
             "delete_volume": self._delete_volume,
+            "files_removed_with": self._files_removed_with,
             "remove": self._remove_assignment,
             "console_tail": serial_logs.read_tail,
             "console_open": self._consoles.open,
@@ -361,6 +362,26 @@ class LibvirtHost:
         found = self._query_files(conn, ("uses_of", pool, vm_id, *volumes), find_uses, patience_s)
         _check_not_in_use(conn, volumes, found)
         return found.files
+
+    def _files_removed_with(
+        self,
+        conn: libvirt.virConnect,
+        *,
+        vm_id: str,
+        assignment_id: str,
+        pool: str,
+        volumes: Sequence[str],
+        patience_s: float = _PATIENCE_S,
+    ) -> list[str]:
+        domain = _look_up_domain(conn, vm_id)
+        mark = None if domain is None else _mark_of(domain)
+        definitions = None
+        if domain is not None and mark is not None and mark.assignment_id == assignment_id:
+            definitions = snapshots.definitions_of(domain)
+        files = self._deletable_files(
+            conn, pool, volumes, vm_id, definitions, patience_s=patience_s
+        )
+        return sorted({file_name(path) for path in files})
 
     def _query_files(
         self,

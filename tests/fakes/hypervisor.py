@@ -301,6 +301,19 @@ class FakeHypervisor:
     def delete_volume(self, pool: str, name: str, *, deadline_s: float | None = None) -> None:
         self._do("delete_volume", name, lambda: self._delete_volume(pool, name))
 
+    def files_removed_with(
+        self,
+        vm_id: str,
+        *,
+        assignment_id: str,
+        pool: str,
+        volumes: Sequence[str],
+        deadline_s: float | None = None,
+    ) -> list[str]:
+        self._check_pool("files_removed_with", pool)
+        found = {layer for name in volumes for layer in self.layers.get(name, ())}
+        return self._do("files_removed_with", vm_id, lambda: sorted(found - set(volumes)))
+
     def remove(
         self,
         vm_id: str,

@@ -657,6 +657,42 @@ def test_a_volume_goes_once_no_domain_of_a_host_that_sees_its_pool_can_use_it(
     assert disk not in world.host.volumes
 
 
+@pytest.mark.parametrize("is_leftover", [False, True])
+def test_a_file_of_a_deleted_vm_stays_while_a_domain_of_another_host_declares_it(
+    register: Registry, is_leftover: bool
+) -> None:
+    """That domain may declare it raw: then its chain does not reach the VM's disk."""
+    world = World(register, labels=["shared_pool=nfs"])
+    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
+    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
+    assignment_id = world.request()
+    world.build(assignment_id)
+    disk = volume_name(str(assignment_id))
+    domains, volumes = dict(world.host.domains), dict(world.host.volumes)
+    world.delete_vm_of(assignment_id)
+    if is_leftover:
+        assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
+        world.host.domains.update(domains)
+        world.report()
+        world.host.volumes.update(volumes)
+    world.host.layers[disk] = ["snap1"]
+    neighbour.users["snap1"] = "rescue"
+
+    if is_leftover:
+        [due] = world.registry.assignments.send_due_tasks(resend_after_s=0)
+        removals.remove_leftover(due.id, world.worker(hosts=hosts))
+        assert not world.host.domains  # its files are leftovers of their own
+    else:
+        assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.HANDED_BACK
+
+    assert disk in world.host.volumes
+    neighbour.users.clear()
+    if not is_leftover:
+        assert world.remove(assignment_id, hosts=hosts) == TaskOutcome.DONE
+        assert disk not in world.host.volumes
+
+
 def test_a_deletion_lasts_as_long_as_the_hosts_that_see_its_pool_take_to_answer(
     register: Registry,
 ) -> None:

@@ -372,6 +372,43 @@ def test_a_disk_stays_on_which_an_overlay_rests_by_a_base_that_another_domain_de
     assert f"/a/{DISK}" in files_of(conn, "a")
 
 
+@pytest.mark.parametrize(
+    ("disk", "kind", "found"),
+    [
+        (f"/a/{DISK}", "qcow2", []),
+        ("/a/snap1", "qcow2", ["snap1"]),
+        ("/a/data.img", "raw", ["data.img"]),  # an operator exchanged its disk
+    ],
+)
+def test_files_that_go_with_a_vm_are_known_before_so_that_other_hosts_are_asked(
+    conn: libvirt.virConnect,
+    monkeypatch: pytest.MonkeyPatch,
+    disk: str,
+    kind: str,
+    found: list[str],
+) -> None:
+    monkeypatch.setattr(serial_logs, "delete_logs", lambda *_: None)
+    make_pool(conn, "a", {DISK: "", "snap1": f"/a/{DISK}", "data.img": ""})
+    if disk != "/a/snap1":
+        conn.storagePoolLookupByName("a").storageVolLookupByName("snap1").delete()
+    define(conn, "web", MARK, disk=disk, kind=kind, vm_id=VM_ID)
+    before = files_of(conn, "a")
+
+    told = LibvirtHost("test:///default")._files_removed_with(
+        conn,
+        vm_id=VM_ID,
+        assignment_id="33333333-3333-4333-8333-333333333333",
+        pool="a",
+        volumes=[DISK],
+        patience_s=60,
+    )
+
+    assert told == found
+    assert files_of(conn, "a") == before
+    assert remove(conn)
+    assert files_of(conn, "a") == before - {f"/a/{each}" for each in (DISK, *found)}
+
+
 @pytest.mark.parametrize(("kind", "most"), [("raw", 2), ("qcow2", 40)])
 def test_a_guests_header_costs_a_deletion_few_looks(
     conn: libvirt.virConnect, monkeypatch: pytest.MonkeyPatch, kind: str, most: int
