@@ -2,35 +2,35 @@
 
     python -m benchmarks [--only scan,slot,growth,...] [--full]
 
-scan         whole rounds beside a compiled loop that scans all hosts for each VM
-slot         ten thousand VMs on half filled hosts beside a numpy pass of first fit
-half         rounds on half filled hosts: fuga beside best_fit_drfh, and its exchanges
+scan         whole rounds against a compiled loop that scans all hosts for each VM
+slot         ten thousand VMs on half filled hosts against a numpy pass of first fit
+half         rounds on half filled hosts: fuga against best_fit_drfh, and its exchanges
 growth       from 1,000 hosts on, each size in a process of its own, with its memory
-start        `fuga --help` beside Python that does nothing
-answers      a question to policies in a fork of a warm process, beside a new interpreter
-balance      moves that level hosts beside Ganeti's hbal on the same clusters
-policies     every policy on the same rounds, beside first fit
-parameters   what fuga's parameters do to a round, beside their defaults
-mechanisms   divisible mechanisms beside DRF on one pool
-psdsf        PS-DSF to a residual of Theorem 1, beside DRFH and the published procedure
-hierarchies  MCH beside H-DRF on binary trees, and a plot
-moves        plans of moves beside a pass over all hosts, and rounds that keep spare
+start        `fuga --help` against Python that does nothing
+answers      a question to policies in a fork of a warm process, against a new interpreter
+balance      moves that level hosts against Ganeti's hbal on the same clusters
+policies     every policy on the same rounds, against first fit
+parameters   what fuga's parameters do to a round, against its defaults
+mechanisms   divisible mechanisms against DRF on one pool
+psdsf        PS-DSF to a residual of Theorem 1, against DRFH and the published procedure
+hierarchies  MCH against H-DRF on binary trees, and a plot
+moves        plans of moves against a pass over all hosts, and rounds that keep spare
 plans        plans of moves through the register center, from its rows to the moves
-starving     large VMs among small ones: hosts held back beside room made by moves
+starving     large VMs among small ones: hosts held back against room made by moves
 registry     the register center on SQLite and on PostgreSQL
-backlog      a commit as ever more VMs wait beside those that it places
+backlog      a commit while ever more VMs wait than it places
 sweeps       a sweep as ever more is due, and what the end of large requests holds up
-api          requests accepted a second by two processes, beside a bare endpoint
+api          requests accepted a second by two processes, against a bare endpoint
 pages        what 50 open pages of the web console cost the API, by streams and by polling
-floods       what honest callers wait for while a stranger floods the API, beside the calm
-aged         what is done daily on a register a year old, beside a young one
-monitor      how late hosts are looked at beside one that is frozen, and for what
+floods       what honest callers wait for while a stranger floods the API, and without it
+aged         what is done daily on a register a year old, against a young one
+monitor      how late hosts are polled while one of them is frozen, and at what cost
 monitors     the same of many hosts on two monitors, one host in a hundred frozen
 sizing       what each process of a site takes, by number of hosts
-guests       real guests through fuga's workers, beside a bare script of two processes
-evacuation   real guests moved away from a host, beside a bare script
-whole        rounds from read to record on PostgreSQL, beside one VM at a time
-simulate     events per second of the simulator, beside a plain event loop
+guests       real guests through fuga's workers, against a bare script of two processes
+evacuation   real guests moved away from a host, against a bare script
+whole        rounds from read to record on PostgreSQL, against one VM at a time
+simulate     events per second of the simulator, against a plain event loop
 azure        the same on 410,000 VMs in 5.7 days drawn from Azure's trace, and on a quarter
 memory       the peak of the simulator's memory as its trace grows
 properties   which properties of fairness hold, by search for counter-examples

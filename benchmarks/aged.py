@@ -1,8 +1,8 @@
-"""Print what daily commands and processes take on a register a year old, beside a young one.
+"""Print what daily commands and processes take on a register a year old, against a young one.
 
     python -m benchmarks.aged [--gone 500000] [--running 5000] [--hosts 500] [--repeats 5]
 
-Both have the same hosts and VMs that run. In the old one so many VMs came and went in a
+Both have the same hosts and VMs that run. In the old one ``--gone`` VMs came and went in the
 year before, with six events each, a round for each minute, and a call of the API for each
 VM; in the young one the same of a fortnight. PostgreSQL is a server of its own with its usual
 settings; each cell is the least of the repeats in milliseconds of the clock, taken in turns.

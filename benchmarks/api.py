@@ -4,10 +4,10 @@
 
 Two processes of `fuga api` on a PostgreSQL of their own (fsync on), and callers who share
 the same processors: each connection asks for a VM with an Idempotency-Key of its own, waits
-for the answer, and asks again. Beside it, in the same run and by the same callers, a bare
+for the answer, and asks again. For comparison, in the same run and by the same callers, a bare
 endpoint of the same framework in two processes: it reads the same body by the same model
 and answers 201, and there is nobody to know, nothing to write and nothing to log. ``one
-row`` is that endpoint with one statement besides, which writes the body to a table of the
+row`` is that endpoint with one more statement, which writes the body to a table of the
 same server and waits for its disk: less no accepted request can cost that is committed by
 itself. ``of bare`` and ``of row`` are ratios of requests a second. Growth shows in the
 rows: more connections, and more requests in the register center before. ``ms of CPU`` is

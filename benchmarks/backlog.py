@@ -1,8 +1,8 @@
-"""Print how long a commit takes as more VMs wait beside those that it places.
+"""Print how long a commit takes while more VMs wait than it places.
 
     python -m benchmarks.backlog [--waiting 10,100,1000,5000] [--repeats 7]
 
-Twenty requests, of each of which one VM is placed while so many wait: medians of the
+Twenty requests, of each of which one VM is placed while ``--waiting`` others wait: medians of the
 repeats in seconds of the clock, behind each the ratio to the fewest. PostgreSQL is a
 server of its own with its usual settings (fsync on).
 """

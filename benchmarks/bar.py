@@ -14,8 +14,8 @@ each seed another sixteenth of the batches, the first two days, on the same 63 m
 and `gpu` there is one trace, and only what policies draw at random differs from seed to seed.
 
 Each figure is the mean over seeds, with the least and the largest in brackets. The bar of the
-default, `fuga`: beside the best of `best_fit_drfh` and `first_fit_drfh`, both without patience,
-at most half a point fewer VMs placed, at most 5 % more waiting, and no larger a distance from
+default, `fuga`: against the best of `best_fit_drfh` and `first_fit_drfh`, both without patience, at
+most half a point fewer VMs placed, at most 5 % more waiting, and no larger a distance from
 fair shares. Waits are of VMs that were placed: who places more of those that waited long has a
 longer mean.
 """
@@ -42,7 +42,7 @@ from benchmarks.real_traces import TRACES, tasks_since
 from simulation import RunSpec, TraceSpec, simulate
 
 DEFAULT: Final = "fuga"
-#: Beside whom the default is judged.
+#: Policies that the default is compared with.
 REFERENCES: Final = ("best_fit_drfh:patience=0", "first_fit_drfh:patience=0")
 POLICIES: Final = (DEFAULT, "fuga:patience=12:held_part=0.1", *REFERENCES)
 #: Of VMs placed, of the mean wait, and of the distance from fair shares.

@@ -20,7 +20,7 @@ _LARGEST: Final = 1000  #: VMs: the only larger batch alone is an eighth of the 
 
 
 def write_drawn(path: Path, vms: int, days: float, seed: int = 0) -> None:
-    """Write a trace of about so many VMs in so many days, in the format of the sample.
+    """Write a trace of about ``vms`` VMs in ``days`` days, in the format of the sample.
 
     Batches of VMs are drawn with replacement, each with a tenant of its own, at
     their times of the day up to half an hour off; after two days they come again.

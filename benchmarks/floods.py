@@ -1,4 +1,4 @@
-"""Print what honest callers wait for while a stranger floods the API, beside the same without.
+"""Print what honest callers wait for while a stranger floods the API, and without it.
 
     python -m benchmarks.floods [--seconds 5] [--floods brackets,heads,...]
 

@@ -1,4 +1,4 @@
-"""How often estimates of waiting times hold, on traces whose outcome is known.
+"""The accuracy of estimates of waiting times, on traces whose outcome is known.
 
     python -m benchmarks.forecasts [DIR] [--only sample,huawei] [--samples 40] [--policy fuga]
 
@@ -231,7 +231,7 @@ def _ahead(choice: SimulatedPolicy, samples: int, seed: int, horizon_s: float) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateAccuracy:
-    """How often estimates held."""
+    """Shares of estimates that held."""
 
     judged: int
     within: float  #: part of the 90 % intervals that held
@@ -243,7 +243,7 @@ class EstimateAccuracy:
 def judged(
     told: Sequence[JudgedEstimate], factors: Sequence[float] = (1.0,) * len(QUANTILES)
 ) -> EstimateAccuracy | None:
-    """Return how often estimates held, each quantile times its factor; None without estimates."""
+    """Return the accuracy of estimates, each quantile times its factor; None if there are none."""
     if not told:
         return None
     low, high = QUANTILES.index(0.05), QUANTILES.index(0.95)

@@ -9,7 +9,7 @@ than that: ``gap`` is the time from the end of one look at a host to the end of 
 over all hosts but the frozen one, and ``late`` how many looks came after more than 2 s.
 ``CPU s/s`` is processor time in a second, of the monitor's own process and of its
 children, which alone call libvirt; ``PostgreSQL`` is what the register center takes
-besides. ``bare`` is one thread that looks at the same hosts in turn, as often, by the same
+as well. ``bare`` is one thread that looks at the same hosts in turn, as often, by the same
 calls, without children, deadlines or a register center, and without the frozen host, at
 which it would hang for good. Count on 80 MiB of memory for each host: its libvirtd. Many
 more hosts than that are in `benchmarks.monitors`.
@@ -45,7 +45,7 @@ from tests.servers.postgres import why_not
 from tests.servers.running import eventually
 
 INTERVAL_S: Final = 2.0
-#: How often the monitor looks, so that a report is renewed within the interval.
+#: Polling period, below the interval so that each report is renewed in time.
 PERIOD_S: Final = 1.5
 DEADLINE_S: Final = 1.5
 WAIT_S: Final = 300.0

@@ -8,7 +8,7 @@ good. Two ``fuga monitor`` on a PostgreSQL of its own (fsync on) poll all of the
 the oldest report of a host that does not hang, by the database, looked at twice a second;
 ``late`` how many host-seconds such a report was older than the interval. ``CPU s/s`` is
 processor time in a second of both monitors and all their processes, ``ms/look`` the same by
-look, and PostgreSQL's besides; ``MB`` the memory of all of them: as each counts it (RSS), and
+look, and that of PostgreSQL; ``MB`` the memory of all of them: as each counts it (RSS), and
 with what they share counted once (PSS). ``takeover`` is the time from a SIGKILL of one monitor
 until every host was looked at again since.
 """

@@ -4,12 +4,12 @@
         [--fences 20]
 
 A PostgreSQL (fsync on) and a Redis of its own, the sweep of a control centre and one worker
-process, whose hosts are stand-ins that take 2 s for each build. First so many builds wait as
-the first number says, then more are asked for, up to the next: ``builds/s`` is what was built
-meanwhile, ``ratio`` that against the first. With the last number waiting, a VM is stopped,
-one deleted, a console read and a host fenced: ``s`` is from the question until the register
-says that it is done. ``messages`` is the most that lay in the queue of builds. Last, so many hosts
-as ``--fences`` says are fenced by a command that takes a minute, and a VM is stopped again.
+process, whose hosts are stand-ins that take 2 s for each build. First as many builds wait as
+the first number says, then more are requested, up to the next: ``builds/s`` is what was built
+in between, ``ratio`` that against the first. With the last number waiting, a VM is stopped,
+one deleted, a console read and a host fenced: ``s`` is from the call until the register
+says that it is done. ``messages`` is the most that lay in the queue of builds. Last, ``--fences``
+hosts are fenced by a command that takes a minute, and a VM is stopped again.
 """
 
 from __future__ import annotations

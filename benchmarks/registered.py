@@ -27,7 +27,7 @@ from registry.db import uuid7
 from tests.register import a_commit, a_report, add_host, add_tenant, add_vm_type, take_lease
 
 RESOURCES: Final = ("vcpus", "memory_mib", "disk_gib")
-#: How often each of `VM_TYPES` is asked for.
+#: Share of requests of each of `VM_TYPES`.
 OFTEN: Final = (0.2, 0.25, 0.25, 0.2, 0.1)
 NAMES: Final = ("tiny", "small", "medium", "large", "xlarge")
 #: Of one VM of each type, as `RESOURCES`.

@@ -3,7 +3,7 @@
     python -m benchmarks.registry [--vms 10000] [--hosts 1000] [--repeats 3]
 
 PostgreSQL is a server of its own, started for this with its usual settings
-(fsync on), as SQLite is opened as always; beside it SQLite with synchronous=NORMAL, which
+(fsync on), as SQLite is opened as always; compared with SQLite with synchronous=NORMAL, which
 syncs no commit and may lose the last ones when power fails. The medians of the repeats, in
 seconds: reading the cluster, committing the round's placements, claiming one
 build, and one host's report; behind each the ratio to SQLite, and below the

@@ -1,4 +1,4 @@
-"""Print how many events a second the simulator passes, beside a plain event loop.
+"""Print how many events a second the simulator processes, against a plain event loop.
 
     python -m benchmarks.simulate [--shape azure] [--requests 5000] [--hosts 200]
     python -m benchmarks.simulate --trace FILE --slot 300
@@ -48,11 +48,11 @@ class SimulationFigures:
 
     def row(self, name: str, trace: str, plain: SimulationFigures) -> str:
         each_us = 1e6 * self.seconds / max(self.events, 1)
-        beside = self.seconds / self.events * plain.events / plain.seconds
+        relative = self.seconds / self.events * plain.events / plain.seconds
         policy = "" if self.deciding_s is None else f"{100 * self.deciding_s / self.seconds:.0f} %"
         return (
             f"{name:<15}{trace:<12}{self.events:>11,}{self.seconds:>9.1f}"
-            f"{self.events / self.seconds:>11,.0f}{each_us:>10.0f}{beside:>9.1f}"
+            f"{self.events / self.seconds:>11,.0f}{each_us:>10.0f}{relative:>9.1f}"
             f"{100 * self.placed:>8.1f} %{policy:>8}"
         )
 
@@ -70,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.add_argument("--shape", choices=("google", "azure"), default="google")
     given = arguments.parse_args(argv)
     print(
-        f"hosts {given.hosts}, slots of {given.slot:g} s; beside: time per event, the loop's is 1"
+        f"hosts {given.hosts}, slots of {given.slot:g} s; × loop: time per event, the loop's is 1"
     )
     print(
         f"{'':<15}{'trace':<12}{'events':>11}{'seconds':>9}{'events/s':>11}{'µs each':>10}"
-        f"{'beside':>9}{'placed':>10}{'policy':>8}"
+        f"{'× loop':>9}{'placed':>10}{'policy':>8}"
     )
     warm = TraceSpec(path="google:50:1d")
     for policy in given.policies:  # what is compiled or imported once is not of a trace

@@ -1,4 +1,4 @@
-"""Print the processor time that commands take, beside a Python that imports Click and ends.
+"""Print the processor time that commands take, against a Python that imports Click and ends.
 
     python -m benchmarks.start [--repeats 7]
 
@@ -32,7 +32,7 @@ ASK: Final = (
     *("vms", "vms -o json", "requests", "host list", "status", "events", "type list"),
     *("explain job-0", "stop job-0", "--version"),
 )
-#: The last imports numpy and every policy, ours and those that are installed beside them.
+#: The last imports numpy and every policy, ours and those of installed packages.
 TELL: Final = ("--help", "vms --help", "solve --help", "simulate --help", "solve --list")
 #: How many times the bare Python's time a command that asks the API may take.
 LIMIT: Final = 6.0

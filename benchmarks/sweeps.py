@@ -2,11 +2,12 @@
 
     python -m benchmarks.sweeps [--due 100,1000,10000] [--requests 20] [--vms 2000] [--repeats 5]
 
-First so many builds are due, four to a host, beside one stop and one removal: ``ms`` is the
+First ``--due`` builds are due, four to a host, with one stop and one removal: ``ms`` is the
 least that a sweep took to find what it sends, ``ratio`` that against the first row, ``urgent``
-whether it sent the stop and the removal, and these before any build. Then so many requests of
-so many running VMs end at the same moment: ``longest`` is the longest transaction of it, for
-which everything else that is to be sent waits, ``sweep`` the longest sweep between two of them.
+whether it sent the stop and the removal, and these before any build. Then ``--requests``
+requests of ``--vms`` running VMs end at the same moment: ``longest`` is the longest transaction of
+it, for which everything else that is to be sent waits, ``sweep`` the longest sweep between two of
+them.
 PostgreSQL is a server of its own with its usual settings.
 """
 

@@ -22,7 +22,7 @@ processes together, which other load of the machine does not change. Below each
 size the growth of a phase (of the processor's time) as a part of the growth of
 its input: above 1 it grows faster.
 
-At the end, the largest size's VMs per second beside the same work done one VM at
+At the end, the largest size's VMs per second against the same work done one VM at
 a time: a transaction for each, which writes the same rows but no record of a round.
 """
 

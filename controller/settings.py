@@ -161,10 +161,14 @@ class ControllerSettings(SharedSettings):
         400, description="Days to keep rounds, and assignments of deleted VMs.", le=36_500
     )
     keep_events_months: PositiveInt = Field(
-        13, description="Calendar months of events to keep, besides the present one.", le=1_200
+        13,
+        description="Calendar months of events to keep, in addition to the present one.",
+        le=1_200,
     )
     keep_audit_months: PositiveInt = Field(
-        13, description="Calendar months of the audit to keep, besides the present one.", le=1_200
+        13,
+        description="Calendar months of the audit to keep, in addition to the present one.",
+        le=1_200,
     )
     purge_interval_s: PositiveFloat = Field(
         21_600, description="Interval at which the control centre purges what is older."

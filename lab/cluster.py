@@ -110,7 +110,7 @@ def start_real_hosts(
     Parameters
     ----------
     guest : Path, optional
-        Folder of the guest's image (`build_guest`), by default one beside the hosts. The image is
+        Folder of the guest's image (`build_guest`), by default one next to the hosts. The image is
         copied into each host's pool, unless it is there.
     transport : str, optional
         How clients reach the hosts: by Unix sockets that only root can open, by tls over networks

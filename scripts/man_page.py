@@ -2,7 +2,7 @@
 
     PYTHON_OF_FUGA scripts/man_page.py >fuga.1
 
-It imports what is installed beside the interpreter and nothing else, so that a package's page is
+It imports what is installed with the interpreter and nothing else, so that a package's page is
 of the package's commands.
 """
 

@@ -26,7 +26,7 @@ class HostLimits:
     """Lends drivers: at most ``max_threads`` threads per host, and none for a while after silence.
 
     A call to a hung host blocks its thread until the deadline. The maximum bounds how many threads
-    one host can block; the pause after an unanswered call bounds how often. After the pause one
+    one host can block; the pause after an unanswered call bounds at which rate. After the pause one
     thread tries first, and only its success admits the others. If a host is full, a thread waits
     for a moment.
 

@@ -1,1 +1,1 @@
-"""What real guests on lab hosts take, beside bare scripts."""
+"""What real guests on lab hosts take, against bare scripts."""

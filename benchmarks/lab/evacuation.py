@@ -75,7 +75,7 @@ class Evacuated:
         self._first, *self._others = [host.name for host in lab.hosts]
 
     def measure(self, count: int) -> EvacuationFigures:
-        """Have so many guests booted, and moved away; then remove them."""
+        """Boot ``count`` guests, move them away, and remove them."""
         hosts, names = self._site.registry.hosts, (self._first, *self._others)
         for name in names:
             hosts.update(name, overrides={"vcpus": count}, actor=ACTOR)
@@ -118,7 +118,7 @@ class ScriptEvacuation:
         self._lab, self._scripts = lab, scripts
 
     def measure(self, count: int) -> EvacuationFigures:
-        """Have so many guests booted, and moved away; then remove them."""
+        """Boot ``count`` guests, move them away, and remove them."""
         with booted(self._lab, count):
             self._scripts.tell([f"build {count // WORKERS}"] * WORKERS)
         before, hosts_before = self._scripts.cpu_s(), self._lab.cpu_s()

@@ -1,4 +1,4 @@
-"""Print how long balancing takes and how level it leaves hosts, beside Ganeti's hbal.
+"""Print how long balancing takes and how level it leaves hosts, against Ganeti's hbal.
 
     python -m benchmarks.placement.balance [--full]
 
@@ -18,7 +18,7 @@ hours: there only some VMs, drawn by the seed, may move ("of"), for both; with a
 ended after ten minutes of the processor. Without hbal the first table is left out, with a word.
 
 On clusters so small that single VMs decide, either may end a little better, so the scores are
-compared by the geometric mean of their ratios, and the table says how often either was better.
+compared by the geometric mean of their ratios, and the table counts how many times each was better.
 Exits with status 1 if ours is worse than hbal by one of these means, or less than 20 times as
 fast on any cluster, or needs more than 5 s where it is alone.
 """
@@ -249,11 +249,11 @@ class BalanceCase(NamedTuple):
     vms: int
     seed: int = 1
     most_moves: int | None = None
-    of: int | None = None  #: so many VMs may move; all without
+    of: int | None = None  #: number of VMs that may move; None: all
 
 
-def beside_hbal(cases: Sequence[BalanceCase]) -> bool:
-    """Print a line for each case beside hbal; return whether all figures keep their limits."""
+def compare_with_hbal(cases: Sequence[BalanceCase]) -> bool:
+    """Print a line for each case against hbal; return whether all figures keep their limits."""
     print(
         f"{'hosts':>6} {'VMs':>6} {'of':>6} {'moves':>11} | "
         f"{'score':>6} {'hbal':>7} {'fuga':>7} | "
@@ -312,7 +312,7 @@ def alone(sizes: Sequence[tuple[int, int, int | None]]) -> bool:
 
 
 def packed(sizes: Sequence[tuple[int, int]]) -> None:
-    """Print hosts in use before and after packing, beside the fewest that the sums would need."""
+    """Print hosts in use before and after packing, and the fewest that the sums would need."""
     print(f"\n{'hosts':>6} {'VMs':>7} {'in use':>7} {'packed':>7} {'sums':>6} {'GiB':>7} {'s':>6}")
     for hosts, vms in sizes:
         running = uneven_cluster(hosts, vms)
@@ -356,7 +356,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if shutil.which("hbal") is None:
         print("hbal is not installed (apt-get install ganeti-htools): fuga alone")
     else:
-        well = beside_hbal(cases)
+        well = compare_with_hbal(cases)
         if full:
             one_move_by_hbal(1000, 16000)
     most: list[tuple[int, int, int | None]] = [(1000, 16000, None), (10000, 100000, 500)]

@@ -112,7 +112,7 @@ def best_of(repeats: int, run: Callable[[], object]) -> float:
 
 
 def plot(path: Path, sizes: Sequence[int], seconds: dict[int, dict[str, list[float]]]) -> None:
-    """Draw time over jobs, and MCH's time over H-DRF's beside a square root."""
+    """Draw time over jobs, and MCH's time over H-DRF's against a square root."""
     import matplotlib as mpl  # noqa: PLC0415  only the plot needs it
 
     mpl.use("Agg")

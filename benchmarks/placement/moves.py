@@ -1,10 +1,10 @@
-"""Print the processor time of plans of moves beside baselines of the same run.
+"""Print the processor time of plans of moves against baselines of the same run.
 
     python -m benchmarks.placement.moves [evacuate] [growth] [spare] [room] [--repeats 2]
 
-evacuate  100 of 10,000 hosts are emptied, beside a numpy pass over all hosts for each VM
+evacuate  100 of 10,000 hosts are emptied, against a numpy pass over all hosts for each VM
 growth    one host in a hundred is emptied, from 1,000 hosts on; n^ is of the VMs
-spare     a round of 10,000 VMs on 12,500 hosts that keeps spare, beside one that does not
+spare     a round of 10,000 VMs on 12,500 hosts that keeps spare, against one that does not
 room      a VM as large as a host, for which VMs must move
 
 Every plan is replayed by `check_plan`. Ratios compare across machines, seconds do not.

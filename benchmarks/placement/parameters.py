@@ -1,4 +1,4 @@
-"""Print what fuga's parameters do to a round, each beside its default.
+"""Print what fuga's parameters do to a round, each against its default.
 
     python -m benchmarks.placement.parameters [--hosts 1000] [--seeds 2] [--full]
 
@@ -12,7 +12,7 @@ rounds    one parameter changed at a time. *equal*: the types ask for equally
           defaults'.
 games     backward induction in small games: leaves of the tree, subgames in the
           median and at most, what sweeps lack of its potential, in the mean as a
-          part of it, how often they end at another one, processor time of the whole
+          part of it, how many times they end at another one, processor time of the whole
           round in the median and at most, and as a ratio to the same with sweeps.
           *Mixed* hosts are of Google's table.
 patience  small VMs come, last up to 20 rounds and refill every gap; a tenant

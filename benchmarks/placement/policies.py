@@ -5,7 +5,7 @@
 Hosts in the proportions of Google's table, the largest 64 cores and 256 GiB.
 Fifty tenants of equal weight ask for one of five types of VM each, ten for each
 type, in heavy-tailed numbers; the types ask for equally many cores in all, and
-together for so many times the cores that there are (load).
+together for a multiple of the cores that there are (load).
 
   cores/bound  cores given out, as a part of the LP bound on any allocation
   unfair       largest |dominant share − fair share| over tenants, as a part of

@@ -1,4 +1,4 @@
-"""Print how long PS-DSF takes to a residual of Theorem 1, beside DRFH in the same run.
+"""Print how long PS-DSF takes to a residual of Theorem 1, against DRFH in the same run.
 
     python -m benchmarks.placement.psdsf [--quick]
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.placement.rounds [scan] [slot] [half] [growth] [--full] [--repeats 2]
 
-scan    whole rounds beside a compiled loop that scans all hosts for each VM
-slot    ten thousand VMs on half filled hosts beside a numpy pass of first fit
-half    rounds on half filled hosts, and of ``fuga`` its exchanges beside their form with arrays
+scan    whole rounds against a compiled loop that scans all hosts for each VM
+slot    ten thousand VMs on half filled hosts against a numpy pass of first fit
+half    rounds on half filled hosts, and of ``fuga`` its exchanges against their form with arrays
 growth  from 1,000 hosts on, each size in a process of its own
 
 Ratios compare across machines, seconds do not. ``cores/bound`` is what was

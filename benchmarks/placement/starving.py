@@ -1,4 +1,4 @@
-"""Print what large VMs wait for that starve among small ones: patience beside room by moves.
+"""Print what large VMs wait for that starve among small ones: patience against room by moves.
 
     python -m benchmarks.placement.starving [--policies best_fit_drfh] [--seeds 3] [--days 2]
 

@@ -3,7 +3,7 @@
     python -m benchmarks.properties [properties] [trees] [--cases 60] [--write docs/mechanisms.md]
 
 Prints Markdown: a summary, and for each property a table with what papers claim
-beside what was found, and the smallest counter-example of each mechanism. With
+and what was found, and the smallest counter-example of each mechanism. With
 --write it goes between the markers of that document. The answer depends on the
 seed and the number of cases alone.
 """

@@ -50,7 +50,7 @@ class PropertyCase:
         )
 
     def tree(self) -> TenantTree | None:
-        """Return the tree: groups of weight 1 under the root, tenants in them or beside them."""
+        """Return the tree: groups of weight 1 under the root, tenants in them or under the root."""
         if not self.groups:
             return None
         names = sorted({*self.groups} - {0})
@@ -166,7 +166,7 @@ def draw(
     Parameters
     ----------
     family : str
-        What it has besides positive demands without end, everybody everywhere:
+        What it has in addition to positive demands without end, everybody everywhere:
         ``constraints``, hosts that some tenants may not use or that lack a
         resource; ``zeros``, demands that are zero; ``finite``, counts.
     bottleneck : bool
@@ -202,7 +202,7 @@ def draw(
 
 
 def in_groups(case: PropertyCase, rng: np.random.Generator) -> PropertyCase:
-    """Return the case with its tenants in up to two groups, some beside them."""
+    """Return the case with its tenants in up to two groups, some outside them."""
     return replace(case, groups=tuple(int(n) for n in rng.integers(0, 3, len(case.demands))))
 
 

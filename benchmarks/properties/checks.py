@@ -266,7 +266,7 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
             says="Nobody's tasks could be more while nobody's are fewer. Gains are told as part "
             "of what the tenant could run alone.",
             check=pareto,
-            found="somebody could have {} of all that it could run alone besides, at nobody's cost",
+            found="somebody could have {} more of all that it could run alone, at nobody's cost",
         ),
         "strategyproofness": Property(
             title="Strategyproofness",

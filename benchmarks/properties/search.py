@@ -50,7 +50,7 @@ _UNKNOWN: Final = {
     ("hdrf", "constraints"),
     ("per_server_drf", "finite"),
 }
-#: Lies are many: so many times as many cases are looked at.
+#: Factors of the number of cases: there are many ways to lie.
 _MORE: Final = {"strategyproofness": 2, "strategyproofness_1": 2}
 #: Trials of smaller cases for each violation.
 _MAX_TRIALS: Final = 600

@@ -2,10 +2,10 @@
 
     python -m benchmarks.site.answers [--hosts 200] [--waiting 2000] [--repeats 5] [--restart]
 
-One process of `fuga api` on a PostgreSQL of its own, a site of so many hosts that run eight VMs
-each, and VMs that wait behind a round. Asked are all routes of the API that read, and previews:
+One process of `fuga api` on a PostgreSQL of its own, a site of hosts that run eight VMs
+each, and VMs that wait behind a round. It calls all routes of the API that read, and previews:
 tenants' changes that are taken back, replays, the steps of a round, a second policy, whether hosts
-may fail, and a what-if, which is only asked for. ``first`` is the first call of that route in the
+may fail, and a what-if, which is only requested. ``first`` is the first call of that route in the
 process, ``again`` the median of later ones, ``of ready`` its ratio to `/readyz` in the same run,
 which differs less between machines than milliseconds do. With ``--restart`` the process starts
 again before each route, so that no other route has imported anything. A call over a second is

@@ -1,4 +1,4 @@
-"""The environment of the processes of `fuga up`, besides the operator's settings."""
+"""The environment of the processes of `fuga up`, in addition to the operator's settings."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from controller import debug
 from controller.fork_server.messages import status_of
 from registry.db.child_environ import child_environ
 
-#: Environment variables passed to policies besides the harmless ones: settings of numpy and numba.
+#: Environment variables passed to policies in addition to the harmless ones: settings of numpy and
+#: numba.
 _SEEN: Final = (debug.VARIABLE, "FUGA_STATE_DIR", "LD_LIBRARY_PATH", "TMPDIR")
 _SEEN_PREFIXES: Final = (
     *("LC_", "MKL_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "XDG_"),

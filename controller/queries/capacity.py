@@ -162,7 +162,7 @@ def _total_in_zones(
     for part in range(1, min(max(in_zone.values(), default=0), MAX_VMS) + 1):
         found = min(sum(min(count, part) for count in in_zone.values()), part * len(in_zone))
         if found <= (part - 1) * len(in_zone):
-            break  # so few VMs would have smaller parts
+            break  # with that few VMs the parts would be smaller
         total = found
     return total
 

@@ -1,4 +1,4 @@
-"""Effects of a stored round besides placements: spot VMs that it ended, and reservations."""
+"""Effects of a stored round other than placements: spot VMs that it ended, and reservations."""
 
 from __future__ import annotations
 

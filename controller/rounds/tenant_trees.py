@@ -85,4 +85,4 @@ def _amount_held(tenant: TenantView, resource: int | None) -> int:
     """Return the amount that counts towards a quota, including spot VMs."""
     if resource is None:
         return tenant.vms
-    return tenant.held[resource] + (tenant.beside[resource] if tenant.beside else 0)
+    return tenant.held[resource] + (tenant.spot_held[resource] if tenant.spot_held else 0)

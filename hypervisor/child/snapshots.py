@@ -191,7 +191,7 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
 def _files_of_domain(
     files: HostFiles, definitions: DomainDefinitions, own: Collection[str]
 ) -> set[str]:
-    """Return the paths of a VM's files besides its ``own`` volumes, found in its definitions.
+    """Return the paths of a VM's files other than its ``own`` volumes, from its definitions.
 
     For each disk: the overlays above its own volume. If the chain has no own volume any more, or an
     operator attached the disk, all files but the last, which may be a shared base. Nothing for a

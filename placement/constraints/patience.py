@@ -73,7 +73,7 @@ class StarvationPatience:
         return max(self.max_hosts(open_hosts), few, int(open_hosts * part))
 
 
-#: The parameters that `StarvationPatience.of` reads besides ``overload``.
+#: The parameters that `StarvationPatience.of` reads in addition to ``overload``.
 READERS: Final = {"patience": integer_reader(0, 10**9), "held_part": fraction_reader}
 
 

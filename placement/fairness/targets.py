@@ -211,7 +211,7 @@ class _WaterFilling:
                 self._flow[resource] += climb
                 if climb > weight and given[resource] < top - _NOTHING:
                     lasts = min(lasts, (top - given[resource]) / (climb - weight))
-            # Exactly so many, however little the level rises in this step.
+            # The exact number, however little the level rises in this step.
             self._planned[tenant] = lasts * speed if lasts < completes else self._left[request]
             self._schedule_completion(tenant, self._level + lasts)
             return

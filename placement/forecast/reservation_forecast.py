@@ -68,7 +68,7 @@ def reservation_verdict(
     Returns
     -------
     ReservationVerdict
-        ``fits`` is at most what is wanted; `REQUIRED_PART` of the samples have room for so many.
+        ``fits`` is at most what is wanted; `REQUIRED_PART` of the samples have room for it.
     """
     waits = _merge_alike((*_waiting_demands(present), *before))
     room = present.room()

@@ -35,7 +35,7 @@ Able: TypeAlias = tuple[int, int, float]
 _PAIRS_A_UNIT: Final = 512
 #: The most of the poorest parties that are checked together.
 _LARGEST_BATCH: Final = 64
-#: After the richest, so many different levels are weighed at a time.
+#: Different levels that are weighed at a time, after the richest.
 _RICHEST: Final = 32
 #: More VMs than any party can give back; below `NEVER`.
 _ANY_NUMBER: Final = float(NEVER // 2)

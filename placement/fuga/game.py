@@ -78,10 +78,10 @@ class Game:
     demand: IntArray  #: (T, R)
     ranking: IntArray
     moves: dict[int, PlayerChoice] = field(default_factory=dict)
-    #: how each player chose and what, first to last, up to so many; None: not recorded
+    #: how each player chose and what, in order, the first ``most_noted``; None: not recorded
     noted: list[tuple[str, PlayerChoice]] | None = None
     most_noted: int = 0
-    moved: int = 0  #: how often a player chose, or chose otherwise
+    moved: int = 0  #: number of times that a player chose, or chose otherwise
     #: strategies that were looked for again when VMs had run out
     anew: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)

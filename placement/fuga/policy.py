@@ -39,8 +39,7 @@ from placement.packing.gangs import begin_covered_gangs, begin_next_gangs
 from placement.packing.limit_columns import is_limited, snapshot_without_limits
 from placement.packing.overload import room_below_threshold
 
-#: How often, on average, a player can weigh its strategies before a budget that is
-#: nearly spent on searching is spent.
+#: Times that each player can weigh its strategies, on average, with the budget kept for the game.
 _LOOKS: Final = 4
 
 Placed = TypeVar("Placed")

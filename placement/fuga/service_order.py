@@ -95,7 +95,7 @@ class ServiceOrder:
         self.available = np.array(self.maximum, dtype=np.int64)
         self._one_request = [bool(len(each) and (each == each[0]).all()) for each in self.order]
         steps = _distance_changes(snapshot, order, given, targets, alpha)
-        # Of each kind: by how much so many VMs change the sum of distances.
+        # Of each kind: the change of the sum of distances by 0, 1, 2, ... VMs.
         self._changes = [
             np.concatenate([[0.0], np.cumsum(steps[of_kind == kind])]) for kind in range(len(kinds))
         ]

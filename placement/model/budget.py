@@ -20,7 +20,7 @@ class Budget:
 
     units: int | None = None
     spent: int = 0
-    refused: int = 0  #: how often a request exceeded what was left
+    refused: int = 0  #: number of requests that exceeded what was left
 
     def spend(self, units: int) -> bool:
         """Take ``units`` from the budget; False, and nothing taken, if fewer are left."""

@@ -322,7 +322,7 @@ def restore_reservations(
 ) -> Snapshot:
     """Restore the snapshot before reservations were placed, from the later one and allowances.
 
-    Its gangs are not known any more: each that drew took so many at least.
+    Its gangs are no longer known: each gang that drew took at least the VMs that it drew.
     """
     free, held = rest.free.copy(), rest.held.copy()
     count, min_count = rest.count.copy(), rest.min_count.copy()

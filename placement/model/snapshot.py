@@ -126,7 +126,7 @@ class Snapshot:
     #: (Q,) among requests of one tenant; see `placement.model.priorities`; policies see None
     priority: IntArray | None = None
     spot: Spot | None = None  #: see `placement.model.spot_pass`; policies see None
-    #: so many at the end of R are no resources but limits: they bound VMs and are in no share
+    #: number of limits, at the end of R: they bound VMs and count in no share
     limits: int = 0
     #: (R,) capacity of all hosts together: shares are taken of it; 0 of a limit
     pool: IntArray = field(init=False)

@@ -215,8 +215,8 @@ class FreeBuckets:
 class Shapes:
     """The S shapes among some demands, and H of each against one free vector at a time.
 
-    A shape is a vector without a common divisor; a demand is so many times that,
-    its size. See `mismatch`.
+    A shape is a vector without a common divisor; a demand is a multiple of
+    it, and the factor is its size. See `mismatch`.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def balance(
     skewness : float
         Weight of FUGA's skewness relative to the level of load, 0 or more.
     reconsiderations : int
-        How often each move is undone and the best one made instead, all others being
+        How many times each move is undone and the best one made instead, all others being
         what they are; 0 or more.
     limits : RebalanceLimits, optional
         How many moves may go on at once.

@@ -175,7 +175,7 @@ class _DestinationFinder:
         Notes
         -----
         "Squeaky wheel" optimisation (Joslin and Clements, 1999): a unit that fails
-        moves forward. Every other order is besides drawn at random.
+        moves forward. In addition, every other order is drawn at random.
         """
         order = list(possible)
         missed = {number for number in possible if number not in found.hosts}

@@ -1,7 +1,7 @@
 """Stored times that lie ahead of now: the database's clock stepped back after they were written.
 
 Two kinds of times keep things from happening. A time at which something happened is never ahead
-of now. A lease, a pause or a hold of so many seconds ends at most that much later than now. What
+of now. A lease, a pause or a hold ends at most its length later than now. What
 lies further ahead is brought back to that limit, so that nothing waits until the clock has
 caught up. Times that a caller chose (the end of a request, a reservation, a token) stay as they
 are, and so do the events and the audit log: what happened before the step has the times of then.

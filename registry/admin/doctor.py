@@ -72,7 +72,7 @@ TRIGGERS_FOUND: Final = {
         WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND pg_table_is_visible(pg_class.oid)
     """,
 }
-#: Rows of one page: so few that the database looks each up by its key.
+#: Rows of one page, few enough that the database looks each up by its key.
 PAGE: Final = 500
 EVENTS: Final = 50_000
 #: Age at which due work counts as overdue: an active control centre handles it within seconds.

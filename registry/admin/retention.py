@@ -55,7 +55,7 @@ class Periods:
     inputs_days: int = 7  #: inputs and outcomes of rounds, which replays need
     #: rounds with their shadows, plans, moves, reservations, and assignments of deleted VMs
     rounds_days: int = 400
-    events_months: int = 13  #: whole calendar months (UTC), besides the present one
+    events_months: int = 13  #: whole calendar months (UTC), in addition to the present one
     audit_months: int = 13  #: the same, of calls that could change something
 
     def __post_init__(self) -> None:

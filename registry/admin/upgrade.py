@@ -31,7 +31,8 @@ from registry.db.private_files import private_database, private_folder
 from registry.db.schema import schema_serves
 from registry.errors import ForeignSchemaObjectsError, SchemaOutdatedError
 
-#: How long an upgrade waits for a table, below what others wait; and how often it tries.
+#: Time that an upgrade waits for a table, below what others wait; the pause between tries; and the
+#: number of tries.
 _LOCK_TIMEOUT_S: Final = 5
 _PAUSE_S: Final = 5.0
 _TRIES: Final = 60

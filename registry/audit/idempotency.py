@@ -9,7 +9,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import check_unused, delete_expired_keys
 from registry.records.journal import IdempotencyKey
 
-#: How often a process deletes expired keys.
+#: Period at which a process deletes expired keys.
 FORGET_EVERY_S: Final = 60.0
 
 

@@ -466,7 +466,7 @@ vms = Table(
 )
 
 # Spot VMs whose end was announced to their tenants, and the request that needs the room. Without
-# foreign keys, as the next: a round would lock VMs for them, besides those that it places and in no
+# foreign keys, as the next: for them a round would lock VMs other than those that it places, in no
 # order with these.
 spot_preemptions = Table(
     "spot_preemptions",
@@ -480,7 +480,7 @@ spot_preemptions = Table(
     Column("ends_at", UtcDateTime, nullable=False),
 )
 
-# The room that spot VMs leave, or left: for so many VMs of a request, until some time.
+# The room that spot VMs leave, or left: for a number of VMs of a request, until some time.
 spot_room_holds = Table(
     "spot_room_holds",
     metadata,
@@ -531,7 +531,7 @@ reservations = Table(
     ),
 )
 
-# Where rounds keep it: for so many VMs on a host. Without foreign keys, as `spot_room_holds`.
+# Where rounds keep it: for a number of VMs on a host. Without foreign keys, as `spot_room_holds`.
 reservation_holds = Table(
     "reservation_holds",
     metadata,

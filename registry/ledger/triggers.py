@@ -11,7 +11,7 @@ triggers; hence the guards on inserts of keys that exist.
 PostgreSQL has statement triggers with transition tables where amounts are summed or rows of others
 are locked, always in the order of their keys, and row triggers that only refuse. A statement in a
 trigger sees what was committed before it began, so each locks in one statement and looks in the
-next. Triggers prove what amounts refer to; SQLite keeps its foreign keys besides, as a row can be
+next. Triggers prove what amounts refer to; SQLite also keeps its foreign keys, as a row can be
 replaced there without a delete.
 
 Events on PostgreSQL also have the guard of their readers: see `events_hold_readers_back`.

@@ -259,7 +259,7 @@ def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterat
         yield MoveObstacle.NO_ROOM, f"it needs {what}"
     amounts = {vm.vm_type_id: assignment_amounts(connection, vm.assignment_id)}
     if vm.image_id is not None and pairs_without_room(connection, [(vm, there)], amounts):
-        yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host besides"
+        yield MoveObstacle.NO_ROOM_FOR_IMAGE, "its image does not fit on that host as well"
 
 
 def assignment_amounts(connection: Connection, assignment_id: UUID) -> dict[str, int]:

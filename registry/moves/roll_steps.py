@@ -43,7 +43,7 @@ from registry.moves.plans import create_plan
 from registry.records.moves import PlanKind
 from registry.records.rolls import RollHost, StepReport
 
-#: How often a host whose VMs did not all move is planned again, as VMs that are being built or
+#: Number of plans for a host whose VMs did not all move, as VMs that are being built or
 #: switched cannot move for a while. The first pause is this long, and each further one doubles.
 TRIES: Final = 5
 RETRY_DELAY_S: Final = 10.0

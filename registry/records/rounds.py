@@ -63,7 +63,7 @@ class TenantView:
     held: tuple[int, ...]  #: amounts of all unreleased assignments, except those of spot VMs
     parent_id: UUID | None = None  #: group of the tenant
     vms: int = 0  #: number of VMs with an unreleased assignment
-    beside: tuple[int, ...] = ()  #: amounts of spot VMs, which are not in `held`; (): none
+    spot_held: tuple[int, ...] = ()  #: amounts of spot VMs, which are not in `held`; (): none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

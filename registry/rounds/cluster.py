@@ -229,7 +229,7 @@ def _tenant_views(
                 held=ordinary_holdings(row.id),
                 parent_id=row.parent_id,
                 vms=held.get(row.id, nothing)[0],
-                beside=spot_held.get(row.id, ()),
+                spot_held=spot_held.get(row.id, ()),
             )
             for row in rows
             if not row.is_group

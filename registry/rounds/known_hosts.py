@@ -64,7 +64,7 @@ _SNAPSHOT: Final = """
            pg_postmaster_start_time()::text AS started,
            (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 """
-#: A host whose version covers all that is read here, besides its inventory.
+#: A host whose version covers all that is read here, except its inventory.
 _QUIET: Final = and_(
     hosts.c.admin == HostAdmin.ACTIVE.value,
     hosts.c.health == HostHealth.UP.value,
@@ -270,7 +270,7 @@ class KnownHosts:
         unknown = {*filter(None, versions)}.difference(self._quiet.values())
         others = [UUID(each.partition(" ")[0]) for each in sorted(unknown)]
         rows = list(connection.execute(query.where(written, ~_QUIET)))
-        if len(others) > PARAMETERS:  # of so many all are read, in one statement
+        if len(others) > PARAMETERS:  # with that many, all are read in one statement
             rows += connection.execute(query.where(written, _QUIET))
         elif others:
             rows += connection.execute(query.where(is_any_of(connection, hosts.c.id, others)))

@@ -23,7 +23,7 @@ CONTROL_LEASE = "control"
 IDLE_S: Final = 10.0
 
 
-#: Another process may have been given leases that are longer, by so many times at most.
+#: Another process may have been given longer leases, at most by this factor.
 _LENGTHS: Final = 2
 
 

@@ -160,7 +160,7 @@ def announce_endings(
     until = ends_at + timedelta(seconds=decided.hold_s)
     kept = _kept_room_of_requests(connection, {each.request_id for each in lets_in}, now)
     rooms = Counter({(each.request_id, each.host_id): each.count for each in lets_in})
-    for pair in rooms.keys() & kept.keys():  # who is let in waits besides those of before
+    for pair in rooms.keys() & kept.keys():  # what is let in now adds to what was let in before
         rooms[pair] += kept[pair][0]
     _replace_kept_room(connection, rooms, {pair: (count, until) for pair, count in rooms.items()})
 

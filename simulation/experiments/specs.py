@@ -28,7 +28,7 @@ from simulation.traces.native import Keep, NativeTrace, ordered_resources
 from simulation.traces.table_files import table_of
 from simulation.traces.workload import PREFIX, workload_of
 
-_PARTS = 10_000  #: tenants are sampled in so many parts
+_PARTS = 10_000  #: number of parts in which tenants are sampled
 
 
 #: Resources of which every VM takes some where any request does, and the ends of their numbers.

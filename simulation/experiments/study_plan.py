@@ -15,7 +15,7 @@ from plain_text import RepeatedNameError, dict_of_unique_names
 from simulation.errors import InputError
 from simulation.experiments.specs import RunSpec
 
-#: What a sweep may vary besides parameters of policies.
+#: What a sweep may vary in addition to parameters of policies.
 _SLOT: Final = "slot"
 #: Ends of the names of variants with and without what is added, left out and moved.
 UNCHANGED, CHANGED = "-unchanged", "-changed"
@@ -29,7 +29,7 @@ def plan_study(
     seeds: int,
     parameters: Sequence[str] = (),
     sweep: Sequence[str] = (),
-    beside_unchanged: bool = False,
+    compare_unchanged: bool = False,
 ) -> list[RunSpec]:
     """Return every run of a study, in order of policy, then seed.
 
@@ -55,10 +55,10 @@ def plan_study(
     values = {name: text.split(",") for name, text in varied.items()}
     specs: list[RunSpec] = []
     inventories = [(base, "")]
-    if beside_unchanged:
+    if compare_unchanged:
         if not (base.add_hosts or base.without_hosts or base.moving.is_enabled):
             raise InputError(
-                "--beside-unchanged",
+                "--compare-unchanged",
                 "neither --add-hosts nor --without-hosts is given, nor --balance, --spare, --roll"
                 " or --room",
             )

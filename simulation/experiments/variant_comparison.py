@@ -14,7 +14,7 @@ from placement import FloatArray
 from simulation.experiments.study_plan import CHANGED, UNCHANGED
 from simulation.metrics.summary import measure_at, measures_of
 
-#: Signs of so many differences are tried all, of more at random.
+#: Maximum number of differences whose signs are all tried; of more, signs are drawn at random.
 _MAX_EXACT: Final = 12
 _TRIES: Final = 20_000
 

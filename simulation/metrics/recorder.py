@@ -31,7 +31,7 @@ from simulation.slots.waiting_rows import WaitingRows
 
 #: Tenants of largest share whose shares are kept of each slot.
 SHARES_KEPT = 50
-#: Pictures of all hosts: between so many and twice as many are kept.
+#: Pictures of all hosts: from this number to twice as many are kept.
 PICTURES_KEPT = 120
 #: How many of the most requested kinds of VM fragmentation is measured with.
 _KINDS_FOR_FRAGMENTS = 16

@@ -106,7 +106,7 @@ def distribution_of(values: FloatArray, counts: FloatArray) -> Mapping[str, floa
 
 
 def _count_distinct(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return distinct values and how often each occurs."""
+    """Return distinct values and the count of each."""
     distinct, place = np.unique(values, return_inverse=True)
     times: FloatArray = np.bincount(place.ravel(), counts, len(distinct)).astype(np.float64)
     return distinct, times

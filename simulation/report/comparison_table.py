@@ -37,7 +37,7 @@ def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
     seeds = max((len(row["seeds"]) for row in variants), default=0)
     chance = (
         f"Means over {seeds} seeds with their standard deviation{_base_sentence(comparison)}, "
-        "seed by seed: <em>p</em> is how often chance alone would make one as large (sign-flip "
+        "seed by seed: <em>p</em> is the probability of one as large by chance alone (sign-flip "
         "test); up to 0.05 it is called significant."
         if seeds > 1
         else f"One seed{_base_sentence(comparison)}; nothing is said about chance "

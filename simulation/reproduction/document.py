@@ -53,7 +53,7 @@ _SYSTEM: Final = (
     ),
     (
         "states of a host",
-        "*starting* besides up and down",
+        "*starting* in addition to up and down",
         "the same (enrolling until its first report), and unreachable between them",
     ),
     (

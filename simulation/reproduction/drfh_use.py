@@ -33,7 +33,7 @@ _TABLE_2: Final = {
     16: (45.4, 24.2),
     20: (40.6, 20.0),
 }
-#: DRFH uses "significantly" more than Slots: at least so many times as much.
+#: DRFH uses "significantly" more than Slots: at least by this factor.
 _MUCH_MORE: Final = 1.25
 _NAMES: Final = ("CPU", "memory")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-#: How often the FUGA paper runs each of its experiments.
+#: Number of times that the FUGA paper runs each of its experiments.
 RUNS: Final = 10
 #: With `--quick`.
 FEW_RUNS: Final = 2

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
-#: What a command sees of the environment besides the plain names: the way to the SSH agent, by
-#: which commands reach hosts. No token.
+#: Environment variables that a command sees in addition to the plain names: the way to the SSH
+#: agent, by which commands reach hosts. No token.
 _HANDED_ON: Final = ("SSH_AUTH_SOCK",)
 #: What a command that is to end is given before it is killed.
 GRACE_S: Final = 10.0

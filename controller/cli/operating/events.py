@@ -16,7 +16,8 @@ from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, print_json, short_id
 from controller.terminal.times import clock, parse_moment
 
-#: How often `--follow` asks where there is no stream, and for how long until it tries again.
+#: Polling period of `--follow` where there is no stream, and the time until it tries the stream
+#: again.
 _EVERY_S: Final = 1.0
 _POLL_FOR_S: Final = 60.0
 #: Too many streams are open, or the API is older than they are.

@@ -123,7 +123,7 @@ _REQUESTS: Final = (
 
 
 def print_shadow_game(shadow_game: Row) -> None:
-    """Print the decision of another policy beside the real one."""
+    """Print the decision of another policy next to the real one."""
     first, second = shadow_game["first_policy"], shadow_game["policy"]
     echo(f"round {shadow_game['round']} by {first} / by {second}, without effect:")
     for label, line in comparison_rows(shadow_game):

@@ -146,7 +146,7 @@ def _mean_difference(values: Sequence[float | None]) -> float | None:
 
 
 def print_comparison(found: Row) -> None:
-    """Print the second policy's decision of a round beside the real one."""
+    """Print the second policy's decision of a round next to the real one."""
     echo()
     echo(f"second policy {found['policy']}, without effect (first / second):")
     if found["error"] is not None:

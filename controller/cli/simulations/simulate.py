@@ -51,10 +51,10 @@ WithoutHostsOption = Annotated[
         rich_help_panel=_WHAT,
     ),
 ]
-BesideUnchangedOption = Annotated[
+CompareUnchangedOption = Annotated[
     bool,
     typer.Option(
-        "--beside-unchanged",
+        "--compare-unchanged",
         help="Also run without --add-hosts, --without-hosts and moves",
         rich_help_panel=_WHAT,
     ),
@@ -296,7 +296,7 @@ def simulate_command(
     hosts: HostsOption = None,
     add_hosts: AddHostsOption = None,
     without_hosts: WithoutHostsOption = None,
-    beside_unchanged: BesideUnchangedOption = False,
+    compare_unchanged: CompareUnchangedOption = False,
     trace_format: FormatOption = None,
     types: TypesOption = None,
     weights: WeightsOption = None,
@@ -351,7 +351,7 @@ def simulate_command(
         hosts=hosts,
         add_hosts=tuple(add_hosts or ()),
         without_hosts=tuple(filter(None, (without_hosts or "").split(","))),
-        beside_unchanged=beside_unchanged,
+        compare_unchanged=compare_unchanged,
         trace_format=trace_format,
         types=types,
         weights=weights,

@@ -164,7 +164,7 @@ class SimulateOptions:
     hosts: str | None
     add_hosts: Sequence[str]
     without_hosts: Sequence[str]
-    beside_unchanged: bool
+    compare_unchanged: bool
     trace_format: str | None
     types: str | None
     weights: str | None
@@ -234,7 +234,7 @@ class SimulateOptions:
             seeds=self.seeds,
             parameters=self.parameters,
             sweep=self.sweep,
-            beside_unchanged=self.beside_unchanged,
+            compare_unchanged=self.compare_unchanged,
         )
 
 

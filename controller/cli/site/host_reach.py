@@ -201,7 +201,7 @@ def _fetch_certificate(name: str, port: int, context: ssl.SSLContext, by: str) -
 def _is_common_name_accepted(shown: Mapping[str, Any]) -> bool:
     """Return whether GnuTLS, and so libvirt, accepts the common name as the host's name.
 
-    OpenSSL is less strict: it accepts one of several, and one beside IP addresses.
+    OpenSSL is less strict: it accepts one of several, and one together with IP addresses.
     """
     others = {kind for kind, _ in shown.get("subjectAltName", ())}
     common = [pair for part in shown["subject"] for pair in part if pair[0] == "commonName"]

@@ -1,6 +1,6 @@
 """Limits on open event streams: in total, per token, and per address.
 
-A stream costs little besides a connection, but for as long as its caller wants.
+A stream costs little more than a connection, but for as long as its caller wants.
 """
 
 from __future__ import annotations

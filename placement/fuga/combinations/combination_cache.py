@@ -22,7 +22,7 @@ from placement.model.budget import Budget
 #: Bytes of answers kept before the oldest of twice as many are forgotten. Most answers are a
 #: kilobyte; where few hosts choose among a hundred kinds of VM, fifty.
 MAX_KEPT: Final = 2**25
-#: What an answer takes besides its query and its arrays.
+#: What an answer takes in addition to its query and its arrays.
 _ENTRY_OVERHEAD_BYTES: Final = 600
 
 

@@ -23,7 +23,7 @@ LONGEST_NAME: Final = 200
 MIN_RATIO, MAX_RATIO = Decimal("1e-9"), Decimal("1e9")
 
 Read = TypeVar("Read")
-How = ParamSpec("How")  #: what a reader takes besides value, place and faults
+How = ParamSpec("How")  #: what a reader takes in addition to value, place and faults
 
 
 class JsonObject:

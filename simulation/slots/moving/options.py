@@ -37,7 +37,7 @@ class MovePrice:
     """The time of a move, and the limits on simultaneous moves."""
 
     gib_per_s: float = 1.0  #: of memory, of one move
-    least_s: float = 5.0  #: of any move, besides the time for its memory
+    least_s: float = 5.0  #: of any move, in addition to the time for its memory
     rest_s: float = 3600.0  #: a VM that moved is not balanced again before
     per_host: int = 2  #: moves away from one host, and moves to one
     at_once: int = 20  #: in the whole site

@@ -129,7 +129,7 @@ def test_moves_stand_beside_a_run_without_them() -> None:
         moving=MoveOptions.of_options(spare="zone"),
     )
 
-    asis, changed = plan_study(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+    asis, changed = plan_study(base, policies=["first_fit"], seeds=1, compare_unchanged=True)
 
     assert not asis.moving.is_enabled
     assert (asis.moving.measured, asis.moving.spare_asked) == (True, "zone")
@@ -164,14 +164,14 @@ def test_what_if_stands_beside_what_is() -> None:
         without_hosts=("a-1",),
     )
 
-    specs = plan_study(base, policies=["first_fit"], seeds=1, beside_unchanged=True)
+    specs = plan_study(base, policies=["first_fit"], seeds=1, compare_unchanged=True)
 
     assert [(each.name, each.add_hosts, each.without_hosts) for each in specs] == [
         ("first_fit-unchanged-seed0", (), ()),
         ("first_fit-changed-seed0", ("1:2c",), ("a-1",)),
     ]
     with pytest.raises(InputError, match="neither --add-hosts nor --without-hosts"):
-        plan_study(specs[0], policies=["first_fit"], seeds=1, beside_unchanged=True)
+        plan_study(specs[0], policies=["first_fit"], seeds=1, compare_unchanged=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import { Ask } from "./asking";
 
 /** So many calls at once: the API refuses crowds. */
 const AT_ONCE = 4;
-/** How often one call is made again that the API had no time for. */
+/** Retries of a call that the API had no time for. */
 const TRIES = 5;
 
 export interface Given<T> {

@@ -95,7 +95,7 @@ function OverTime({ tenant, shares }: { tenant: string; shares: TenantShare[] | 
         <p class="empty">No round has decided for you yet.</p>
       )}
       {(lines[0]?.points.length ?? 0) > 0 && (
-        <Steps title={`Dominant share of ${tenant} beside its fair share, by rounds`} lines={lines} until={Date.now()} />
+        <Steps title={`Dominant share of ${tenant} and its fair share, by rounds`} lines={lines} until={Date.now()} />
       )}
       <p class="hint">
         The fair share is what a round aimed at for you, among those who requested something then.

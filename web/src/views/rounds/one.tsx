@@ -5,7 +5,7 @@ import type { RoundDetail } from "../../api/types";
 import { Bar, Command, Loading, Panel, Told } from "../../parts/basics";
 import { to } from "../../route";
 import { age, count, moment, percent } from "../../words";
-import { Replay, Second } from "./beside";
+import { Replay, Second } from "./decided_again";
 import { SOLVED } from "./play";
 
 /** A row of `shares`: what one tenant held before and after. */

@@ -109,7 +109,7 @@ function Mapped({ map }: { map: HostMap }) {
         </span>
       </div>
       <Legend colours={colours} only={only} onOnly={setOnly} />
-      <div class="map-beside">
+      <div class="map-and-list">
         <Picture
           map={map}
           colours={colours}
@@ -308,7 +308,7 @@ function Picture(given: {
       <canvas
         ref={canvas}
         role="img"
-        aria-label={`${count(map.names.length, "host")} as squares, coloured by: ${given.label}. The list beside it has the same hosts.`}
+        aria-label={`${count(map.names.length, "host")} as squares, coloured by: ${given.label}. The list next to it has the same hosts.`}
         data-hosts={map.names.length}
         onPointerMove={(event) => given.onShow(at(event))}
         onPointerLeave={() => given.onShow(null)}

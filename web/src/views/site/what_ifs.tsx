@@ -1,4 +1,4 @@
-/** What-ifs: the site simulated with something changed, beside the site as it is. For operators. */
+/** What-ifs: the site simulated with something changed, next to the site as it is. For operators. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
@@ -334,7 +334,7 @@ function Report({ told }: { told: WhatIfReport }) {
             {each}
           </p>
         ))}
-        <table class="beside">
+        <table class="comparison">
           <thead>
             <tr>
               <td />

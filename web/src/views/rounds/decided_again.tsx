@@ -56,7 +56,7 @@ export function Second({ number, first }: { number: string; first: string }) {
   );
   const { data, problem, busy, ask } = useOnce(reading);
   return (
-    <Panel title="Another policy beside it">
+    <Panel title="Another policy for comparison">
       <p>Decides the same round by another policy, without effect.</p>
       <p class="buttons">
         <label class="one-line">
@@ -113,7 +113,7 @@ function Compared({ told }: { told: SecondDecision }) {
   ];
   return (
     <>
-      <table class="beside">
+      <table class="comparison">
         <thead>
           <tr>
             <td />
