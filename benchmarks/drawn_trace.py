@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simulation.traces.table_files import rows_of
+from simulation.traces.table_files import read_rows
 
 SAMPLE: Final = Path(__file__).parents[1] / "docs/examples/traces/azure_2017_sample.csv.gz"
 _DAYS: Final = 2  #: that the sample lasts
@@ -46,7 +46,7 @@ def write_drawn(path: Path, vms: int, days: float, seed: int = 0) -> None:
 
 
 def _batches() -> Iterator[list[Mapping[str, Any]]]:
-    rows = (row for _, row, _ in rows_of(SAMPLE) if isinstance(row, Mapping))
+    rows = (row for _, row, _ in read_rows(SAMPLE) if isinstance(row, Mapping))
     for _, batch in groupby(rows, key=lambda row: (row["arrival_s"], row["batch_id"])):
         vms = list(batch)
         if len(vms) <= _LARGEST:

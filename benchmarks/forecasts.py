@@ -263,7 +263,7 @@ def judged(
     )
 
 
-def factors_of(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
+def calibration_factors(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
     """Return by what each quantile must be multiplied to hold as often as it says.
 
     Split conformal prediction (Papadopoulos and others, ECML 2002) of outcome by quantile:
@@ -375,9 +375,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\neach corrected by the others")
     for name, its in told.items():
         others = [each for other, theirs in told.items() if other != name for each in theirs]
-        print(_line(name, judged(its, factors_of(others))), flush=True)
+        print(_line(name, judged(its, calibration_factors(others))), flush=True)
     every = [each for its in told.values() for each in its]
-    factors = zip(QUANTILES, factors_of(every), strict=True)
+    factors = zip(QUANTILES, calibration_factors(every), strict=True)
     print("\nfactors of all:", ", ".join(f"{part:g}: {factor:.2f}" for part, factor in factors))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.kit import parser
 from placement import Snapshot, policy_by_name
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
-from placement.forecast.estimate import estimate_of
+from placement.forecast.estimate import estimate_wait
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(f"{len(waits_s)} samples in {time.monotonic() - began:.1f} s")
     for row in (0, given.waiting - 1):
-        told = estimate_of(waits_s[:, row], slot_length_s=_SLOT_S, horizon_s=ahead.horizon_s)
+        told = estimate_wait(waits_s[:, row], slot_length_s=_SLOT_S, horizon_s=ahead.horizon_s)
         print(f"request {row + 1}: {told}")
 
 

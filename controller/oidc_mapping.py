@@ -45,7 +45,7 @@ class OidcRule(BaseModel):
         return self.value in found if isinstance(found, list) else found == self.value
 
 
-def admission_of(
+def match_admission(
     claims: Mapping[str, Any],
     rules: Sequence[OidcRule],
     *,
@@ -62,7 +62,7 @@ def admission_of(
                 role="operator" if rule.operator else "tenant",
                 tenant=rule.tenant,
                 read_only=rule.read_only,
-                name=name_of(claims, name_claim),
+                name=to_token_name(claims, name_claim),
                 event_data={
                     "issuer": str(claims["iss"])[:_LONGEST_SHOWN],
                     "subject": str(claims["sub"])[:_LONGEST_SHOWN],
@@ -71,7 +71,7 @@ def admission_of(
     return None
 
 
-def name_of(claims: Mapping[str, Any], name_claim: str) -> str:
+def to_token_name(claims: Mapping[str, Any], name_claim: str) -> str:
     """Return a user's name, reduced to the characters that are allowed in names of tokens."""
     said = _claim_value(claims, name_claim)
     readable = _NOT_IN_NAMES.sub("-", said.lower()) if isinstance(said, str) else ""

@@ -94,18 +94,24 @@ class PollRecorder:
         except Exception as error:
             pending[1].written.set_exception(error)
 
-    def _write_polls(self, some: Sequence[tuple[UUID, _PendingPoll]]) -> None:
+    def _write_polls(self, polls: Sequence[tuple[UUID, _PendingPoll]]) -> None:
         hosts = self._registry.hosts
-        reports = {key: each.poll for key, each in some if not isinstance(each.poll, Miss)}
-        misses = {key: each.poll for key, each in some if isinstance(each.poll, Miss)}
+        reports = {
+            host_id: pending.poll
+            for host_id, pending in polls
+            if not isinstance(pending.poll, Miss)
+        }
+        misses = {
+            host_id: pending.poll for host_id, pending in polls if isinstance(pending.poll, Miss)
+        }
         found: dict[UUID, Host | Exception] = {}
         if reports:
             found |= hosts.record_reports(reports)
         if misses:
             found |= hosts.record_misses(misses, self._policy)
-        for key, each in some:
-            outcome = found[key]
+        for host_id, pending in polls:
+            outcome = found[host_id]
             if isinstance(outcome, Exception):
-                each.written.set_exception(outcome)
+                pending.written.set_exception(outcome)
             else:
-                each.written.set_result(outcome)
+                pending.written.set_result(outcome)

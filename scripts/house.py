@@ -71,7 +71,7 @@ def packages() -> list[str]:
     return list(settings["tool"]["importlinter"]["root_packages"])
 
 
-def picture_of(name: str) -> str:
+def picture_path(name: str) -> str:
     """Return the file of a picture."""
     return "house.svg" if name == "house" else f"house-{name}.svg"
 
@@ -111,7 +111,7 @@ def _transitive_imports(arrows: Iterable[tuple[str, str]]) -> dict[str, set[str]
     return below
 
 
-def dot_of(plan: PackagePicture) -> str:
+def render_dot(plan: PackagePicture) -> str:
     """Return a plan as a Graphviz document."""
     lines = [
         "digraph house {",
@@ -150,8 +150,8 @@ def main() -> int:
         print(f"house: a circle: {' -> '.join(error.args[1])}", file=sys.stderr)
         return 1
     for name, plan in found.items():
-        target = IMAGES / picture_of(name)
-        subprocess.run([dot, "-Tsvg", "-o", target], input=dot_of(plan), text=True, check=True)
+        target = IMAGES / picture_path(name)
+        subprocess.run([dot, "-Tsvg", "-o", target], input=render_dot(plan), text=True, check=True)
         print(f"{target.relative_to(ROOT)}: {len(plan.modules)} rooms, {len(plan.arrows)} arrows")
     return 0
 

@@ -97,7 +97,7 @@ def certificate_files(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
                 yield f"{whose} {of}", Path(path)
 
 
-def servers_of(settings: SharedSettings) -> Iterator[TlsServer]:
+def tls_servers(settings: SharedSettings) -> Iterator[TlsServer]:
     """Yield database and broker, if the settings connect to them by TLS."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
@@ -211,7 +211,7 @@ def certificate_ends_by_settings(settings: SharedSettings) -> Iterator[Certifica
     for of, path in certificate_files(settings):
         if (found := file_certificate_end(of, path)) is not None:
             yield found
-    for server in servers_of(settings):
+    for server in tls_servers(settings):
         if (found := server_certificate_end(server)) is not None:
             yield found
 

@@ -26,7 +26,7 @@ def commit() -> str | None:
 
     It ends with ``-dirty`` if files of a checkout differ from that commit.
     """
-    return commit_of(_HERE)
+    return read_commit(_HERE)
 
 
 @cache
@@ -35,7 +35,7 @@ def release() -> str:
     return f"{engine_version()} ({commit() or 'commit unknown'})"
 
 
-def commit_of(folder: Path) -> str | None:
+def read_commit(folder: Path) -> str | None:
     """Return the commit of this package's files in ``folder``."""
     try:
         return (folder / _COMMIT_FILE).read_text().strip() or None

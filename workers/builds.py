@@ -117,7 +117,7 @@ def _start_domain_paused(build: Build, host: HostDriver, context: WorkerContext)
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
-        spec = domain_spec_of(build, context.host_networks)
+        spec = build_domain_spec(build, context.host_networks)
         make_volumes(build, spec, host, keep=lambda: context.extend_claim(build.claim))
         context.checkpoint("create.after_volume")
         context.extend_claim(build.claim)
@@ -200,7 +200,7 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
         raise OperationFailedError("resume", f"{build.host.name} does not have the domain {vm_id}")
     if seen.state is DomainState.STOPPED:
         context.extend_claim(build.claim)
-        host.start_paused(vm_id, guard=domain_spec_of(build, context.host_networks).guard)
+        host.start_paused(vm_id, guard=build_domain_spec(build, context.host_networks).guard)
     context.extend_claim(build.claim)
 
 
@@ -244,7 +244,7 @@ def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
     )
 
 
-def domain_spec_of(build: Build, known: HostNetworks) -> DomainSpec:
+def build_domain_spec(build: Build, known: HostNetworks) -> DomainSpec:
     """Return the specification of the domain to build."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")

@@ -124,7 +124,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
     with context.hosts.use(build.host, pool=True) as there:
         if step.begun:  # a former worker may have left a partial disk
             _remove_failed_attempt(step, there, context)
-        wanted = builds.domain_spec_of(build, context.host_networks)
+        wanted = builds.build_domain_spec(build, context.host_networks)
         builds.make_volumes(build, wanted, there, keep=lambda: _extend_claim(step, context, None))
     context.checkpoint("move.after_volumes")
     noted_at = time.monotonic()
@@ -166,7 +166,7 @@ def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
 
 
 def _move_spec(step: MoveStep, context: WorkerContext) -> MoveSpec:
-    spec, how = builds.domain_spec_of(step.to, context.host_networks), context.moves
+    spec, how = builds.build_domain_spec(step.to, context.host_networks), context.moves
     return MoveSpec(
         vm_id=str(step.vm_id),
         mark=spec.mark,
@@ -275,7 +275,7 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
     operator decides.
     """
     try:
-        spec = builds.domain_spec_of(step.back, context.host_networks)
+        spec = builds.build_domain_spec(step.back, context.host_networks)
         with context.hosts.use(step.from_host, pool=True) as host:
             host.define(spec)
             if step.kind == "live":

@@ -122,7 +122,7 @@ def main(uris: Sequence[str]) -> None:
 def opened(uri: str) -> BareHost:
     """Connect to a host, and define the network filter of the guests in its libvirt."""
     connection = libvirt.open(uri)
-    wanted = network_filters.filter_of(GUARD)
+    wanted = network_filters.build_filter(GUARD)
     assert wanted is not None
     connection.nwfilterDefineXML(wanted.xml)
     pool = connection.storagePoolLookupByName(POOL)

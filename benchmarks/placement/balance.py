@@ -138,7 +138,7 @@ def _drawn(rng: np.random.Generator, table: Sequence[tuple[tuple[int, int], int]
     return sizes[rng.choice(len(sizes), number, p=parts)]
 
 
-def text_of(running: RunningState) -> str:
+def to_hbal_text(running: RunningState) -> str:
     """Return the cluster as a file of hbal's text backend: groups, nodes, VMs, tags, policy."""
     capacity = running.snapshot.capacity.tolist()
     nodes = [
@@ -183,7 +183,7 @@ def by_hbal(running: RunningState, most_moves: int | None) -> Hbal:
     """Balance a cluster by hbal, to its end or with at most ``most_moves`` moves."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster")
-        file.write_text(text_of(running))
+        file.write_text(to_hbal_text(running))
         command = ["hbal", "-t", str(file), "--ignore-dynu", "--min-gain", "1e-9"]
         command += [] if most_moves is None else ["-l", str(most_moves)]
         if not running.movable.all():
@@ -204,7 +204,7 @@ def one_move_by_hbal(hosts: int, vms: int) -> None:
     """Print the processor time in which hbal makes one move on a large cluster, if it ends."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster")
-        file.write_text(text_of(uneven_cluster(hosts, vms)))
+        file.write_text(to_hbal_text(uneven_cluster(hosts, vms)))
         used = os.times().children_user
         done = subprocess.run(
             ["prlimit", f"--cpu={HBAL_SECONDS}", "hbal", "-t", str(file), "--ignore-dynu",

@@ -82,7 +82,7 @@ def why_not_asked(prop: str, mechanism: str, family: Family) -> str | None:
     return None
 
 
-def case_of(
+def build_case(
     prop: str, family: Family, seed: int, number: int, *, grouped: bool = False
 ) -> PropertyCase:
     """Return a case of a family; the same for all mechanisms of hosts, or of trees."""
@@ -108,7 +108,7 @@ def search(
     cases *= _MORE.get(prop, 1)
     check = PROPERTIES[prop].check
     for number in range(cases):
-        case = case_of(prop, family, seed, number, grouped=mechanism in TREE_MECHANISMS)
+        case = build_case(prop, family, seed, number, grouped=mechanism in TREE_MECHANISMS)
         by = check(mechanism, case) or 0.0
         if by > VIOLATION:
             small, by = made_small(prop, mechanism, case, by)

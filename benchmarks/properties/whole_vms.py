@@ -38,7 +38,7 @@ class Placed:
             case = _as_one_host(case)
             divided = mechanism_by_name(policy, {}).divide(_bounded(case), _rng())
             return cls(case, np.rint(divided.tasks).astype(np.int64))
-        snapshot = snapshot_of(case)
+        snapshot = to_snapshot(case)
         allocation = _made(policy).place(snapshot, _rng(), Budget())
         vms = np.zeros((len(snapshot.count), len(snapshot.capacity)), dtype=np.int64)
         requests, hosts, counts = allocation.placed.T
@@ -72,7 +72,7 @@ def whole_vms(case: PropertyCase, tenant: int, amounts: FloatArray | IntArray) -
     return runs if count is None else min(runs, count)
 
 
-def snapshot_of(case: PropertyCase) -> Snapshot:
+def to_snapshot(case: PropertyCase) -> Snapshot:
     """Return the case as policies see it; without a count, as many VMs as there is room for."""
     capacity = np.array(case.hosts, dtype=np.int64)
     tenants = len(case.demands)

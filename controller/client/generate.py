@@ -44,7 +44,7 @@ def models_module(document: Mapping[str, Any]) -> str:
 
 def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     if "properties" not in schema:
-        yield f"{_class_name(name)}: TypeAlias = {annotation_of(schema)}"
+        yield f"{_class_name(name)}: TypeAlias = {to_annotation(schema)}"
         return
     yield f"class {_class_name(name)}(TypedDict):"
     said = str(schema.get("description") or f"{name}.").partition("\n\n")[0]
@@ -52,11 +52,11 @@ def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     required = schema.get("required", ())
     for field, of in schema["properties"].items():
-        written = annotation_of(of)
+        written = to_annotation(of)
         yield f"    {field}: {written if field in required else f'NotRequired[{written}]'}"
 
 
-def annotation_of(schema: Mapping[str, Any]) -> str:
+def to_annotation(schema: Mapping[str, Any]) -> str:
     """Return the annotation of a schema."""
     if "$ref" in schema:
         return _class_name(schema["$ref"].rsplit("/", 1)[1])
@@ -64,13 +64,13 @@ def annotation_of(schema: Mapping[str, Any]) -> str:
         values = schema.get("enum", [schema.get("const")])
         return f"Literal[{', '.join(repr(each) for each in values)}]"
     if "anyOf" in schema:
-        return " | ".join(dict.fromkeys(annotation_of(each) for each in schema["anyOf"]))
+        return " | ".join(dict.fromkeys(to_annotation(each) for each in schema["anyOf"]))
     kind = schema.get("type")
     if kind == "array":
-        return f"list[{annotation_of(schema.get('items', {}))}]"
+        return f"list[{to_annotation(schema.get('items', {}))}]"
     if kind == "object":
         of = schema.get("additionalProperties")
-        return f"dict[str, {annotation_of(of) if isinstance(of, Mapping) else 'Any'}]"
+        return f"dict[str, {to_annotation(of) if isinstance(of, Mapping) else 'Any'}]"
     return _PLAIN.get(str(kind), "Any")
 
 

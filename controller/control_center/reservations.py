@@ -14,7 +14,11 @@ from uuid import UUID
 
 import structlog
 
-from controller.queries.reservation_decision import TIME_S, build_reservation_query, decision_of
+from controller.queries.reservation_decision import (
+    TIME_S,
+    build_reservation_query,
+    to_reservation_decision,
+)
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry, RegistryError
 from registry.reservations import Reservation, ReservationDecision
@@ -71,19 +75,19 @@ class ReservationDecider:
                 log.info("reservation_decided", reservation=str(each.id), state=found.state)
         return decided
 
-    def _decide_reservation(self, each: Reservation) -> ReservationDecision | None:
+    def _decide_reservation(self, reservation: Reservation) -> ReservationDecision | None:
         """Return the decision; None if the process failed and another attempt follows."""
         view = self._registry.views.forecast_inputs()
         standing = self._registry.reservations.list_accepted()
         try:
             judged = self._process.judge_reservation(
-                build_reservation_query(view, each, standing), deadline_s=TIME_S + _MORE_S
+                build_reservation_query(view, reservation, standing), deadline_s=TIME_S + _MORE_S
             )
         except Exception as error:  # one that fails does not keep others from their decision
-            tries = self._failed[each.id] = self._failed.get(each.id, 0) + 1
-            log.error("reservation_not_judged", reservation=str(each.id), error=str(error))
+            tries = self._failed[reservation.id] = self._failed.get(reservation.id, 0) + 1
+            log.error("reservation_not_judged", reservation=str(reservation.id), error=str(error))
             if tries < _TRIES:
                 return None
             message = "it could not be judged; operators: see the control centre's log"
             return ReservationDecision(reason="failed", message=message)
-        return decision_of(each, judged)
+        return to_reservation_decision(reservation, judged)

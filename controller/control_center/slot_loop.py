@@ -25,7 +25,7 @@ from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
 from controller.plans.executor import PlanExecutor, Planning
-from controller.plans.plan_inputs import move_limits_of
+from controller.plans.plan_inputs import build_move_limits
 from controller.plans.room_plans import RoomRule
 from controller.plans.spare_watch import SpareWatch
 from controller.policies import check_policies
@@ -207,7 +207,7 @@ def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
 def build_planning(settings: ControllerSettings) -> Planning:
     """Build the settings by which plans of moves are decided and carried out."""
     return Planning(
-        limits=move_limits_of(settings),
+        limits=build_move_limits(settings),
         rest_s=settings.plan_rest_s,
         seed=settings.seed or 0,
         budget_units=settings.plan_budget_units,

@@ -19,7 +19,7 @@ import structlog
 from controller.auto_balance import BalanceRule
 from controller.errors import PolicyFailedError
 from controller.plans.plan_inputs import PlanInputs
-from controller.plans.ready_moves import ReadyMoves, ready_moves_of
+from controller.plans.ready_moves import ReadyMoves, select_ready_moves
 from controller.plans.room_plans import RoomPlanner, RoomRule
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running_state import to_running
@@ -197,7 +197,7 @@ class PlanExecutor:
         )
 
     def _carry_out_plan(self, plan: Plan) -> None:
-        turns = ready_moves_of(self._registry.plans.moves(plan.id), self._planning.limits)
+        turns = select_ready_moves(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
                 return  # the plan ends once a round has placed the request

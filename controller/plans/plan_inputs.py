@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from controller.errors import PolicyFailedError
-from controller.rounds.inputs import RoundInputs, compressed_json, inputs_of
+from controller.rounds.inputs import RoundInputs, compressed_json, parse_round_inputs
 from controller.rounds.running_state import RunningNames
 from controller.settings import ControllerSettings
 from placement import IntArray
@@ -58,7 +58,7 @@ class PlanInputs:
         return compressed_json(document)
 
 
-def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:
+def build_move_limits(settings: ControllerSettings) -> RebalanceLimits:
     """Return the limits on simultaneous moves of a plan."""
     return RebalanceLimits(
         per_source=settings.moves_per_host,
@@ -70,7 +70,7 @@ def move_limits_of(settings: ControllerSettings) -> RebalanceLimits:
 def decode_plan_inputs(data: bytes) -> PlanInputs:
     """Decode the bytes that `PlanInputs.encode` returned."""
     document = json.loads(zlib.decompress(data))
-    inputs = inputs_of(document["inputs"])
+    inputs = parse_round_inputs(document["inputs"])
     per_source, per_destination, at_once = document["limits"]
     return PlanInputs(
         kind=inputs.policy,
@@ -88,10 +88,10 @@ def decode_plan_inputs(data: bytes) -> PlanInputs:
 
 def decide_plan(data: bytes) -> dict[str, Any]:
     """Compute the plan of encoded inputs, as a JSON document."""
-    return plan_of(decode_plan_inputs(data)).document()
+    return compute_plan(decode_plan_inputs(data)).document()
 
 
-def plan_of(inputs: PlanInputs) -> MovePlan:
+def compute_plan(inputs: PlanInputs) -> MovePlan:
     """Compute a plan. Raises `PolicyFailedError` for a kind without a planner."""
     how: dict[str, Any] = {
         "limits": inputs.limits,

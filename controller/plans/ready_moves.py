@@ -31,7 +31,7 @@ class ReadyMoves:
     begins: bool  #: whether any move has yet to begin
 
 
-def ready_moves_of(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
+def select_ready_moves(moves: Sequence[PlanMove], limits: RebalanceLimits) -> ReadyMoves | None:
     """Return the moves of a plan to request now, in their order; None if all are over.
 
     Notes

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.queries.coarse_numbers import round_down_to_step
-from controller.queries.wait_forecast import forecast_start, lifetimes_of
+from controller.queries.wait_forecast import build_lifetimes, forecast_start
 from controller.rounds.snapshots import is_host_allowed
 from placement import BoolArray
 from placement.forecast.reservation_forecast import (
@@ -53,7 +53,7 @@ def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
     began = time.monotonic()
     return reservation_verdict(
         present,
-        lifetimes_of(view),
+        build_lifetimes(view),
         before,
         _reservation_demand(wanted, wanted.count, own, hosts),
         after_s=max(0.0, (wanted.holds_from - view.cluster.now).total_seconds()),
@@ -107,7 +107,7 @@ def _release_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterV
     return dataclasses.replace(cluster, hosts=hosts)
 
 
-def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
+def to_reservation_decision(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
     """Return the decision to store for a verdict."""
     if judged.samples:
         found = f"{judged.samples_with_room} of {judged.samples}"
@@ -137,21 +137,21 @@ def decision_of(wanted: Reservation, judged: ReservationVerdict) -> ReservationD
 
 
 def _reservation_demand(
-    each: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
+    reservation: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
 ) -> ReservationDemand:
     request = RequestView(
-        id=each.id,
-        name=each.name,
-        tenant_id=each.id,
-        vm_type=each.vm_type,
+        id=reservation.id,
+        name=reservation.name,
+        tenant_id=reservation.id,
+        vm_type=reservation.vm_type,
         demand=demand,
         count=count,
         min_count=1,
-        requires=each.requires,
+        requires=reservation.requires,
         hosts=None,
         avoid=(),
         age=0,
-        created_at=each.created_at,
+        created_at=reservation.created_at,
         rules=NO_RULES,
     )
     allowed: BoolArray = np.array(

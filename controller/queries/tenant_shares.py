@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from controller.rounds.snapshots import drop_spot_requests, to_snapshot
-from controller.rounds.tenant_trees import tree_of
+from controller.rounds.tenant_trees import build_tenant_tree
 from placement import FloatArray, TenantTree, fractions_of_pool, shares_in_tree, target_holdings
 from registry.rounds import Accounts, ClusterView, GroupView, TenantView
 
@@ -123,7 +123,7 @@ class _Tree:
 
     @classmethod
     def of(cls, tenants: Sequence[TenantView], groups: Sequence[GroupView]) -> _Tree:
-        found, nodes = tree_of(tenants, groups)
+        found, nodes = build_tenant_tree(tenants, groups)
         tree = found or TenantTree.flat(np.array([tenant.weight for tenant in tenants]))
         node_of = {tenant.name: node for tenant, node in zip(tenants, tree.leaf, strict=True)}
         node_of |= {group.name: node for group, node in nodes}
@@ -135,8 +135,8 @@ class _Tree:
             members.setdefault(above, []).append(each)
         return cls(tree=tree, node_of=node_of, members=members, names=names)
 
-    def parent_name(self, each: TenantView | GroupView) -> str | None:
-        return None if each.parent_id is None else self.names[each.parent_id]
+    def parent_name(self, node: TenantView | GroupView) -> str | None:
+        return None if node.parent_id is None else self.names[node.parent_id]
 
     def shares(self, holdings: FloatArray) -> FloatArray:
         """Return the dominant share of every node, followed by 0 for index -1 (no node)."""

@@ -11,7 +11,7 @@ from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.move_text import move_sentence, redact_move
 from controller.rounds.games import solution_sentence, solved_games
-from controller.rounds.inputs import RoundInputs, inputs_of_round
+from controller.rounds.inputs import RoundInputs, read_round_inputs
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
 from registry.hosts import FailurePolicy, Host, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
@@ -161,7 +161,7 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
     host_name = reader.host(vm.host)
     placed = f"round {record.number} placed it on {host_name}; the details of the game are"
     try:
-        inputs = inputs_of_round(record)
+        inputs = read_round_inputs(record)
     except RoundPurgedError:
         return _base_explanation(vm, record, reader, f"{placed} purged")
     except RoundDamagedError:

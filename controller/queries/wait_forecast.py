@@ -16,9 +16,9 @@ import numpy as np
 from controller.rounds.inputs import RoundInputs, decode_inputs
 from controller.rounds.snapshots import drop_spot_requests, to_snapshot
 from placement import FloatArray, IntArray, Policy
-from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, zones_of
+from placement.catalog.zone_policies import ELSEWHERE, NamedPolicy, RoundPolicies, build_zone_inputs
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
-from placement.forecast.estimate import Estimate, estimate_of
+from placement.forecast.estimate import Estimate, estimate_wait
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.run_ahead import RunAheadOptions, simulate_waits
 from registry.requests import zone_of
@@ -73,11 +73,11 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     )
     began = time.monotonic()
     waits_s = simulate_waits(
-        present, lifetimes_of(view), ahead, lambda: time.monotonic() - began > question.time_s
+        present, build_lifetimes(view), ahead, lambda: time.monotonic() - began > question.time_s
     )
     found = {}
     for request, rows in roll_host_rows.items():
-        estimate = estimate_of(
+        estimate = estimate_wait(
             waits_s[:, rows].max(axis=1),
             slot_length_s=view.slot_length_s,
             horizon_s=question.horizon_s,
@@ -158,7 +158,7 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
     return present, roll_host_rows
 
 
-def lifetimes_of(view: ForecastInputs) -> Lifetimes:
+def build_lifetimes(view: ForecastInputs) -> Lifetimes:
     """Return the observed lifetimes of VMs."""
     lives = view.lives
     return Lifetimes(
@@ -221,7 +221,7 @@ class _SubsetPolicies:
         made = RoundPolicies(
             policy=self._policy.policy,
             parameters=self._policy.parameters,
-            zones=zones_of(zones, self._zones, self._policy),
+            zones=build_zone_inputs(zones, self._zones, self._policy),
         ).make_policy()
         if not self._zones:
             self._same = made

@@ -31,7 +31,7 @@ from controller.rest.middleware.authentication import Authentication
 from controller.rest.middleware.concurrent_calls import ConcurrentCalls
 from controller.rest.middleware.rate_limits import RateLimits
 from controller.rest.pages.docs import docs_pages
-from controller.rest.pages.openapi import TITLE, openapi_of
+from controller.rest.pages.openapi import TITLE, build_openapi
 from controller.rest.pages.static_pages import StaticPage
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
@@ -307,7 +307,7 @@ def _routes_document() -> dict[str, Any]:
 
 @cache
 def _cached_routes_document() -> dict[str, Any]:
-    return openapi_of(_api_routes())
+    return build_openapi(_api_routes())
 
 
 def _static_pages() -> Mapping[str, StaticPage]:

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
 from controller.fork_server.client import ForkServer
-from controller.plans.plan_inputs import move_limits_of
+from controller.plans.plan_inputs import build_move_limits
 from controller.policies import check_policies
 from controller.rest.app import build_what_if_executor, create_app
 from controller.rest.login.provider import Provider, ProviderSettings
@@ -29,7 +29,7 @@ from controller.rest.metrics import count_refusals
 from controller.rest.middleware.connections import (
     LimitedListener,
     ServingLoop,
-    bounds_of,
+    build_bounds,
     raise_file_limit,
     throttle_library_logs,
 )
@@ -116,7 +116,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     """
     files = raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
-    certificate = certificate_of(settings)
+    certificate = build_server_certificate(settings)
     context = None if certificate is None else certificate.context()
     registry = Registry.connect(settings.resolved_database_url())
     try:
@@ -134,12 +134,12 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
         ):
             children = ForkServer((*PRELOADED, CHILD))
             stack.callback(children.close)
-            limits = limits_of(settings)
+            limits = build_rate_limits(settings)
             app = _create_application(registry, settings, metrics, limits, children.fork)
             stack.callback(app.state.refusals.flush)
             stack.callback(app.state.services.what_ifs.close)
             server = bounded_server(app, trusted_proxies=settings.trusted_proxies, limits=limits)
-            bounds = bounds_of(
+            bounds = build_bounds(
                 settings.api_connections,
                 settings.api_connections_per_address,
                 settings.trusted_proxies,
@@ -184,7 +184,7 @@ def open_listener(listen: str) -> LimitedListener:
     return listener
 
 
-def limits_of(settings: ControllerSettings) -> RateLimits:
+def build_rate_limits(settings: ControllerSettings) -> RateLimits:
     """Return the rate limits of this process, a share of the site's."""
     tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     failures = Rate(per_s=settings.auth_failures_per_s, burst=settings.auth_failures_burst)
@@ -197,7 +197,7 @@ def limits_of(settings: ControllerSettings) -> RateLimits:
     )
 
 
-def provider_of(settings: ControllerSettings) -> Provider | None:
+def build_provider(settings: ControllerSettings) -> Provider | None:
     """Return the client of the OpenID Connect provider in the settings, or None."""
     if settings.oidc_issuer is None or settings.oidc_client_id is None:
         return None
@@ -219,7 +219,7 @@ def provider_of(settings: ControllerSettings) -> Provider | None:
         ) from error
 
 
-def certificate_of(settings: ControllerSettings) -> ServerCertificate | None:
+def build_server_certificate(settings: ControllerSettings) -> ServerCertificate | None:
     """Return the TLS certificate in the settings, or None."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
@@ -254,7 +254,7 @@ def _create_application(
         host_naming=settings.host_names,
         operator_token_ttl_s=settings.operator_token_ttl_s,
         login_life_s=settings.login_hours * 3600,
-        provider=provider_of(settings),
+        provider=build_provider(settings),
         shutdown_timeout_s=settings.shutdown_timeout_s,
         image_store=settings.resolved_image_store(),
         image_urls=settings.image_urls,
@@ -264,7 +264,7 @@ def _create_application(
         limits=limits,
         queue=CeleryQueue(settings),
         metrics=metrics,
-        move_limits=move_limits_of(settings),
+        move_limits=build_move_limits(settings),
         settings=settings_in_force(settings),
         disks=DiskWatch(settings).full_disk_messages,
         event_streams=settings.api_event_streams,

@@ -33,9 +33,9 @@ from placement.model.reservations import (
     Reservations,
     Rows,
     check_reservations,
+    parse_rows,
     place_reservations,
     restore_reservations,
-    rows_of_document,
 )
 from placement.model.snapshot import Spot
 from placement.model.spot_pass import SpotPass
@@ -227,8 +227,8 @@ class ReservedInputs:
         """Convert the JSON values of `document` back."""
         return cls(
             reserved=Reservations.of_document(document["reserved"], snapshot),
-            drawn=rows_of_document(document["drawn"]),
-            kept=rows_of_document(document["kept"]),
+            drawn=parse_rows(document["drawn"]),
+            kept=parse_rows(document["kept"]),
             rooms=tuple(document["rooms"]),
         )
 
@@ -319,7 +319,7 @@ class RoundInputs:
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
     def document(self, plain: Callable[[Any], Any] = _json_value) -> dict[str, Any]:
-        """Return JSON values that `inputs_of` converts back.
+        """Return JSON values that `parse_round_inputs` converts back.
 
         ``plain`` converts arrays; by default to lists.
         """
@@ -365,10 +365,10 @@ def compressed_json(document: Any) -> bytes:
 
 def decode_inputs(data: bytes) -> RoundInputs:
     """Decode the bytes that `RoundInputs.encode` returned."""
-    return inputs_of(json.loads(zlib.decompress(data)))
+    return parse_round_inputs(json.loads(zlib.decompress(data)))
 
 
-def inputs_of_round(record: RoundRecord) -> RoundInputs:
+def read_round_inputs(record: RoundRecord) -> RoundInputs:
     """Return the inputs of a stored round.
 
     Raises
@@ -384,7 +384,7 @@ def inputs_of_round(record: RoundRecord) -> RoundInputs:
         return decode_inputs(stored.inputs)
 
 
-def inputs_of(document: Mapping[str, Any]) -> RoundInputs:
+def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
     """Convert the JSON values of `RoundInputs.document` back."""
     stored = document["snapshot"]
     resources = tuple(stored["resources"])
@@ -458,7 +458,7 @@ def allocation_document(allocation: Allocation) -> dict[str, Any]:
     return document
 
 
-def allocation_of(document: Mapping[str, Any]) -> Allocation:
+def parse_allocation(document: Mapping[str, Any]) -> Allocation:
     """Convert the JSON values of `allocation_document` back."""
     return Allocation(
         placed=np.array(document["placed"], dtype=np.int64).reshape(-1, 3),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.rounds.inputs import inputs_of_round
+from controller.rounds.inputs import read_round_inputs
 from controller.rounds.policy_process import PolicyProcess, ShadowRun
 from placement.catalog.zone_policies import NamedPolicy
 from registry import Registry
@@ -52,7 +52,7 @@ def replay_round(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    policy = inputs_of_round(record).policy
+    policy = read_round_inputs(record).policy
     process = process or PolicyProcess()
     started = time.perf_counter()
     try:
@@ -71,7 +71,7 @@ def replay_round(
     )
 
 
-def game_of_round(
+def replay_round_game(
     registry: Registry, number: int, max_steps: int, process: PolicyProcess | None = None
 ) -> dict[str, Any]:
     """Recompute round ``number`` in a new process; return up to ``max_steps`` of its steps.
@@ -84,7 +84,7 @@ def game_of_round(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    policy = inputs_of_round(record).policy
+    policy = read_round_inputs(record).policy
     process = process or PolicyProcess()
     try:
         answer = process.decide_in_steps(
@@ -124,7 +124,7 @@ def decide_again_by(
     """
     record = registry.rounds.get(number)
     stored = record.decision()
-    inputs_of_round(record)  # raises for damaged inputs, before the other policy could fail on them
+    read_round_inputs(record)  # refuses damaged inputs before the other policy could fail
     process = process or PolicyProcess()
     shadow = ShadowRun(
         inputs=stored.inputs,

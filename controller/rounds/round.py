@@ -19,9 +19,9 @@ from controller.rounds.inputs import (
     RoundCache,
     RoundInputs,
     SpareInputs,
-    allocation_of,
     compressed_json,
     games_of,
+    parse_allocation,
 )
 from controller.rounds.interfaces import (
     FALLBACK_TIME_S,
@@ -42,8 +42,8 @@ from placement import Allocation, InfeasibleAllocationError
 from placement.catalog.zone_policies import (
     NamedPolicy,
     RoundPolicies,
+    build_zone_inputs,
     first_feasible_allocation,
-    zones_of,
 )
 from registry.requests import zone_of
 from registry.rounds import (
@@ -181,13 +181,13 @@ def _leave_spot_margin(draft: RoundDraft) -> None:
 def _choose_policies(draft: RoundDraft) -> None:
     """Fill ``who`` with the general policy and those of zones, and compute ``digest``."""
     choice = draft.choice
-    zones = zones_of(
+    zones = build_zone_inputs(
         [zone_of(host.labels) for host in draft.view.hosts] if choice.zones else (),
         choice.zones,
         NamedPolicy(policy=choice.name, parameters=choice.parameters),
     )
     draft.who = RoundPolicies(policy=choice.name, parameters=choice.parameters, zones=zones)
-    draft.digest = _inputs_of(draft, draft.who).digest(draft.kept.pieces)
+    draft.digest = _build_inputs(draft, draft.who).digest(draft.kept.pieces)
 
 
 def _repeats_last_round(draft: RoundDraft) -> bool:
@@ -210,12 +210,12 @@ def _decide_allocation(draft: RoundDraft, decider: RoundDecider) -> None:
     reasons: list[str] = []
 
     def decide_by(who: RoundPolicies) -> Allocation:
-        inputs, deadline_s = _inputs_of(draft, who), draft.choice.decision_time_s
+        inputs, deadline_s = _build_inputs(draft, who), draft.choice.decision_time_s
         if who is not draft.who:
             inputs, deadline_s = _fallback_inputs(inputs), FALLBACK_TIME_S
         draft.inputs, draft.data = inputs, inputs.encode(draft.kept.pieces)
         decision = decider.decide(draft.data, policy=who.policy, deadline_s=deadline_s)
-        draft.outcome, draft.allocation = decision.document, allocation_of(decision.document)
+        draft.outcome, draft.allocation = decision.document, parse_allocation(decision.document)
         draft.phases_s["policy"] = decision.seconds
         return draft.allocation
 
@@ -362,7 +362,7 @@ def _labelled_prices(draft: RoundDraft) -> Mapping[str, Any] | None:
     return {**prices, "classes": classes}
 
 
-def _inputs_of(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
+def _build_inputs(draft: RoundDraft, who: RoundPolicies) -> RoundInputs:
     """Return the inputs of a decision by the given policies."""
     choice = draft.choice
     return RoundInputs(

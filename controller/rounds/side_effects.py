@@ -35,7 +35,7 @@ class RoundReservation:
     missing: int  #: VMs without room
 
 
-def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
+def stored_reservations(stored: StoredDecision) -> tuple[RoundReservation, ...]:
     """Return the reservations of a stored round, with names from its inputs."""
     details = stored.outcome["details"].get("reserved")
     if not details:
@@ -61,7 +61,7 @@ def reservations_of(stored: StoredDecision) -> tuple[RoundReservation, ...]:
     )
 
 
-def spot_preemptions_of(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
+def stored_spot_preemptions(stored: StoredDecision) -> tuple[SpotPreemption, ...]:
     """Return the spot VMs that a stored round preempted; the names come from its inputs."""
     spot = stored.outcome["details"].get("spot")
     if not spot or not spot["ends"]:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
-from controller.rounds.tenant_trees import allowances_of, tree_of
+from controller.rounds.tenant_trees import build_allowances, build_tenant_tree
 from placement import IntArray, Snapshot
 from placement.model.constraints import AffinityGroup, Constraints, Spread
 from placement.model.host_classes import HostClasses, eligibility, host_classes, preferred_classes
@@ -104,7 +104,7 @@ class KnownArrays:
     def __init__(self) -> None:
         self._latest = HostArrays.of((), 0)
 
-    def arrays_of(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
+    def build_arrays(self, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
         """Return the arrays of hosts; reuse cached arrays of unchanged hosts."""
         found = self._latest = self._latest.for_hosts(hosts, resources)
         return found
@@ -145,7 +145,7 @@ def to_snapshot(
     Hosts that take no VMs now (draining, unreachable, held back) keep their
     capacity, which counts in the pool, but no request is eligible there.
     """
-    hosts = (known or KnownArrays()).arrays_of(view.hosts, len(view.resources))
+    hosts = (known or KnownArrays()).build_arrays(view.hosts, len(view.resources))
     distinguishing = [*view.requests, *further_requests]
     if any(each.hosts is not None or each.avoid for each in distinguishing):
         classes = host_classes(view.hosts, distinguishing)
@@ -158,8 +158,8 @@ def to_snapshot(
     )
     committed = hosts.committed + _incoming_amounts(view) if view.freed else hosts.committed
     tenant_index = {tenant.id: index for index, tenant in enumerate(view.tenants)}
-    tree, groups = tree_of(view.tenants, view.groups) if view.groups else (None, ())
-    allowances, quotas = allowances_of(view) if view.quotas else ((), ())
+    tree, groups = build_tenant_tree(view.tenants, view.groups) if view.groups else (None, ())
+    allowances, quotas = build_allowances(view) if view.quotas else ((), ())
     eligible = eligibility(view.hosts, classes, view.requests, is_host_allowed)
     snapshot = Snapshot(
         resources=view.resources,

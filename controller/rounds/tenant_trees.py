@@ -12,7 +12,7 @@ from registry.catalogue import VMS
 from registry.rounds import ClusterView, GroupView, TenantView
 
 
-def tree_of(
+def build_tenant_tree(
     tenants: Sequence[TenantView], groups: Sequence[GroupView]
 ) -> tuple[TenantTree | None, tuple[tuple[GroupView, int], ...]]:
     """Return the tenant tree and the node of each group; None if no tenant is in a group.
@@ -51,7 +51,7 @@ def tree_of(
     return tree, tuple((group, node_of[group.id]) for group in groups if group.id in inner)
 
 
-def allowances_of(
+def build_allowances(
     view: ClusterView,
 ) -> tuple[tuple[QuotaHeadroom, ...], tuple[tuple[str, str, int, int], ...]]:
     """Return the headroom of each quota, and (owner's name, resource, quota, held) of each.

@@ -12,7 +12,7 @@ TIMEOUT_S: Final = 1.0
 MAX_NAMES: Final = 500
 
 
-def names_of(*paths: str) -> Callable[[str], list[str]]:
+def name_completer(*paths: str) -> Callable[[str], list[str]]:
     """Return a completion function for the names that the API lists at these paths."""
 
     def complete(incomplete: str) -> list[str]:
@@ -40,9 +40,9 @@ def _read_names(path: str) -> list[str]:
         return []
 
 
-complete_host: Final = names_of("hosts")
-complete_vm_type: Final = names_of("vm-types")
-complete_tenant: Final = names_of("tenants")
-complete_request: Final = names_of("requests")
-complete_vm: Final = names_of("vms")
-complete_target: Final = names_of("requests", "vms")
+complete_host: Final = name_completer("hosts")
+complete_vm_type: Final = name_completer("vm-types")
+complete_tenant: Final = name_completer("tenants")
+complete_request: Final = name_completer("requests")
+complete_vm: Final = name_completer("vms")
+complete_target: Final = name_completer("requests", "vms")

@@ -52,7 +52,7 @@ class VerifiedChain:
     known_at: int | None  #: the round of the known link; 0: the anchor
 
 
-def document_of(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def build_proof_document(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the document to save, with all that `verify_chain` needs."""
     return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
 
@@ -96,7 +96,7 @@ def verify_chain(
     Parameters
     ----------
     document : mapping
-        From `document_of` or `parse_document`.
+        From `build_proof_document` or `parse_document`.
     tenant : str
         The tenant to whom the rows must belong.
     known : str or None

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller.rounds.inputs import RoundInputs, allocation_of, decode_inputs
+from controller.rounds.inputs import RoundInputs, decode_inputs, parse_allocation
 from controller.rounds.policy_process import ShadowRun
 from placement import (
     Allocation,
@@ -24,7 +24,7 @@ from placement import (
     fair_distance,
     target_shares,
 )
-from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs, zones_of
+from placement.catalog.zone_policies import ELSEWHERE, RoundPolicies, ZoneInputs, build_zone_inputs
 from placement.model.spot import snapshot_without_spot
 
 #: Maximum number of differing requests in the answer.
@@ -48,7 +48,7 @@ def decide_in_shadow(shadow: ShadowRun) -> dict[str, Any]:
     theirs = inputs.decide_with(who)
     seconds = time.perf_counter() - started
     who.check(snapshot, theirs)
-    ours = allocation_of(shadow.outcome)
+    ours = parse_allocation(shadow.outcome)
     targets = target_shares(snapshot_without_spot(snapshot))
     return {
         "seconds": seconds,
@@ -84,7 +84,7 @@ def _shadow_zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, .
     second = shadow.policy
     if shadow.zones is not None:
         zone_of_host = [shadow.zone_of.get(key) for key, _ in inputs.names.hosts]
-        return zones_of(zone_of_host, shadow.zones, second)
+        return build_zone_inputs(zone_of_host, shadow.zones, second)
     return tuple(
         dataclasses.replace(zone, policy=second.policy, parameters=second.parameters)
         if zone.name == ELSEWHERE

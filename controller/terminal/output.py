@@ -103,12 +103,12 @@ def print_table(
     if not cells:
         echo(empty)
         return
-    from controller.terminal.tables import columns_with_room, lines_of  # noqa: PLC0415 - not for `--help`
+    from controller.terminal.tables import columns_with_room, render_lines  # noqa: PLC0415 - not for `--help`
 
     headings = [plain(column.heading) for column in columns]
     width = None if _wide.get() else terminal_width()
     kept = columns_with_room(columns, headings, cells, width)
-    for line in lines_of(
+    for line in render_lines(
         [columns[each] for each in kept],
         [[row[each] for each in kept] for row in (headings, *cells)],
         width,

@@ -32,7 +32,7 @@ def _parse_pair(option: str, word: str) -> tuple[str, str]:
     return name, value
 
 
-def parameters_of(option: str, words: Iterable[str]) -> dict[str, Any]:
+def parse_parameters(option: str, words: Iterable[str]) -> dict[str, Any]:
     """Parse a policy's parameters: each value is JSON, or else plain text."""
     return unique_pairs(option, (_parse_parameter(option, word) for word in words))
 

@@ -36,7 +36,7 @@ def columns_with_room(
     return kept
 
 
-def lines_of(
+def render_lines(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, bold: bool
 ) -> Iterator[str]:
     """Yield the headings, a rule and the rows; a row is one line unless it has prose.

@@ -417,7 +417,7 @@ class LibvirtHost:
             if mark.assignment_id == assignment_id:
                 if generation not in {None, mark.generation}:
                     return False
-                own, definitions = domain, snapshots.definitions_of(domain)
+                own, definitions = domain, snapshots.read_definitions(domain)
                 _destroy_domain(domain)
         files = self._deletable_files(
             conn, pool, volumes, vm_id, definitions, patience_s=patience_s

@@ -70,7 +70,7 @@ def define_filter(conn: libvirt.virConnect, domain: ET.Element, guard: Guard | N
     OperationFailedError
         If the host cannot filter: no guest may run unfiltered.
     """
-    wanted = None if guard is None else network_filters.filter_of(guard)
+    wanted = None if guard is None else network_filters.build_filter(guard)
     if wanted is None or conn.getType() == "TEST":
         return
     if not can_filter(conn):

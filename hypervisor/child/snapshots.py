@@ -82,7 +82,7 @@ class DomainDefinitions:
     snapshots: Sequence[ET.Element] = ()
 
 
-def definitions_of(domain: libvirt.virDomain) -> DomainDefinitions:
+def read_definitions(domain: libvirt.virDomain) -> DomainDefinitions:
     """Return the definitions of a domain and of its snapshots; read no pool."""
     return DomainDefinitions(
         domain=[

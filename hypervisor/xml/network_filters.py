@@ -198,7 +198,7 @@ APART: Final = _build_filter("apart", (*_RULES, *_HOSTS, *_ISOLATED, *_APART))
 _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLATED_BY_DHCP, APART))
 
 
-def filter_of(guard: Guard) -> Filter | None:
+def build_filter(guard: Guard) -> Filter | None:
     """Return the filter for a guard; None if it is unfiltered."""
     if not guard.filtered:
         return None
@@ -215,7 +215,7 @@ def protect_interface(interface: ET.Element, guard: Guard) -> None:
     for tag in ("filterref", "port"):
         for old in interface.findall(tag):
             interface.remove(old)
-    wanted = filter_of(guard)
+    wanted = build_filter(guard)
     if wanted is not None:
         reference = ET.SubElement(interface, "filterref", filter=wanted.name)
         for name, value in _filter_parameters(guard):
@@ -227,7 +227,7 @@ def protect_interface(interface: ET.Element, guard: Guard) -> None:
 def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
     """Apply a guard to every interface of a domain; return whether anything changed."""
     changed = False
-    wanted = filter_of(guard)
+    wanted = build_filter(guard)
     target = (
         None if wanted is None else wanted.name,
         () if wanted is None else _filter_parameters(guard),
@@ -300,7 +300,7 @@ def _filter_parameters(guard: Guard) -> Parameters:
         found.append(("CTRL_IP_LEARNING", "dhcp"))
     else:
         found.append(("IP", guard.address))
-        if filter_of(guard) is APART and guard.subnet is not None:
+        if build_filter(guard) is APART and guard.subnet is not None:
             blocks |= {"REACHES": guard.reaches, "SUBNET": (guard.subnet,)}
     for name, networks in blocks.items():
         some = [ipaddress.IPv4Network(each) for each in networks]

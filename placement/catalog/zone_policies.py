@@ -114,7 +114,7 @@ def first_feasible_allocation(
     return None
 
 
-def zones_of(
+def build_zone_inputs(
     zone_of_host: Sequence[str | None], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
 ) -> tuple[ZoneInputs, ...]:
     """Return the zones of a round in order of name, or none if no zone has its own policy.

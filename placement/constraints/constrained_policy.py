@@ -19,7 +19,7 @@ from placement.constraints.expansion import (
     SoftConstraint,
     expand_constraints,
 )
-from placement.constraints.obstacles import OF_HOSTS, reason_of
+from placement.constraints.obstacles import OF_HOSTS, find_wait_reason
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.constraints import AffinityGroup, Constraints, Spread
@@ -210,7 +210,7 @@ class _PolicyRuns:
                 reported = in_last_run.get(request, reported)
             why: dict[Reason, int] = {}
             for part in reported:
-                reason = reason_of(rest, self._snapshot, request, count, part.reason)
+                reason = find_wait_reason(rest, self._snapshot, request, count, part.reason)
                 why[reason] = why.get(reason, 0) + part.count
             parts += [LeftOut(request=request, count=n, reason=reason) for reason, n in why.items()]
         return tuple(parts)

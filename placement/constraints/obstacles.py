@@ -22,7 +22,7 @@ OF_HOSTS: Final = (
 )
 
 
-def reason_of(
+def find_wait_reason(
     rest: Snapshot, snapshot: Snapshot, request: int, missing: int, reason: Reason
 ) -> Reason:
     """Return why VMs of a request wait: the constraint that leaves no room, else the given reason.

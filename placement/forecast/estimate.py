@@ -32,7 +32,7 @@ class Estimate:
     samples: int
 
 
-def estimate_of(
+def estimate_wait(
     waits_s: FloatArray,
     *,
     slot_length_s: float,

@@ -29,7 +29,7 @@ class Queues:
     waiting: BoolArray  #: (Q,) which rows wait
 
 
-def queues_of(present: CurrentState) -> Queues:
+def merge_into_queues(present: CurrentState) -> Queues:
     """Merge the rows of a current state into queues, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,

@@ -18,7 +18,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
-from placement.forecast.queue import Queues, queues_of
+from placement.forecast.queue import Queues, merge_into_queues
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
 from placement.model.decision import decide
@@ -79,7 +79,7 @@ def simulate_waits(
     ndarray of float64, shape (S, Q)
         Seconds; inf for rows not placed by the horizon, nan for rows that do not wait.
     """
-    queues = queues_of(present)
+    queues = merge_into_queues(present)
     known = _SampleInputs.of(queues.present, lifetimes)
     found = []
     for number in range(ahead.samples):

@@ -35,7 +35,7 @@ class PlayedGame:
     handed_out: IntArray  #: (Q,) VMs of each request that it placed
 
 
-def details_of(
+def build_details(
     snapshot: Snapshot,
     kinds: VmKinds,
     *,

@@ -55,7 +55,7 @@ class Players:
         )
 
 
-def players_of(
+def find_players(
     snapshot: Snapshot, kinds: VmKinds, free: IntArray, room: IntArray, ranking: IntArray
 ) -> Players:
     """Return the hosts that can play: something free of every ranking resource, room for a VM.

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 import numpy as np
 
 from placement.fairness.targets import fair_targets, max_vms_per_request, whole_targets
-from placement.fuga.details import PlayedGame, details_of
+from placement.fuga.details import PlayedGame, build_details
 from placement.fuga.equilibrium import solve_game
 from placement.fuga.exchange import exchange_unfair
 from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
-from placement.fuga.players import players_of
+from placement.fuga.players import find_players
 from placement.fuga.ranking_resources import ranking_resources
 from placement.fuga.service_order import ServiceOrder
 from placement.fuga.steps import Steps, row_difference
@@ -85,7 +85,7 @@ class Fuga:
         return round_.draft.allocation(
             work=budget.spent,
             cut=bool(round_.cuts),
-            details=details_of(
+            details=build_details(
                 snapshot,
                 round_.kinds,
                 games=round_.games,
@@ -173,7 +173,7 @@ class _Round:
             held=draft.held[:, :counted],
             alpha=self._parameters.alpha,
         )
-        players = players_of(
+        players = find_players(
             self._played,
             self._played_kinds,
             np.ascontiguousarray(draft.free[:, :counted]),

@@ -58,7 +58,7 @@ class Reservations:
             count=np.array(document["count"], dtype=np.int64),
             in_force=np.array(document["in_force"], dtype=np.bool_),
             draws=np.array(document["draws"], dtype=np.int64),
-            holds=rows_of_document(document["holds"]),
+            holds=parse_rows(document["holds"]),
             closed=tuple(document["closed"]),
         )
 
@@ -83,7 +83,7 @@ class ReservationPlacement:
         return short
 
 
-def rows_of_document(listed: Any) -> Rows:
+def parse_rows(listed: Any) -> Rows:
     """Read rows back from JSON values."""
     return tuple((first, host, count) for first, host, count in listed)
 

@@ -24,7 +24,7 @@ from placement.rebalancing.local_search.arrival_gains import ArrivalGains
 from placement.rebalancing.local_search.better_responses import BetterResponses, Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
-from placement.rebalancing.local_search.plans import movable_vms, plan_of
+from placement.rebalancing.local_search.plans import build_plan, movable_vms
 from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
@@ -81,7 +81,7 @@ def balance(
     Returns
     -------
     MovePlan
-        See `placement.rebalancing.local_search.plans.plan_of` for its ``details``.
+        See `placement.rebalancing.local_search.plans.build_plan` for its ``details``.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def balance(
     read_parameters(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
     term = Level.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
     responses, cut_by = _find_responses(running, term, objective, reconsiderations, budget)
-    return plan_of(
+    return build_plan(
         running,
         term,
         responses,

@@ -73,7 +73,7 @@ def evacuate(
     stays += explain_stays(where, units, places)
     return MovePlan(
         policy="evacuate",
-        parameters=parameters_of(search, budget_units, hosts=list(closed)),
+        parameters=plan_parameters(search, budget_units, hosts=list(closed)),
         seed=seed,
         limits=limits,
         moves=order.moves,
@@ -109,7 +109,7 @@ def explain_stays(
     return stays
 
 
-def parameters_of(
+def plan_parameters(
     search: SearchLimits, budget_units: int | None, **more: object
 ) -> Mapping[str, Any]:
     """Return the parameters of a plan as JSON values, from which it can be computed again."""

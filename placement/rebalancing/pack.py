@@ -19,7 +19,7 @@ from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, Arrival
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
 from placement.rebalancing.local_search.objective import Objective
-from placement.rebalancing.local_search.plans import movable_vms, plan_of
+from placement.rebalancing.local_search.plans import build_plan, movable_vms
 from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
@@ -58,7 +58,7 @@ def pack(
         while emptying.empty_one_round():
             pass
         made, cut_by = emptying.made, emptying.cut_by
-    return plan_of(
+    return build_plan(
         running,
         term,
         made,

@@ -11,7 +11,7 @@ from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.rebalancing.destination_search import SearchLimits
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
-from placement.rebalancing.evacuate import parameters_of
+from placement.rebalancing.evacuate import plan_parameters
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     MovePlan,
@@ -63,7 +63,7 @@ def repair(
     moved = {move.vm for move in order.moves}
     return MovePlan(
         policy="repair",
-        parameters=parameters_of(search, budget_units),
+        parameters=plan_parameters(search, budget_units),
         seed=seed,
         limits=limits,
         moves=order.moves,

@@ -17,7 +17,7 @@ from placement.model.reasons import reason_never_placeable
 from placement.model.snapshot import Reason
 from placement.rebalancing.destination_search import SearchLimits, find_destinations
 from placement.rebalancing.destinations import DestinationCriterion, Destinations
-from placement.rebalancing.evacuate import parameters_of
+from placement.rebalancing.evacuate import plan_parameters
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
     OBSTACLES,
@@ -87,7 +87,7 @@ def plan_room(
     still_waits = [UnplacedVms(request=request, count=missing, reason=room.reason)]
     return MovePlan(
         policy="room",
-        parameters=parameters_of(search, budget_units, request=request, count=wanted),
+        parameters=plan_parameters(search, budget_units, request=request, count=wanted),
         seed=seed,
         limits=limits,
         moves=order.moves,

@@ -218,7 +218,7 @@ def _vms_query(after: UUID | None, *, history: bool) -> Select[UUID]:
     return query if after is None else query.where(vms.c.id > after)
 
 
-def _check_vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+def _check_vms(connection: Connection, vm_ids: Sequence[UUID]) -> Iterator[str]:
     query = (
         select(
             vms.c.id,
@@ -232,7 +232,7 @@ def _check_vms(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
         )
         .select_from(vms)
         .outerjoin(assignments, assignments.c.vm_id == vms.c.id)
-        .where(is_any_of(connection, vms.c.id, some))
+        .where(is_any_of(connection, vms.c.id, vm_ids))
         .group_by(vms.c.id)
         .order_by(vms.c.id)
     )
@@ -267,12 +267,14 @@ def _requests_query(after: UUID | None, *, history: bool) -> Select[UUID]:
     return query if after is None else query.where(requests.c.id > after)
 
 
-def _check_requests(connection: Connection, some: Sequence[UUID]) -> Iterator[str]:
+def _check_requests(connection: Connection, request_ids: Sequence[UUID]) -> Iterator[str]:
     these = select(requests.c.id, requests.c.name, requests.c.state).where(
-        is_any_of(connection, requests.c.id, some)
+        is_any_of(connection, requests.c.id, request_ids)
     )
     states = {row.id: row for row in connection.execute(these)}
-    for row in connection.execute(vm_tally_query(is_any_of(connection, vms.c.request_id, some))):
+    for row in connection.execute(
+        vm_tally_query(is_any_of(connection, vms.c.request_id, request_ids))
+    ):
         found = states.pop(row.request_id)
         event = request_event(row)
         if event is None:

@@ -123,11 +123,11 @@ def change_session_state(
     """Change a session's state and record the event."""
     step = CONSOLE.step(row.state, event)
     CONSOLES.update_row(connection, row.id, state=step.after.value, reason=reason, **values)
-    tenant, data = tenant_of(connection, row.vm_id), {"session": str(row.id)}
+    tenant, data = read_tenant_name(connection, row.vm_id), {"session": str(row.id)}
     step.record_event(connection, now, actor, row.vm_id, tenant=tenant, reason=reason, data=data)
 
 
-def tenant_of(connection: Connection, vm_id: UUID) -> str:
+def read_tenant_name(connection: Connection, vm_id: UUID) -> str:
     """Return the name of a VM's tenant."""
     name: str = connection.execute(
         select(tenants.c.name).join(vms, vms.c.tenant_id == tenants.c.id).where(vms.c.id == vm_id)

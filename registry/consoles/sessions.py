@@ -17,7 +17,7 @@ from registry.consoles.session_rows import (
     end_silent_sessions,
     lock_session,
     placed_vm_name,
-    tenant_of,
+    read_tenant_name,
     to_session,
 )
 from registry.db.clock import db_now
@@ -111,7 +111,7 @@ class ConsoleSessions:
                 "console_opened",
                 "vm",
                 vm_id,
-                tenant=tenant_of(connection, vm_id),
+                tenant=read_tenant_name(connection, vm_id),
                 data={"session": str(key), "forced": force},
             )
             session = to_session(lock_session(connection, console_sessions.c.id == key))
@@ -213,8 +213,8 @@ def _check_session_limit(connection: Connection, vm_id: UUID, at_most: int) -> N
     ).all()
     if len(used) >= at_most:
         raise ConflictError(
-            f"tenant {tenant_of(connection, vm_id)} has {len(used)} consoles in use, as many as"
-            f" a tenant may have at a time ({', '.join(used)}): let go of one (Ctrl-] in"
+            f"tenant {read_tenant_name(connection, vm_id)} has {len(used)} consoles in use, as many"
+            f" as a tenant may have at a time ({', '.join(used)}): let go of one (Ctrl-] in"
             f" `fuga console`); one whose user is gone is free after {SILENT_S} s"
         )
 

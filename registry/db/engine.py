@@ -153,7 +153,7 @@ def _postgresql_engine(
     return engine
 
 
-def _watchdog_of(database_url: str) -> DbWatchdog | None:
+def _find_watchdog(database_url: str) -> DbWatchdog | None:
     url = parse_database_url(database_url)
     if url.get_backend_name() != "postgresql":
         return None
@@ -231,7 +231,7 @@ class Database:
     """The two engines of a database. Each method of a store is one transaction on one of them."""
 
     def __init__(self, database_url: str) -> None:
-        self._pulse = _watchdog_of(database_url)
+        self._pulse = _find_watchdog(database_url)
         self._write = make_engine(database_url, pulse=self._pulse)
         self._read = make_engine(database_url, read_only=True, pulse=self._pulse)
         self._read_autocommit = _autocommit_engine(self._read)

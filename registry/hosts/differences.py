@@ -33,7 +33,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.errors import ConflictError
-from registry.hosts.host_records import host_id_of, host_of, hosts_of_rows
+from registry.hosts.host_records import find_host_id, read_host, to_hosts
 from registry.hosts.ledger_view import live_assignments
 from registry.hosts.machine_addresses import other_address_of_machine
 from registry.hosts.machine_names import NO_UUID, other_machine_message
@@ -41,10 +41,10 @@ from registry.hosts.machines import (
     are_different,
     first_hosts_of_duplicates,
     host_with_machine,
-    machines_of,
+    read_machines,
 )
 from registry.hosts.reports import compares_pool_volumes, is_rebuilt, is_state_current
-from registry.hosts.stored_reports import latest_report, reports_of
+from registry.hosts.stored_reports import latest_report, read_reports
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
     assignment_of_volume,
@@ -91,10 +91,10 @@ class Differences:
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
             if host is not None:
-                query = select(hosts).where(hosts.c.id == host_id_of(connection, host))
+                query = select(hosts).where(hosts.c.id == find_host_id(connection, host))
             rows = connection.execute(query).all()
             found: list[HostDifference] = []
-            for some in chunks(hosts_of_rows(connection, rows), _AT_ONCE):
+            for some in chunks(to_hosts(connection, rows), _AT_ONCE):
                 seen = _read_compared_hosts(connection, some)
                 for each in some:
                     found += _host_differences(connection, each, seen)
@@ -112,10 +112,10 @@ class Differences:
             If the difference does not exist (any more), or a confirmation does not change it.
         """
         with self._database.write() as connection:
-            key = host_id_of(connection, host)
+            key = find_host_id(connection, host)
             lock_hosts(connection, key)
             lock_vms_on(connection, key)
-            at = host_of(connection, key)
+            at = read_host(connection, key)
             for found in _host_differences(connection, at, _read_compared_hosts(connection, [at])):
                 if (found.difference, found.subject) == (difference, subject):
                     break
@@ -177,8 +177,8 @@ class _ComparedHosts:
     errors: Mapping[UUID, Mapping[tuple[bool, str], str]]
 
 
-def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _ComparedHosts:
-    keys = [host.id for host in some]
+def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _ComparedHosts:
+    keys = [host.id for host in compared]
     starting = select(power_actions.c.vm_id).where(
         power_actions.c.state == PowerState.STARTING.value
     )
@@ -197,12 +197,14 @@ def _read_compared_hosts(connection: Connection, some: Sequence[Host]) -> _Compa
     for row in connection.execute(stay.where(is_any_of(connection, leftovers.c.host_id, keys))):
         errors[row.host_id][row.kind == "domain", row.name] = row.last_error
     return _ComparedHosts(
-        reports=reports_of(connection, keys),
+        reports=read_reports(connection, keys),
         errors=errors,
         live=live_assignments(connection, *keys),
         starting=frozenset(connection.scalars(starting)),
         copies=copies,
-        pools=sharing_of_pools(connection, {host.shared_pool for host in some if host.shared_pool}),
+        pools=sharing_of_pools(
+            connection, {host.shared_pool for host in compared if host.shared_pool}
+        ),
         firsts=firsts,
     )
 

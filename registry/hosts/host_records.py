@@ -15,12 +15,12 @@ from registry.db.schema import hosts, inventories, resources
 from registry.errors import InvalidError, NotFoundError
 from registry.hosts.confinement import confinement_warnings
 from registry.ledger.failure_policy import FailurePolicy, failure_policy_of
-from registry.ledger.fences import fences_of
+from registry.ledger.fences import read_fences
 from registry.lifecycle import HostAdmin, HostHealth
 from registry.records.hosts import Fence, Host, Inventory
 
 
-def hosts_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
+def to_hosts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
     """Return host records for rows of the table."""
     query = (
         select(inventories, resources.c.position)
@@ -36,7 +36,7 @@ def hosts_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Hos
         if each.host_id in found:
             found[each.host_id].append(_to_inventory(each))
     down = [row.id for row in rows if row.health == HostHealth.DOWN.value]
-    fences = fences_of(connection, down)
+    fences = read_fences(connection, down)
     firsts = _host_names(connection, {row.same_machine_as for row in rows} - {None})
     return tuple(
         _to_host(row, tuple(found[row.id]), fences.get(row.id), firsts.get(row.same_machine_as))
@@ -44,25 +44,25 @@ def hosts_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Hos
     )
 
 
-def host_of(connection: Connection, key: UUID) -> Host:
+def read_host(connection: Connection, key: UUID) -> Host:
     """Return a host, or raise `NotFoundError`."""
     row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("host", key)
-    return hosts_of_rows(connection, [row])[0]
+    return to_hosts(connection, [row])[0]
 
 
-def hosts_of(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
+def read_hosts(connection: Connection, keys: Iterable[UUID]) -> dict[UUID, Host]:
     """Return the existing hosts among these keys, in the order of keys."""
     found: dict[UUID, Host] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
         rows = connection.execute(query).all()
-        found |= {host.id: host for host in hosts_of_rows(connection, rows)}
+        found |= {host.id: host for host in to_hosts(connection, rows)}
     return found
 
 
-def host_id_of(connection: Connection, name: str) -> UUID:
+def find_host_id(connection: Connection, name: str) -> UUID:
     """Return the id of the host with a name, a retired one if no other has it."""
     retired = hosts.c.admin == HostAdmin.RETIRED.value
     query = (

@@ -37,7 +37,7 @@ from registry.errors import (
 )
 from registry.hosts.admin import change_admin
 from registry.hosts.host_map import host_map
-from registry.hosts.host_records import host_id_of, host_of, hosts_of, hosts_of_rows
+from registry.hosts.host_records import find_host_id, read_host, read_hosts, to_hosts
 from registry.hosts.machine_names import other_machine_message
 from registry.hosts.machines import host_with_machine
 from registry.hosts.missed_polls import record_misses
@@ -102,7 +102,7 @@ class Hosts:
                 change=(None, HostAdmin.ACTIVE),
                 data={"name": new.name, "uri": new.uri},
             )
-            return store_result(connection, host_of(connection, key))
+            return store_result(connection, read_host(connection, key))
 
     def list(
         self,
@@ -132,14 +132,14 @@ class Hosts:
                 raise InvalidError("cursor", cursor, "a cursor of an earlier page") from None
             query = query.where(tuple_(hosts.c.name, hosts.c.id) > (name, last))
         with self._database.read() as connection:
-            found = hosts_of_rows(connection, connection.execute(query).all())
+            found = to_hosts(connection, connection.execute(query).all())
         return page_of(found, limit, lambda host: (host.name, host.id.hex))
 
     def all(self) -> tuple[Host, ...]:
         """Return every host that is not retired, by name."""
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
-            return hosts_of_rows(connection, connection.execute(query).all())
+            return to_hosts(connection, connection.execute(query).all())
 
     def map(self) -> HostMap:
         """Return all hosts that are not retired, in columns, for a map of the site."""
@@ -149,7 +149,7 @@ class Hosts:
     def get(self, name: str) -> Host:
         """Return the host with a name, a retired one if no other has it."""
         with self._database.read() as connection:
-            return host_of(connection, host_id_of(connection, name))
+            return read_host(connection, find_host_id(connection, name))
 
     @retry_on_rollback
     def change_admin(
@@ -165,9 +165,9 @@ class Hosts:
             If the host is retired.
         """
         with self._database.write() as connection:
-            key = host_id_of(connection, name)
+            key = find_host_id(connection, name)
             change_admin(connection, key, event, actor=actor, reason=reason)
-            return host_of(connection, key)
+            return read_host(connection, key)
 
     @retry_on_rollback
     def update(
@@ -191,9 +191,9 @@ class Hosts:
         target.
         """
         with self._database.write() as connection:
-            key = host_id_of(connection, name)
+            key = find_host_id(connection, name)
             lock_hosts(connection, key)
-            before = host_of(connection, key)
+            before = read_host(connection, key)
             if before.admin == HostAdmin.RETIRED:
                 raise ConflictError(f"host {name} is retired")
             names = resource_names(connection)
@@ -233,7 +233,7 @@ class Hosts:
                 )
             if labels is not None or ratios:
                 refresh_ratios(connection, [key])
-            after = host_of(connection, key)
+            after = read_host(connection, key)
             if after != before:
                 now = db_now(connection)
                 data = {"name": name, **values, "inventories": changes}
@@ -249,9 +249,9 @@ class Hosts:
         """Record that a host, with all that is on it, has another URI."""
         check_uri(uri, uri_policy)
         with self._database.write() as connection:
-            key = host_id_of(connection, name)
+            key = find_host_id(connection, name)
             lock_hosts(connection, key)
-            before = host_of(connection, key)
+            before = read_host(connection, key)
             if before.admin == HostAdmin.RETIRED:
                 raise ConflictError(f"host {name} is retired")
             way_in = checked_connection(uri, before.credential, before.ssh_host_keys)
@@ -259,7 +259,7 @@ class Hosts:
                 connection.execute(update(hosts).where(hosts.c.id == key).values(uri=uri, **way_in))
             except IntegrityError as error:
                 raise DuplicateError("host", "uri", uri) from error
-            after = host_of(connection, key)
+            after = read_host(connection, key)
             if after != before:
                 data = {"name": name, "uri": uri, "before": before.uri}
                 now = db_now(connection)
@@ -287,10 +287,10 @@ class Hosts:
             lock_hosts(connection, *keys)
             every = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value)
             query = every.order_by(hosts.c.name)
-            before = hosts_of_rows(connection, connection.execute(query).all())
+            before = to_hosts(connection, connection.execute(query).all())
             write_label_ratios(connection, label, checked)
             refresh_ratios(connection, [host.id for host in before])
-            after = hosts_of_rows(connection, connection.execute(query).all())
+            after = to_hosts(connection, connection.execute(query).all())
             now = db_now(connection)
             data = {"label": label, "ratios": checked}
             history = [event_row(now, actor, "label_ratios_set", "cluster", "hosts", data=data)]
@@ -324,11 +324,11 @@ class Hosts:
         """
         with self._database.write() as connection:
             lock_hosts(connection, *reports)
-            before = hosts_of(connection, reports)
+            before = read_hosts(connection, reports)
             now = db_now(connection)
             looks = [(host, reports[key]) for key, host in before.items()]
             others = record_reports(connection, looks, now=now, actor=actor)
-            after = hosts_of(connection, before)
+            after = read_hosts(connection, before)
             known_as = {
                 key: host_with_machine(
                     connection, uuid, split_host_name(reports[key].hostname)[0], apart_from=key
@@ -392,9 +392,9 @@ class Hosts:
         with self._database.write() as connection:
             lock_hosts(connection, *misses)
             now = db_now(connection)
-            found = [(host, misses[key]) for key, host in hosts_of(connection, misses).items()]
+            found = [(host, misses[key]) for key, host in read_hosts(connection, misses).items()]
             record_misses(connection, found, policy, now=now, actor=actor)
-            after = hosts_of(connection, misses)
+            after = read_hosts(connection, misses)
         return {key: after.get(key) or NotFoundError("host", key) for key in misses}
 
     def latest_report(self, name: str) -> HostReport:

@@ -65,7 +65,7 @@ def are_different(one: Machine, other: Machine) -> bool:
     return one.uuid != other.uuid or are_distinguishable(one, other)
 
 
-def machines_of(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
+def read_machines(connection: Connection, *keys: UUID) -> dict[UUID, Machine]:
     """Return the machines of hosts, by host."""
     rows = connection.execute(_QUERY.where(hosts.c.id.in_(keys)))
     return {row.id: _to_machine(row) for row in rows}

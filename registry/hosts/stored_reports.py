@@ -51,7 +51,7 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
     return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
 
 
-def reports_of(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
+def read_reports(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
     """Return the latest reports of some hosts; a host that never answered has none."""
     query = select(host_reports).where(is_any_of(connection, host_reports.c.host_id, host_ids))
     return {row.host_id: _from_json(row.report) for row in connection.execute(query)}

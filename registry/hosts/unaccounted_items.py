@@ -204,7 +204,7 @@ def running_on_other_hosts(connection: Connection, host_id: UUID) -> str:
     names = {row.id: row.name for row in connection.execute(others)}
     found: list[str] = []
     for some in chunks(list(names), _REPORTS_AT_ONCE):
-        reports = reports_of(connection, some)
+        reports = read_reports(connection, some)
         for key in (each for each in some if each in reports):
             # A paused QEMU has its disk open.
             awake = {d.uuid for d in reports[key].domains if d.state != "stopped"} & ours.keys()

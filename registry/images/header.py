@@ -107,7 +107,7 @@ _MAX_REFCOUNT_TABLE_BYTES: Final = 8 << 20
 _MAX_REFCOUNT_ORDER: Final = 6
 
 
-def virtual_size_of(file: BinaryIO, stated: ImageFormat) -> int:
+def read_virtual_size(file: BinaryIO, stated: ImageFormat) -> int:
     """Return the virtual size of an image's disk, in bytes.
 
     Raises

@@ -20,7 +20,7 @@ from registry.errors import (
     ImageStoreFullError,
     ImageTooLargeError,
 )
-from registry.images.header import HEAD_BYTES, check_length, check_start, virtual_size_of
+from registry.images.header import HEAD_BYTES, check_length, check_start, read_virtual_size
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey, check_signature
 from registry.records.images import ImageFormat
@@ -128,7 +128,7 @@ class IncomingFile:
         signed_by = self._verify_signature()
         try:
             self._file.truncate(self.size_bytes)  # it may end in a hole
-            virtual_size_bytes = virtual_size_of(self._file, self._format)
+            virtual_size_bytes = read_virtual_size(self._file, self._format)
             opened = self._format != "qcow2" or check_opens(self._file)
             os.fsync(self._file.fileno())
             self._part.rename(self._path)

@@ -18,7 +18,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from registry.errors import ImageRefusedError, ImageStoreError
-from registry.images.header import checked_head, virtual_size_of
+from registry.images.header import checked_head, read_virtual_size
 from registry.images.incoming_file import IncomingFile, StoredFile, check_digest, error_message
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey
@@ -107,7 +107,7 @@ class ImageStore:
                 return StoredFile(
                     sha256=found,
                     size_bytes=size_bytes,
-                    virtual_size_bytes=virtual_size_of(file, image_format),
+                    virtual_size_bytes=read_virtual_size(file, image_format),
                     opened=image_format != "qcow2" or check_opens(file),
                     signed_by=None,
                 )

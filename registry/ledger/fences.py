@@ -27,7 +27,7 @@ def fence_row(connection: Connection, host_id: UUID) -> Row[Any] | None:
     return connection.execute(query.with_for_update()).one_or_none()
 
 
-def fences_of(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, Fence]:
+def read_fences(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, Fence]:
     """Return the fences of these hosts, by host."""
     found = {}
     for some in chunks(sorted(host_ids)):

@@ -171,7 +171,7 @@ class _RequestTally:
     waits: bool
 
 
-def _lock_requests(connection: Connection, some: Collection[UUID]) -> dict[UUID, Row[Any]]:
+def _lock_requests(connection: Connection, request_ids: Collection[UUID]) -> dict[UUID, Row[Any]]:
     """Lock requests in the order of their keys, and return their rows."""
     query: Select[Any] = (
         select(
@@ -183,7 +183,7 @@ def _lock_requests(connection: Connection, some: Collection[UUID]) -> dict[UUID,
         )
         .select_from(requests)
         .join(tenants, tenants.c.id == requests.c.tenant_id)
-        .where(is_any_of(connection, requests.c.id, some))
+        .where(is_any_of(connection, requests.c.id, request_ids))
         .order_by(requests.c.id)
         .with_for_update(of=requests, key_share=True)
     )

@@ -39,7 +39,7 @@ from registry.lifecycle import (
     VmDesired,
     VmObserved,
 )
-from registry.networks.addresses import network_of
+from registry.networks.addresses import read_guest_network
 from registry.records.moves import MoveObstacle
 from registry.requests.rules import lock_groups_of, memberships, rules_allow, rules_of
 from registry.rounds.rule_violations import drop_rule_violations
@@ -235,7 +235,7 @@ def rule_obstacles(
     )
     if not kept:
         yield MoveObstacle.GROUP, f"its group or its spread forbids host {to.name}"
-    if network_of(connection, vm.id, there) is None:
+    if read_guest_network(connection, vm.id, there) is None:
         yield MoveObstacle.NO_NETWORK, f"host {to.name} does not have its network"
 
 

@@ -31,7 +31,7 @@ from registry.lifecycle import HostAdmin, MoveState, PlanEvent, PlanState, SlotL
 from registry.moves.plan_changes import gain_values, refuse_moves_from, reopened_hosts
 from registry.moves.room_plans import check_request_waits, count_waiting_vms
 from registry.moves.running_view import view_running
-from registry.moves.stored_plans import GOES_ON, get_plan, moves_of, read_plans
+from registry.moves.stored_plans import GOES_ON, get_plan, read_plan_moves, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
 from registry.records.rounds import Lease
 from registry.rounds.cluster import read_cluster
@@ -132,7 +132,7 @@ class Plans:
         """Return the moves of a plan in order, with their outcomes."""
         with self._database.read() as connection:
             get_plan(connection, id)
-            return moves_of(connection, id)
+            return read_plan_moves(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
         """Return the inputs of a plan, and the document that its planner returned.

@@ -67,7 +67,7 @@ def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]
     ]
 
 
-def moves_of(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
+def read_plan_moves(connection: Connection, key: UUID) -> tuple[PlanMove, ...]:
     """Return the moves of a plan in order, with their outcomes."""
     query: Select[Any] = (
         select(

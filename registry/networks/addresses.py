@@ -179,7 +179,7 @@ def limited_request(
     return view
 
 
-def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
+def read_guest_network(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwork | None:
     """Return a VM's network attachment on a host, or None if the host lacks the network.
 
     On a host's own network, which all tenants share, VMs are isolated.
@@ -226,7 +226,7 @@ def network_of(connection: Connection, vm_id: UUID, host_id: UUID) -> GuestNetwo
     )
 
 
-def interface_rules_of(connection: Connection, vm_id: UUID) -> InterfaceRules:
+def read_interface_rules(connection: Connection, vm_id: UUID) -> InterfaceRules:
     """Return the filter rules of a VM's network interface, which apply on any host."""
     query: Select[Any] = (
         select(networks, network_addresses.c.address)

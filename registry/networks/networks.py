@@ -293,7 +293,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
         )
 
 
-def networks_of(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUID, str]:
+def read_network_names(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the names of the networks of requests."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(request_ids)):

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, or_, s
 from registry.db.names import lookup_name
 from registry.db.schema import network_offers, networks, tenants
 from registry.errors import InvalidError, UnknownNameError
-from registry.tenancy.tree import path_of
+from registry.tenancy.tree import read_path
 
 MAX_OFFERS: Final = 1_000
 
@@ -22,7 +22,7 @@ def is_offered_to(connection: Connection, tenant_id: UUID) -> ColumnElement[bool
 
     An offer to a group includes all tenants below it.
     """
-    path = path_of(connection, tenant_id)
+    path = read_path(connection, tenant_id)
     offered = exists().where(
         network_offers.c.network_id == networks.c.id, network_offers.c.tenant_id.in_(path)
     )

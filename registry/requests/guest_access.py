@@ -85,7 +85,7 @@ def read_access(
     return found
 
 
-def access_of(connection: Connection, request_id: UUID, tenant_id: UUID) -> GuestAccess:
+def read_guest_access(connection: Connection, request_id: UUID, tenant_id: UUID) -> GuestAccess:
     """Return the access data for a build: the tenant's present keys, and those of the request."""
     own = connection.scalars(
         select(ssh_keys.c.public_key)

@@ -37,7 +37,7 @@ from registry.ledger.power import SHUTDOWN_TIMEOUT_S
 from registry.ledger.request_progress import vm_counts_query
 from registry.ledger.waiting_status import from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
-from registry.networks.networks import check_still_offered, networks_of
+from registry.networks.networks import check_still_offered, read_network_names
 from registry.records.journal import IdempotencyKey
 from registry.records.requests import Request
 from registry.records.tenancy import OverQuota
@@ -374,7 +374,7 @@ def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple
     of_these = is_any_of(connection, vms.c.request_id, [row.id for row in rows])
     tallies = {found.request_id: found for found in connection.execute(vm_counts_query(of_these))}
     access = read_access(connection, tallies)
-    on_network = networks_of(connection, tallies)
+    on_network = read_network_names(connection, tallies)
     groups = memberships(connection, (row.id for row in rows))
     return tuple(
         record_of(

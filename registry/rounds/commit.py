@@ -297,9 +297,9 @@ def _lock_oldest_vms(
     return found
 
 
-def _lock_waiting_vms(connection: Connection, some: Sequence[UUID]) -> list[Any]:
+def _lock_waiting_vms(connection: Connection, vm_ids: Sequence[UUID]) -> list[Any]:
     """Lock VMs and return those that still wait."""
-    which = and_(is_any_of(connection, vms.c.id, some), is_waiting_vm())
+    which = and_(is_any_of(connection, vms.c.id, vm_ids), is_waiting_vm())
     locked = lock_vms(connection, which)
     query = (
         select(

@@ -196,13 +196,13 @@ class KnownHosts:
         return found
 
     def _sum_holdings(
-        self, connection: Connection, axis: Sequence[str], some: Sequence[UUID] | None
+        self, connection: Connection, axis: Sequence[str], host_ids: Sequence[UUID] | None
     ) -> None:
-        """Sum up the tenants' holdings on some hosts; None means all hosts."""
+        """Sum up the tenants' holdings on host_ids hosts; None means all hosts."""
         query = _sums_query(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
-        if some is not None:
-            query = query.where(is_any_of(connection, assignments.c.host_id, some))
-            for host in some:
+        if host_ids is not None:
+            query = query.where(is_any_of(connection, assignments.c.host_id, host_ids))
+            for host in host_ids:
                 for tenant, amounts in self._held_on.pop(host, ()):
                     self._held[tenant] = _subtract_amounts(self._held[tenant], amounts)
         nothing = (0,) * (1 + len(axis))

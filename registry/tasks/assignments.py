@@ -45,15 +45,15 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
 )
-from registry.networks.addresses import network_of
+from registry.networks.addresses import read_guest_network
 from registry.records.work import Build, Claim, Due, Leftover, Removal
-from registry.requests.guest_access import access_of
+from registry.requests.guest_access import read_guest_access
 from registry.tasks.outbox import (
     claim_leftover,
     extend_leftover,
     finish_leftover,
     machine_of_host,
-    neighbours_of,
+    read_pool_neighbours,
     record_leftover_error,
     send_due_tasks,
 )
@@ -278,7 +278,7 @@ class Assignments:
                 disk_of=disk_of,
                 request_id=row.request_id,
                 host=to_host_access(row),
-                neighbours=() if disk_of is None else neighbours_of(connection, row),
+                neighbours=() if disk_of is None else read_pool_neighbours(connection, row),
             )
 
     @retry_on_rollback
@@ -368,8 +368,8 @@ def to_build(connection: Connection, row: Row[Any], claim: Claim, state: Assignm
         disk_of=disk_name_of(row),
         resources={each.resource: each.amount for each in amounts},
         host=to_host_access(row),
-        access=access_of(connection, row.request_id, row.tenant_id),
-        network=network_of(connection, row.vm_id, row.host_id),
+        access=read_guest_access(connection, row.request_id, row.tenant_id),
+        network=read_guest_network(connection, row.vm_id, row.host_id),
         failed_before=row.attempts,
         image=image_on_host(connection, row.request_id, row.host_id),
         limits=limits or {},

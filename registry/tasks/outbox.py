@@ -387,7 +387,7 @@ def claim_leftover(
         requested=row.requested_by is not None,
         disk_stays=stays or bool(disks_in_use(connection, its)),
         seed_stays=stays,
-        neighbours=neighbours_of(connection, row),
+        neighbours=read_pool_neighbours(connection, row),
     )
 
 
@@ -396,7 +396,7 @@ def machine_of_host() -> ColumnElement[Any]:
     return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
 
-def neighbours_of(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+def read_pool_neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
     """Return the other machines that see the pool of a host, in order.
 
     The row has the host's `shared_pool` and `machine`; without a shared pool nothing is queried.

@@ -32,7 +32,7 @@ from registry.lifecycle import (
     VmObserved,
     VmObservedEvent,
 )
-from registry.networks.addresses import interface_rules_of
+from registry.networks.addresses import read_interface_rules
 from registry.records.work import PowerClaim, PowerStep
 
 #: A guest that booted only now may not have heard it the first time.
@@ -105,7 +105,7 @@ class PowerSteps:
                 host=to_host_access(row),
                 overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
                 to_signal=row.signalled_at is None or row.signalled_at + again <= now,
-                card=interface_rules_of(connection, vm_id),
+                card=read_interface_rules(connection, vm_id),
             )
 
     @retry_on_rollback

@@ -25,7 +25,7 @@ from registry.db.schema import login_codes, tokens
 from registry.errors import ConflictError, NotFoundError
 from registry.records.tenancy import Login, LoginLink, Role, SaltedLink, Token
 from registry.tenancy.derived_secrets import CODE_BYTES, OF_CODES, Derivation
-from registry.tenancy.tokens import digest_of, insert_token, new_secret, revoke_token, token_of
+from registry.tenancy.tokens import digest_of, insert_token, new_secret, read_token, revoke_token
 from registry.tenancy.tree import lock_requesting_tenant
 
 #: How long a link may wait for the browser that opens it.
@@ -184,7 +184,7 @@ class Logins:
             If it is not of a login: programs may use it elsewhere.
         """
         with self._database.write() as connection:
-            token = token_of(connection, token_id)
+            token = read_token(connection, token_id)
             if token is None:
                 raise NotFoundError("token", token_id)
             if token.login is None:
@@ -221,7 +221,7 @@ def _count_logins_of_origin(connection: Connection, token_id: UUID, now: datetim
 def _token_in_force(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
     """Return a token in force; a revocation waits until this transaction ends."""
     connection.execute(select(tokens.c.id).where(tokens.c.id == token_id).with_for_update())
-    token = token_of(connection, token_id)
+    token = read_token(connection, token_id)
     if token is None or token.revoked_at is not None:
         return None
     return None if token.expires_at is not None and token.expires_at <= now else token

@@ -34,7 +34,7 @@ from registry.lifecycle import FINISHED, VmDesired
 from registry.records.rounds import Placement
 from registry.records.tenancy import OverQuota
 from registry.tenancy.reservation_use import is_in_force, unrequested_vms
-from registry.tenancy.tree import descendants, path_of
+from registry.tenancy.tree import descendants, read_path
 
 #: Amounts by resource; the number of VMs is under `VMS`.
 Amounts = Mapping[str, int]
@@ -44,7 +44,7 @@ MAX_REQUESTED: Final = 50_000
 _FINISHED: Final = [state.value for state in FINISHED]
 
 
-def limits_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amounts]:
+def read_limits(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amounts]:
     """Return the limits of tenants and groups that have any."""
     found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     for some in chunks(sorted(set(keys))):
@@ -148,7 +148,7 @@ def requested_amounts(connection: Connection, key: UUID) -> Amounts:
         )
         for vm_type_id, number in connection.execute(query):
             numbers[vm_type_id] += number
-    return amounts_of(connection, numbers)
+    return total_amounts(connection, numbers)
 
 
 def held_amounts(connection: Connection, key: UUID) -> Amounts:
@@ -182,10 +182,10 @@ def drop_over_quota(
     keys = {key for path in limited.values() for key in path}
     if not keys:
         return list(chosen), []
-    limits = limits_of(connection, keys)
+    limits = read_limits(connection, keys)
     used = {key: Counter(held_amounts(connection, key)) for key in keys}
     amounts = {
-        vm_type: amounts_of(connection, {vm_type: 1})
+        vm_type: total_amounts(connection, {vm_type: 1})
         for vm_type in {vm.vm_type_id for vm, _ in chosen}
     }
     within: list[tuple[Any, UUID]] = []
@@ -226,7 +226,7 @@ def reserved_amounts(connection: Connection, key: UUID, which: ColumnElement[boo
         connection, (key, *descendants(connection, key)), which
     ).values():
         numbers.update(of_owner)
-    return amounts_of(connection, numbers)
+    return total_amounts(connection, numbers)
 
 
 def exceeded_quotas(
@@ -237,8 +237,8 @@ def exceeded_quotas(
     Requests count as used, and so do reservations that meet the condition ``which``.
     """
     limited = lock_limited_nodes(connection, [owner])[owner]
-    limits, wanted = limits_of(connection, limited), amounts_of(connection, {vm_type: 1})
-    over, fits, names = [], count, names_of(connection, limited)
+    limits, wanted = read_limits(connection, limited), total_amounts(connection, {vm_type: 1})
+    over, fits, names = [], count, read_owner_names(connection, limited)
     for key in limited:
         used = Counter(requested_amounts(connection, key))
         used.update(reserved_amounts(connection, key, which))
@@ -269,7 +269,7 @@ class RemainingQuota:
     def __init__(self, connection: Connection, owners: Iterable[UUID]) -> None:
         self._connection = connection
         self._limited = lock_limited_nodes(connection, owners)
-        self._limits = limits_of(
+        self._limits = read_limits(
             connection, {key for path in self._limited.values() for key in path}
         )
         self._requested: dict[UUID, Amounts] = {}  #: as it is written
@@ -311,7 +311,7 @@ class RemainingQuota:
             used[owner] = self._used_amounts(owner)
             over = [(owner, VMS, MAX_REQUESTED)] if used[owner][VMS] + count > MAX_REQUESTED else []
         if over:
-            names = names_of(self._connection, (owner, *limited))
+            names = read_owner_names(self._connection, (owner, *limited))
             exceeded = [
                 QuotaExcess(
                     tenant=names[key],
@@ -332,7 +332,7 @@ class RemainingQuota:
 
     def _amounts_of_vms(self, vm_type: UUID, count: int) -> Amounts:
         if vm_type not in self._amounts:
-            self._amounts[vm_type] = amounts_of(self._connection, {vm_type: 1})
+            self._amounts[vm_type] = total_amounts(self._connection, {vm_type: 1})
         return {resource: amount * count for resource, amount in self._amounts[vm_type].items()}
 
     def _used_amounts(self, key: UUID) -> Counter[str]:
@@ -353,14 +353,14 @@ class RemainingQuota:
 
 def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
     """Return the rule for requests above a quota, by the nearest setting on the path."""
-    path = path_of(connection, tenant)
+    path = read_path(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
     said = {row.id: row.over_quota for row in connection.execute(query)}
     found: OverQuota = next((said[key] for key in path if said[key] is not None), otherwise)
     return found
 
 
-def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
+def total_amounts(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
     """Return the total amounts of a number of VMs of each type, overhead included.
 
     The assignments of the VMs will hold the same amounts. So a request within a quota is still
@@ -373,7 +373,7 @@ def amounts_of(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
     return total
 
 
-def names_of(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, str]:
+def read_owner_names(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, str]:
     """Return the names of tenants and groups."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(set(keys))):

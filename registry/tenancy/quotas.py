@@ -21,12 +21,12 @@ from registry.records.tenancy import OverQuota, Quota, QuotaUse
 from registry.tenancy.quota_use import (
     default_limits,
     held_amounts,
-    limits_of,
-    names_of,
+    read_limits,
+    read_owner_names,
     requested_amounts,
     tenants_with_limits,
 )
-from registry.tenancy.tree import path_of, tenant_id
+from registry.tenancy.tree import read_path, tenant_id
 
 
 class Quotas:
@@ -81,7 +81,7 @@ class Quotas:
                     raise UnknownNameError(f"limits.{resource}", "resource", resource, known=known)
                 if limit is not None:
                     check_int(f"limits.{resource}", limit, 0, MAX_AMOUNT)
-            before = limits_of(connection, [key]).get(key, {})
+            before = read_limits(connection, [key]).get(key, {})
             given = default_limits(connection, [key])
             changed = {
                 resource: limit
@@ -150,9 +150,9 @@ def _write_limits(connection: Connection, key: UUID, limits: Mapping[str, int | 
 
 def _get_quota(connection: Connection, tenant: str) -> Quota:
     key = tenant_id(connection, tenant)
-    path = path_of(connection, key)
-    limits = limits_of(connection, path)
-    names = names_of(connection, path)
+    path = read_path(connection, key)
+    limits = read_limits(connection, path)
+    names = read_owner_names(connection, path)
     given = default_limits(connection, path)
     over_quota = connection.execute(
         select(tenants.c.over_quota).where(tenants.c.id == key)

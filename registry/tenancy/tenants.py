@@ -31,7 +31,7 @@ from registry.db.schema import network_offers, quotas, requests, reservations, t
 from registry.errors import ConflictError, DuplicateError, NotFoundError
 from registry.lifecycle import FINISHED, OPEN_RESERVATIONS
 from registry.records.tenancy import MoveTo, Tenant
-from registry.tenancy.quota_use import limits_of
+from registry.tenancy.quota_use import read_limits
 from registry.tenancy.quotas import set_default_limits
 from registry.tenancy.tree import check_parent, group_id, lock_tree
 
@@ -151,7 +151,7 @@ class Tenants:
                 "weight": found.weight,
                 "parent": found.parent,
                 "is_group": found.is_group,
-                "limits": limits_of(connection, [found.id]).get(found.id, {}),
+                "limits": read_limits(connection, [found.id]).get(found.id, {}),
             }
             _delete_or_mark_removed(connection, found.id, now)
             record_event(

@@ -194,7 +194,7 @@ class Tokens:
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
         """Revoke a token and the tokens of its logins; a repeated call is no error."""
         with self._database.write() as connection:
-            token = token_of(connection, id)
+            token = read_token(connection, id)
             if token is None:
                 raise NotFoundError("token", id)
             return revoke_token(connection, token, db_now(connection), actor=actor)
@@ -208,7 +208,7 @@ def insert_token(connection: Connection, now: datetime, secret: str, **values: A
     return _to_token(connection.execute(_SELECT.where(tokens.c.id == key)).one())
 
 
-def token_of(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
+def read_token(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
     """Return a token in a caller's transaction, or None."""
     row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
     return None if row is None else _to_token(row)

@@ -75,12 +75,12 @@ def lock_tree(connection: Connection) -> None:
     take_advisory_lock(connection, _TREE)
 
 
-def path_of(connection: Connection, key: UUID) -> tuple[UUID, ...]:
+def read_path(connection: Connection, key: UUID) -> tuple[UUID, ...]:
     """Return a tenant or group and all groups above it, the nearest first."""
-    return paths_of(connection, [key])[key]
+    return read_paths(connection, [key])[key]
 
 
-def paths_of(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
+def read_paths(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, tuple[UUID, ...]]:
     """Return the path of each tenant or group: itself and all groups above, the nearest first.
 
     All parents are read together, level by level.
@@ -125,7 +125,7 @@ def check_parent(connection: Connection, key: UUID | None, parent_id: UUID | Non
     ConflictError
         If it would stand below itself, or deeper than `MAX_DEPTH`.
     """
-    above = () if parent_id is None else path_of(connection, parent_id)
+    above = () if parent_id is None else read_path(connection, parent_id)
     if key is not None and key in above:
         raise ConflictError("a group cannot be moved below itself or a group that is part of it")
     depth = len(above) + (1 if key is None else _subtree_height(connection, key))

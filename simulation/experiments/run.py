@@ -22,7 +22,7 @@ from simulation.checkpoint import (
 )
 from simulation.experiments.specs import Inputs, RunSpec, open_inputs
 from simulation.metrics.recorder import SeriesRecorder
-from simulation.metrics.summary import summary_of
+from simulation.metrics.summary import build_summary
 from simulation.metrics.tables import write_tables
 from simulation.slots.cluster import Cluster
 from simulation.slots.engine import Engine
@@ -259,7 +259,7 @@ def _run_summary(
         "finished": finished,
         "digest": state.digest,
         "spec": spec.document(),
-        **summary_of(state.recorder, state.engine),
+        **build_summary(state.recorder, state.engine),
         "bad_rows": inputs.faults.document(),
         "timing": {
             "seconds": state.seconds,

@@ -23,10 +23,10 @@ from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
 from simulation.traces.chunks import Trace
 from simulation.traces.faults import BadRows
-from simulation.traces.formats import format_of, resources_in, row_source_of
+from simulation.traces.formats import detect_format, make_row_reader, resources_in
 from simulation.traces.native import Keep, NativeTrace, ordered_resources
-from simulation.traces.table_files import table_of
-from simulation.traces.workload import PREFIX, workload_of
+from simulation.traces.table_files import read_table
+from simulation.traces.workload import PREFIX, parse_workload
 
 _PARTS = 10_000  #: number of parts in which tenants are sampled
 
@@ -133,11 +133,11 @@ def open_inputs(spec: RunSpec) -> Inputs:
     if spec.trace.path.startswith(PREFIX):
         resources = ordered_resources({"vcpus", "memory_mib", *inventory.resources})
         _check_offered_resources(("vcpus", "memory_mib"), inventory, spec)
-        made = workload_of(spec.trace.path, resources, spec.seed)
+        made = parse_workload(spec.trace.path, resources, spec.seed)
         _check_quotas(hierarchies, resources, spec)
         return Inputs(made, inventory, resources, weights, hierarchies, faults)
     path = Path(spec.trace.path)
-    its = format_of(path, spec.trace.format)
+    its = detect_format(path, spec.trace.format)
     types = read_types(spec.trace.types)
     requested = resources_in(path, its, types)
     if not requested:
@@ -153,7 +153,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
             f"requests have {', '.join(requested)}; moves need {MEMORY} for their transfer",
         )
     trace = NativeTrace(
-        source=row_source_of(path, its),
+        source=make_row_reader(path, its),
         resources=resources,
         faults=faults,
         types=types,
@@ -240,7 +240,7 @@ def read_types(path: str | None) -> Mapping[str, Mapping[str, int]]:
     if path is None:
         return {}
     types: dict[str, Mapping[str, int]] = {}
-    for line, row in table_of(path, ("name",)):
+    for line, row in read_table(path, ("name",)):
         try:
             types[row["name"]] = {
                 name: int(amount) for name, amount in row.items() if name != "name" and amount
@@ -255,7 +255,7 @@ def read_weights(path: str | None) -> Mapping[str, float]:
     if path is None:
         return {}
     weights = {}
-    for line, row in table_of(path, ("tenant",)):
+    for line, row in read_table(path, ("tenant",)):
         try:
             weights[row["tenant"]] = float(row["weight"])
         except (KeyError, TypeError, ValueError):

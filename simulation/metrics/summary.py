@@ -12,7 +12,7 @@ from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
 
 
-def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
+def build_summary(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
     """Return the summary of a simulation in JSON values. A value that is not known is null.
 
     Times are in seconds; parts are within [0, 1]. Waits are of VMs that were
@@ -47,8 +47,8 @@ def summary_of(recorder: SeriesRecorder, engine: Engine) -> dict[str, Any]:
         "completed_part_of_tenants": _mean_of_known(
             completed_fractions(recorder.tenants.rows[:, 0], recorder.tenants.rows[:, 2])
         ),
-        "wait_s": distribution_of(waits, counts),
-        "completion_s": distribution_of(took, ended),
+        "wait_s": describe_distribution(waits, counts),
+        "completion_s": describe_distribution(took, ended),
         "used": {
             name: _use_distribution(slots.column(f"used:{name}")) for name in recorder.resources
         },
@@ -92,7 +92,7 @@ def completed_fractions(requested: IntArray, completed: IntArray) -> FloatArray:
     return parts
 
 
-def distribution_of(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
+def describe_distribution(values: FloatArray, counts: FloatArray) -> Mapping[str, float | None]:
     """Return mean, percentiles and maximum of sorted values, weighted by counts."""
     if not len(values):
         return dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from plain_text import plain
 from simulation.report.comparison_table import comparison_section
 from simulation.report.plot_files import file_name, save_plot
-from simulation.report.plots import Plot, plots_of
+from simulation.report.plots import Plot, build_plots
 from simulation.report.run_data import first_seed_runs, runs_in
 from simulation.report.style import Palette
 
@@ -59,7 +59,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
     shown = first_seed_runs(runs)
     variants = [(row["variant"], row["policy"]) for row in document["comparison"]["variants"]]
     palette = Palette(variants)
-    plots = plots_of(shown, palette) if shown else []
+    plots = build_plots(shown, palette) if shown else []
     sections = [_plot_section(plot, folder / _PLOTS) for plot in plots]
     compared = comparison_section(document["comparison"], palette)
     body = [

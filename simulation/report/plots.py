@@ -36,7 +36,7 @@ class Plot:
     figure: Any
 
 
-def plots_of(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
+def build_plots(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
     """Return the plots of runs, one run for each variant, without empty plots."""
     shown = list(runs)[:_MAX_LINES]
     makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (

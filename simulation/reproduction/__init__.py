@@ -6,7 +6,7 @@ from simulation.reproduction.item_runner import (
     FinishedItem,
     run_item,
     run_items,
-    summary_of,
+    verdicts_document,
 )
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Verdict
 
@@ -22,5 +22,5 @@ __all__ = [
     "items_named",
     "run_item",
     "run_items",
-    "summary_of",
+    "verdicts_document",
 ]

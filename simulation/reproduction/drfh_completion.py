@@ -17,10 +17,10 @@ from simulation.reproduction.drfh_day import (
     SLOTS,
     WHY,
     WITHIN,
-    choice_of,
-    day_of,
+    build_day,
     drfh_item,
     simulated_day,
+    to_simulated_policy,
 )
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.plots import line_plotter
@@ -113,7 +113,7 @@ def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statemen
 
 
 def _reproduce_fig8(setup: Setup) -> ItemOutcome:
-    played, tenants = simulated_day(setup), day_of(setup).tenants
+    played, tenants = simulated_day(setup), build_day(setup).tenants
     drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
     return ItemOutcome(
@@ -151,13 +151,13 @@ def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> f
 
 
 def _reproduce_fig9(setup: Setup) -> ItemOutcome:
-    day = day_of(setup)
+    day = build_day(setup)
     shared = simulated_day(setup)[BEST].completed_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
     alone = np.zeros(len(day.tenants))
     for number, tenant in enumerate(day.tenants):
         own = day.hosts[order[number :: len(day.tenants)]]
-        choice = choice_of(BEST, day.slot_s, setup.seed)
+        choice = to_simulated_policy(BEST, day.slot_s, setup.seed)
         trace = ListedTrace(resources=RESOURCES, parts=_requests_of_tenant(day.trace, tenant))
         alone[number] = play_trace(trace, own, choice, slots=day.slots).completed_of([tenant])[0]
         setup.report((number + 1) / len(day.tenants))

@@ -38,7 +38,7 @@ class Day:
     slot_s: float
 
 
-def day_of(setup: Setup) -> Day:
+def build_day(setup: Setup) -> Day:
     """Return the cluster and its requests."""
     number, days, tenants, lives = (60, 0.25, 20, 1) if setup.quick else (2000, 1.0, 100, 6)
     slot_s = 600.0 if setup.quick else 1200.0
@@ -55,7 +55,7 @@ def day_of(setup: Setup) -> Day:
     )
 
 
-def choice_of(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
+def to_simulated_policy(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
     """Return a policy with its parameters."""
     parameters = {"slots": _CHOSEN} if policy == SLOTS else {"patience": 0}
     return SimulatedPolicy(
@@ -67,14 +67,14 @@ def simulated_day(setup: Setup) -> dict[str, PlayedTrace]:
     """Return the day under each policy."""
 
     def run() -> dict[str, PlayedTrace]:
-        day, done = day_of(setup), 0
+        day, done = build_day(setup), 0
 
         def report(part: float) -> None:
             setup.report((done + part) / len(POLICIES))
 
         found = {}
         for policy in POLICIES:
-            choice = choice_of(policy, day.slot_s, setup.seed)
+            choice = to_simulated_policy(policy, day.slot_s, setup.seed)
             found[policy] = play_trace(day.trace, day.hosts, choice, slots=day.slots, report=report)
             done += 1
         return found

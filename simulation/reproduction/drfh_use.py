@@ -15,7 +15,7 @@ from simulation.reproduction.drfh_day import (
     SLOTS,
     WHY,
     WITHIN,
-    day_of,
+    build_day,
     drfh_item,
     simulated_day,
 )
@@ -40,7 +40,7 @@ _NAMES: Final = ("CPU", "memory")
 
 def _reproduce_table2(setup: Setup) -> ItemOutcome:
     """Fill the empty cluster once with more requests than it holds."""
-    day = day_of(setup)
+    day = build_day(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}
     snapshot = round_snapshot(

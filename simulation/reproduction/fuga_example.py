@@ -9,7 +9,7 @@ import numpy as np
 from placement import Allocation, Budget, Snapshot
 from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
-from placement.fuga.players import players_of
+from placement.fuga.players import find_players
 from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
@@ -63,7 +63,7 @@ def _example_game() -> Game:
     strategies = {0: tuple(_HOST_1.values()), 1: tuple(_HOST_2.values())}
     search = TopCombinations(kinds.demand, ranking, 5, np.random.default_rng(0), Budget())
     return Game.of(
-        players_of(snapshot, kinds, snapshot.free, snapshot.free, ranking),
+        find_players(snapshot, kinds, snapshot.free, snapshot.free, ranking),
         serving,
         GivenStrategies(
             given_strategies_by_kind(snapshot, kinds, snapshot.free, strategies),

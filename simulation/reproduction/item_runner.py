@@ -51,7 +51,7 @@ def run_item(item: Item, setup: Setup, folder: Path) -> FinishedItem:
     for table in outcome.tables:
         _write_table(table, folder / f"{table.name}.csv")
     save_plot(outcome.draw(), folder)
-    verdict = verdict_of(item, outcome, setup)
+    verdict = verdict_document(item, outcome, setup)
     (folder / VERDICT).write_text(json.dumps(verdict, indent=2) + "\n", encoding="utf-8")
     return FinishedItem(verdict=verdict, seconds=time.perf_counter() - started)
 
@@ -83,14 +83,14 @@ def run_items(
         there = earlier_result(folder, setup) if resume else None
         finished.append(there or run_item(item, replace(setup, report=report), folder))
         ended(finished[-1])
-        summary = summary_of(finished, setup)
+        summary = verdicts_document(finished, setup)
         (out / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         page = reproduction_page([each.verdict for each in finished], command)
         (out / DOCUMENT).write_text(page, "utf-8")
     return finished
 
 
-def summary_of(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]:
+def verdicts_document(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]:
     """Return the verdicts of all items, in JSON values."""
     verdicts = [each.verdict["verdict"] for each in finished]
     return {
@@ -102,7 +102,7 @@ def summary_of(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]
     }
 
 
-def verdict_of(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
+def verdict_document(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
     """Return an item and its outcome in JSON values."""
     verdict = outcome.verdict
     return {

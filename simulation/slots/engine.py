@@ -20,7 +20,7 @@ from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_intege
 from simulation.slots.cluster import Cluster
 from simulation.slots.idle_rounds import LastIdleRound
 from simulation.slots.interning import InternedNames
-from simulation.slots.moving.movable_vms import MovableVms, movable_vms_of
+from simulation.slots.moving.movable_vms import MovableVms, build_movable_vms
 from simulation.slots.moving.slot_mover import PlanSummary, SlotMover
 from simulation.slots.moving.timetable import EndedMove
 from simulation.slots.rules import HostRules
@@ -220,7 +220,7 @@ class Engine:
         parts = self.running.all_rows()
         snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
-        return movable_vms_of(
+        return build_movable_vms(
             snapshot,
             tenants,
             VmRows.concatenate(parts) if parts else None,

@@ -10,8 +10,8 @@ from placement import Allocation, Policy, Snapshot, decide
 from placement.catalog.zone_policies import (
     NamedPolicy,
     RoundPolicies,
+    build_zone_inputs,
     first_feasible_allocation,
-    zones_of,
 )
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
@@ -67,9 +67,11 @@ class SlotDecider:
         deciding = self.deciding = self.deciding or self._find_deciding()
         policy = self.policy = self.policy or deciding.make_policy()
 
-        def decide_one(each: RoundPolicies) -> Allocation:
+        def decide_one(policies: RoundPolicies) -> Allocation:
             its, units = (
-                (policy, choice.budget_units) if each is deciding else (each.make_policy(), None)
+                (policy, choice.budget_units)
+                if policies is deciding
+                else (policies.make_policy(), None)
             )
             made = its if around is None else around(its)
             return decide(snapshot, made, seed=seed, budget_units=units)
@@ -98,5 +100,5 @@ class SlotDecider:
         zone_of_host = [zone_of(host.labels) for host in self._cluster.hosts]
         parameters = choice.policy_parameters(choice.parameters)
         otherwise = NamedPolicy(policy=choice.policy, parameters=parameters)
-        zones = zones_of(zone_of_host, named, otherwise)
+        zones = build_zone_inputs(zone_of_host, named, otherwise)
         return RoundPolicies(policy=choice.policy, parameters=parameters, zones=zones)

@@ -12,7 +12,7 @@ import numpy as np
 from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from registry.catalogue import VMS
 from simulation.errors import InputError
-from simulation.traces.table_files import table_of
+from simulation.traces.table_files import read_table
 
 _MAX_LIMIT: Final = 2**62
 _MAX_TIME_S: Final = 1e12
@@ -160,7 +160,7 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
     """Return the positions of each name by the time from which they hold."""
     places: dict[str, dict[float, _TreePosition]] = {}
     parents: dict[str, int] = {}
-    for line, row in table_of(path, ("name", "parent")):
+    for line, row in read_table(path, ("name", "parent")):
         name, where = row["name"], f"{path}:{line}"
         if not name:
             raise InputError(where, "name: missing")
@@ -208,7 +208,7 @@ def _read_weight(found: str | None, where: str) -> float:
 def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | None]]:
     """Return the limits of each owner and resource by the time from which they hold."""
     quotas: dict[tuple[str, str], dict[float, int | None]] = {}
-    for line, row in table_of(path, ("owner", "resource", "limit")):
+    for line, row in read_table(path, ("owner", "resource", "limit")):
         where, key = f"{path}:{line}", (row["owner"], row["resource"])
         its, at_s = quotas.setdefault(key, {}), _read_time(row.get("at_s"), where)
         if at_s in its:

@@ -18,7 +18,7 @@ from simulation.errors import InputError
 from simulation.topology.hosts import HostEvent, HostEventKind
 from simulation.traces import azure_packing
 from simulation.traces.native import ordered_resources
-from simulation.traces.table_files import columns_of, rows_of
+from simulation.traces.table_files import read_columns, read_rows
 from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB, PREFIX, hosts_like_google
 
 _SHORT: Final = re.compile(r"\d+:[^,]+(,\d+:[^,]+)*")
@@ -148,7 +148,7 @@ def read_inventory(spec: str) -> HostInventory:
 
 def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
     """Return the reader of a table with these columns."""
-    columns = columns_of(path)
+    columns = read_columns(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
         return _read_google_machines
     if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= set(columns):
@@ -230,7 +230,7 @@ def _make_alike_hosts(
 def _read_csv(path: Path) -> HostInventory:
     hosts: list[HostSpec] = []
     events: list[HostEvent] = []
-    for line, row, _ in rows_of(path):
+    for line, row, _ in read_rows(path):
         where = f"{path}:{line}"
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))
@@ -300,7 +300,7 @@ def _read_json(path: Path) -> HostInventory:
 
 def _read_google_machines(path: Path) -> HostInventory:
     hosts = []
-    for line, row, _ in rows_of(path):
+    for line, row, _ in read_rows(path):
         if not isinstance(row, Mapping):
             raise InputError(f"{path}:{line}", str(row))
         hosts.append(
@@ -314,7 +314,7 @@ def _read_google_events(path: Path) -> HostInventory:
     names = ("time_us", "machine_id", "event", "platform", "cpus", "memory")
     hosts: dict[str, HostSpec] = {}
     events: list[HostEvent] = []
-    for line, row, _ in rows_of(path, names):
+    for line, row, _ in read_rows(path, names):
         where = f"{path}:{line}"
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))
@@ -343,7 +343,7 @@ def _make_google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSp
 
 def _read_alibaba_nodes(path: Path) -> HostInventory:
     hosts = []
-    for line, row, _ in rows_of(path):
+    for line, row, _ in read_rows(path):
         where = f"{path}:{line}"
         if not isinstance(row, Mapping):
             raise InputError(where, str(row))

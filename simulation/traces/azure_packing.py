@@ -18,7 +18,7 @@ from typing import Any, Final
 from simulation.errors import InputError
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row
-from simulation.traces.table_files import columns_of, rows_of
+from simulation.traces.table_files import read_columns, read_rows
 
 #: What a whole machine has of each resource; parts of it are rounded down.
 MACHINE: Final = 1_000_000
@@ -61,10 +61,10 @@ def packing_requests(path: Path) -> Iterator[Row]:
         types = path.with_name("vmType.csv")
         if not types.is_file():
             raise InputError(str(path), f"its table of types, {types}, is not there")
-        if missing := {"vmTypeId", "machineId", *_PARTS.values()} - set(columns_of(types)):
+        if missing := {"vmTypeId", "machineId", *_PARTS.values()} - set(read_columns(types)):
             raise InputError(str(types), f"no column {', '.join(sorted(missing))}")
-        sizes = _vm_sizes(types, ((line, row) for line, row, _ in rows_of(types)))
-        yield from _native_rows(rows_of(path), sizes)
+        sizes = _vm_sizes(types, ((line, row) for line, row, _ in read_rows(types)))
+        yield from _native_rows(read_rows(path), sizes)
 
 
 def _open_database(path: Path) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ from simulation.errors import InputError
 from simulation.traces import azure_packing, google_tasks
 from simulation.traces.faults import RowError
 from simulation.traces.native import Row, resources_of
-from simulation.traces.table_files import columns_of, rows_of
+from simulation.traces.table_files import read_columns, read_rows
 
 #: Models of the Alibaba cluster's GPUs; a task may name those that will do.
 _GPU_MODELS: Final = ("A10", "G1", "G2", "G3", "P100", "T4", "V100M16", "V100M32")
@@ -244,7 +244,7 @@ FORMATS: Final = (
 )
 
 
-def format_of(path: Path, name: str | None = None) -> TraceFormat:
+def detect_format(path: Path, name: str | None = None) -> TraceFormat:
     """Return the named format, or the one that a file's columns match.
 
     Raises
@@ -256,7 +256,7 @@ def format_of(path: Path, name: str | None = None) -> TraceFormat:
         return _format_by_name(name)
     if azure_packing.is_packing_trace(path):
         return _format_by_name("azure-packing-2020")
-    columns = columns_of(path)
+    columns = read_columns(path)
     for each in FORMATS:
         if each.needs <= set(columns):
             return each
@@ -278,16 +278,16 @@ def _format_by_name(name: str) -> TraceFormat:
     raise InputError(f"--format {name}", f"one of {known}")
 
 
-def row_source_of(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
+def make_row_reader(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
     """Return a function that reads the file from its beginning, as native rows."""
     read = its.read
     if read is not None:
         return lambda: its.convert(read(path))
-    return lambda: its.convert(rows_of(path, its.columns))
+    return lambda: its.convert(read_rows(path, its.columns))
 
 
 def resources_in(
     path: Path, its: TraceFormat, types: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
     """Return the resources that the requests of a file need."""
-    return its.resources or resources_of(columns_of(path), types)
+    return its.resources or resources_of(read_columns(path), types)

@@ -26,7 +26,7 @@ def is_parquet(path: Path) -> bool:
         raise InputError(str(path), error.strerror or str(error)) from error
 
 
-def columns_of(path: Path) -> tuple[str, ...]:
+def read_columns(path: Path) -> tuple[str, ...]:
     """Return the names in the first line of a CSV file, or those of a Parquet file."""
     if is_parquet(path):
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, only needed for Parquet
@@ -36,7 +36,7 @@ def columns_of(path: Path) -> tuple[str, ...]:
         return tuple(next(csv.reader([_first_line(path, file)]), ()))
 
 
-def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
     """Read a file row by row.
 
     Parameters
@@ -50,7 +50,7 @@ def rows_of(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
         yield from _csv_rows(path, columns)
 
 
-def table_of(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+def read_table(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a small CSV file that has these columns, with their lines.
 
     A cell that a row lacks is empty.

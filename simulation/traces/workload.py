@@ -125,7 +125,7 @@ class Workload:
         return times
 
 
-def workload_of(spec: str, resources: tuple[str, ...], seed: int) -> Workload:
+def parse_workload(spec: str, resources: tuple[str, ...], seed: int) -> Workload:
     """Return the workload that ``google:REQUESTS[:DAYSd][:TENANTSt]`` means."""
     found = _FORM.fullmatch(spec)
     if found is None or not 1 <= int(found[1]) <= 10**8:

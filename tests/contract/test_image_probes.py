@@ -15,7 +15,7 @@ import pytest
 
 from hypervisor import HostConnection
 from registry import ImageRefusedError
-from registry.images.header import virtual_size_of
+from registry.images.header import read_virtual_size
 from tests.contract.conftest import DEADLINE_S
 from tests.servers.lab_hosts import LabCluster
 from tests.servers.running import eventually
@@ -86,7 +86,7 @@ def virsh(lab: LabCluster, *words: str) -> str:
 
 def accepted(content: bytes) -> bool:
     try:
-        virtual_size_of(io.BytesIO(content), "raw")
+        read_virtual_size(io.BytesIO(content), "raw")
     except ImageRefusedError:
         return False
     return True

@@ -28,7 +28,7 @@ from placement.catalog.plugins import POLICY_GROUP
 from placement.catalog.policies import POLICIES
 from registry import Registry, lifecycle
 from registry.db.schema import metadata
-from scripts.house import IMAGES, PICTURES, PackagePicture, packages, picture_of, plans
+from scripts.house import IMAGES, PICTURES, PackagePicture, packages, picture_path, plans
 from scripts.walk import walks
 from tests.docs.markdown import ROOT, mentioned
 from tests.e2e.slots import run_slot
@@ -84,7 +84,7 @@ def test_the_drawings_are_those_of_the_imports() -> None:
     stale = [
         name
         for name in PICTURES
-        if _drawn_in(IMAGES / picture_of(name)) != (set(found[name].modules), found[name].drawn)
+        if _drawn_in(IMAGES / picture_path(name)) != (set(found[name].modules), found[name].drawn)
     ]
 
     assert stale == [], "run make house"
@@ -92,7 +92,7 @@ def test_the_drawings_are_those_of_the_imports() -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_page_shows_every_drawing(name: str) -> None:
-    assert f"](images/{picture_of(name)})" in PAGE.read_text()
+    assert f"](images/{picture_path(name)})" in PAGE.read_text()
 
 
 def test_rooms_that_know_one_another_are_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from placement import Budget, check_allocation, policy_by_name
 from placement.fairness.targets import fair_targets
 from placement.fuga.game import Game
-from placement.fuga.players import players_of
+from placement.fuga.players import find_players
 from placement.fuga.service_order import ServiceOrder, fairness_of
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
@@ -64,7 +64,7 @@ def the_game():
     )
     given = given_strategies_by_kind(snapshot, kinds, snapshot.free, {0: (D, E, F), 1: (A, B, C)})
     search = TopCombinations(kinds.demand, ranking, 5, np.random.default_rng(0), Budget())
-    players = players_of(snapshot, kinds, snapshot.free, snapshot.free, ranking)
+    players = find_players(snapshot, kinds, snapshot.free, snapshot.free, ranking)
     source = GivenStrategies(given, search, kinds.demand, ranking)
     return Game.of(players, serving, source, kinds.demand, ranking)
 

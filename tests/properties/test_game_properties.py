@@ -19,7 +19,7 @@ from placement.fuga.combinations.top_combinations import top_combinations
 from placement.fuga.equilibrium import solve_game
 from placement.fuga.game import UTILITY_TOLERANCE, Game
 from placement.fuga.parameters import LARGEST_GAME, FugaParameters
-from placement.fuga.players import players_of
+from placement.fuga.players import find_players
 from placement.fuga.service_order import ServiceOrder, fairness_of
 from placement.fuga.strategies import TopCombinations
 from placement.model.vm_kinds import vm_kinds
@@ -201,7 +201,7 @@ def a_game(snapshot, seed, eta=3, alpha=2.0):
         alpha=alpha,
     )
     search = TopCombinations(kinds.demand, RANKING, eta, np.random.default_rng(seed), Budget())
-    players = players_of(snapshot, kinds, snapshot.free, snapshot.free, RANKING)
+    players = find_players(snapshot, kinds, snapshot.free, snapshot.free, RANKING)
     return Game.of(players, serving, search, kinds.demand, RANKING)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oslo_utils.imageutils import format_inspector
 
 from registry import ImageRefusedError
-from registry.images.header import probe_formats, virtual_size_of
+from registry.images.header import probe_formats, read_virtual_size
 from registry.records.images import ImageFormat
 from workers import vfat
 
@@ -34,7 +34,7 @@ LENGTH = 33_792
 
 def accepted(content: bytes, said: ImageFormat) -> int | None:
     try:
-        return virtual_size_of(io.BytesIO(content), said)
+        return read_virtual_size(io.BytesIO(content), said)
     except ImageRefusedError:
         return None
 

@@ -14,7 +14,7 @@ from placement.errors import ParameterError
 from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
-from placement.mechanisms.psdsf.servers import held_tasks, servers_of
+from placement.mechanisms.psdsf.servers import build_servers, held_tasks
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_converged
 from placement.mechanisms.psdsf.water_filling import WaterFilling
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
@@ -81,7 +81,7 @@ def servers_with_tasks(draw):
 def test_a_step_is_the_plain_step(drawn):
     problem, tasks = drawn
     plain = PlainPsdsf(problem)
-    for server in servers_of(problem):
+    for server in build_servers(problem):
         elsewhere = tasks.sum(axis=1) - tasks[:, server.place]
 
         new = WaterFilling()(
@@ -98,7 +98,7 @@ def test_a_step_is_the_plain_step(drawn):
 @given(drawn=servers_with_tasks())
 def test_the_published_procedure_ends_where_water_filling_does(drawn):
     problem, tasks = drawn
-    for server in servers_of(problem):
+    for server in build_servers(problem):
         elsewhere = elsewhere_of(problem, server, tasks)
         here = tasks[server.tenants, server.place]
 
@@ -111,7 +111,7 @@ def test_the_published_procedure_ends_where_water_filling_does(drawn):
 @given(drawn=servers_with_tasks(), guesses=st.lists(st.floats(0, 100), max_size=3))
 def test_a_step_does_not_depend_on_where_the_search_begins(drawn, guesses):
     problem, tasks = drawn
-    for server in servers_of(problem):
+    for server in build_servers(problem):
         elsewhere = elsewhere_of(problem, server, tasks)
         here = tasks[server.tenants, server.place]
         biased = WaterFilling()

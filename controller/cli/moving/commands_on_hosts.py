@@ -106,18 +106,18 @@ class CommandsOnHosts:
         for each in self._running.values():
             self._terminate_command(each, why)
 
-    def _terminate_then_kill(self, each: _HostCommand) -> None:
+    def _terminate_then_kill(self, command: _HostCommand) -> None:
         now = self._now()
-        if each.killed_at is None:
-            if now > each.until:
-                self._terminate_command(each, f"it took longer than {self._within_s:g} s")
-        elif now > each.killed_at + self._grace_s:
-            _signal_process_group(each.process, signal.SIGKILL)
+        if command.killed_at is None:
+            if now > command.until:
+                self._terminate_command(command, f"it took longer than {self._within_s:g} s")
+        elif now > command.killed_at + self._grace_s:
+            _signal_process_group(command.process, signal.SIGKILL)
 
-    def _terminate_command(self, each: _HostCommand, why: str) -> None:
-        if each.killed_at is None:
-            each.killed_at, each.why = self._now(), why
-            _signal_process_group(each.process, signal.SIGTERM)
+    def _terminate_command(self, command: _HostCommand, why: str) -> None:
+        if command.killed_at is None:
+            command.killed_at, command.why = self._now(), why
+            _signal_process_group(command.process, signal.SIGTERM)
 
     def _read_output(self, host: str, stream: IO[bytes], last: list[str]) -> None:
         while piece := stream.readline(_LINE_BYTES):
@@ -132,10 +132,10 @@ def _signal_process_group(process: subprocess.Popen[bytes], signum: int) -> None
         os.killpg(process.pid, signum)
 
 
-def _error_text(each: _HostCommand) -> str | None:
-    status = each.process.returncode
-    if status == 0 and each.why is None:
+def _error_text(command: _HostCommand) -> str | None:
+    status = command.process.returncode
+    if status == 0 and command.why is None:
         return None
-    if each.why is None:
-        each.why = f"exit status {status}" if status > 0 else signal.Signals(-status).name
-    return ": ".join([each.why, *each.last])
+    if command.why is None:
+        command.why = f"exit status {status}" if status > 0 else signal.Signals(-status).name
+    return ": ".join([command.why, *command.last])

@@ -15,7 +15,7 @@ from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import echo, percent, print_json, print_table
-from controller.terminal.pairs import parameters_of
+from controller.terminal.pairs import parse_parameters
 from controller.terminal.times import clock
 from plain_text import plain
 
@@ -277,7 +277,7 @@ def _print_second_policy(
     from controller.cli.operating.games import print_shadow_game  # noqa: PLC0415
     from controller.session.polling import progress  # noqa: PLC0415
 
-    body = {"policy": policy, "parameters": parameters_of("--parameter", parameters)}
+    body = {"policy": policy, "parameters": parse_parameters("--parameter", parameters)}
     with progress(quiet=session.json) as show_line:
         show_line(f"deciding round {number} by {policy}")
         found = session.api.second_policy(number, body)

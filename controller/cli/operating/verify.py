@@ -13,7 +13,7 @@ from controller.session.proofs import (
     BEGINNING,
     ProofError,
     VerifiedChain,
-    document_of,
+    build_proof_document,
     parse_document,
     verify_chain,
 )
@@ -54,7 +54,7 @@ def verify(
             rounds = session.api.items(
                 "rounds/proofs", max_items=None if everything else last, tenant=tenant
             )
-            document = document_of(tenant, list(rounds))
+            document = build_proof_document(tenant, list(rounds))
         if save is not None:
             _save_document(save, document)
         found = verify_chain(document, tenant, known)

@@ -13,7 +13,7 @@ from controller.cli.problems import table as solve_table
 from controller.session.session import Common, OutputOption
 from controller.terminal.errors import BadInputError, CliError
 from controller.terminal.output import OutputFormat, echo_lines
-from controller.terminal.pairs import parameters_of
+from controller.terminal.pairs import parse_parameters
 from controller.terminal.streams import keep_output_clean
 
 # `problem_run` brings numpy and is imported where it is used: `--help` is there at once
@@ -83,7 +83,7 @@ def solve_command(
     from controller.cli.problems.problem_run import solve_problem  # noqa: PLC0415
 
     keep_output_clean()
-    parameters = parameters_of("-p", parameter or ())
+    parameters = parse_parameters("-p", parameter or ())
     answer = solve_problem(file, policy, seed, parameters=parameters, details=details)
     _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
 

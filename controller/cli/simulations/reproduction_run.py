@@ -19,7 +19,7 @@ from simulation.reproduction import (
     Setup,
     items_named,
     run_items,
-    summary_of,
+    verdicts_document,
 )
 
 
@@ -57,10 +57,10 @@ def reproduce(
     setup, finished = Setup(quick=quick, seed=seed), list[FinishedItem]()
     width = max(len(item.name) for item in items)
 
-    def record_verdict(each: FinishedItem) -> None:
-        finished.append(each)
+    def record_verdict(item: FinishedItem) -> None:
+        finished.append(item)
         if form is OutputFormat.TABLE:
-            echo(_verdict_line(each, width))
+            echo(_verdict_line(item, width))
 
     try:
         with _progress_bar(len(items)) as begins:
@@ -81,7 +81,7 @@ def reproduce(
         raise CliError(str(error)) from error
     if form is not OutputFormat.TABLE:
         print_records_as(form)
-        print_json(summary_of(finished, setup))
+        print_json(verdicts_document(finished, setup))
     else:
         echo()
         echo(f"report: {out / DOCUMENT}; data and plots are in the same folder")

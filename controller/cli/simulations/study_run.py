@@ -292,7 +292,7 @@ def run_study(
     except OSError as error:
         wanted = "give a writable folder"
         raise BadInputError(f"--out {out}: {error.strerror}; {wanted}") from error
-    queue = _queue_of_fleet(out, len(specs)) if celery else None
+    queue = _open_fleet_queue(out, len(specs)) if celery else None
     with show_progress([spec.name for spec in specs], fleet=celery) as shown:
         if queue is not None:
             study: AnyStudy = FleetStudy(specs, out, queue, as_csv=as_csv, warn=shown.warn)
@@ -315,7 +315,7 @@ def run_study(
         raise CliError(f"stopped; continue with the same options and `--resume --out {out}`")
 
 
-def _queue_of_fleet(out: Path, runs: int) -> SimulationQueue:
+def _open_fleet_queue(out: Path, runs: int) -> SimulationQueue:
     """Return the queue of the simulation workers; check that its broker answers."""
     from controller.session.settings import load_settings  # noqa: PLC0415 - slow, and seldom needed
     from controller.simulations.queue import NoFleetError, SimulationQueue  # noqa: PLC0415

@@ -15,7 +15,7 @@ from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError, WaitExpiredError
 from controller.terminal.output import echo, percent, print_json, print_table, resources, short_id
-from controller.terminal.pairs import parameters_of, parse_pairs
+from controller.terminal.pairs import parse_pairs, parse_parameters
 from controller.terminal.times import span, time_since
 
 app = typer.Typer(
@@ -107,7 +107,7 @@ def run(  # noqa: PLR0917 - options of a command line
         body["remove_hosts"] = remove_host
     if policy is not None:
         body["policy"] = policy
-        body["parameters"] = parameters_of("-p", parameter or ())
+        body["parameters"] = parse_parameters("-p", parameter or ())
     elif parameter:
         raise BadInputError("-p is of the policy that --policy names")
     if weight:

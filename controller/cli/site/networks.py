@@ -36,10 +36,10 @@ def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
     return unique_pairs("HOST=SOURCE", map(_parse_host_source, given or ()))
 
 
-def _parse_host_source(each: str) -> tuple[str, dict[str, str] | None]:
-    host, equals, source = each.partition("=")
+def _parse_host_source(word: str) -> tuple[str, dict[str, str] | None]:
+    host, equals, source = word.partition("=")
     if not (host and equals):
-        raise BadInputError(f"found {each!r}, wanted HOST=SOURCE: {_SOURCE}")
+        raise BadInputError(f"found {word!r}, wanted HOST=SOURCE: {_SOURCE}")
     return host, parse_source(source) if source else None
 
 

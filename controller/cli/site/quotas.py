@@ -62,11 +62,11 @@ def parse_limits(given: list[str]) -> dict[str, int | None]:
     return unique_pairs("RESOURCE=LIMIT", map(_parse_limit, given))
 
 
-def _parse_limit(each: str) -> tuple[str, int | None]:
-    resource, equals, limit = each.partition("=")
+def _parse_limit(word: str) -> tuple[str, int | None]:
+    resource, equals, limit = word.partition("=")
     if not (resource and equals and (limit == NONE or (limit.isascii() and limit.isdigit()))):
         raise BadInputError(
-            f"found {each!r}, wanted RESOURCE=LIMIT such as vcpus=40, or vcpus={NONE}"
+            f"found {word!r}, wanted RESOURCE=LIMIT such as vcpus=40, or vcpus={NONE}"
         )
     return resource, None if limit == NONE else int(limit)
 

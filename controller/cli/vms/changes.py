@@ -27,10 +27,10 @@ def parse_labels(given: list[str] | None) -> dict[str, str]:
     return unique_pairs("KEY=VALUE", map(_parse_label, given or ()))
 
 
-def _parse_label(each: str) -> tuple[str, str]:
-    key, equals, value = each.partition("=")
+def _parse_label(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
     if not (key and equals and value):
-        raise BadInputError(f"found {each!r}, wanted KEY=VALUE such as env=test")
+        raise BadInputError(f"found {word!r}, wanted KEY=VALUE such as env=test")
     return key, value
 
 

@@ -87,18 +87,18 @@ class CallBatcher(Generic[M, R]):
             for _, future in waiting.members:  # the loop ends
                 future.cancel()
 
-    async def _serve_batch(self, some: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
+    async def _serve_batch(self, batch: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
         try:
-            results = await run_in_threadpool(self._together, [member for member, _ in some])
+            results = await run_in_threadpool(self._together, [member for member, _ in batch])
         except Exception as error:  # each member gets the error
-            for _, future in some:
+            for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
             return
         except BaseException:
-            for _, future in some:
+            for _, future in batch:
                 future.cancel()
             raise
-        for (_, future), result in zip(some, results, strict=True):
+        for (_, future), result in zip(batch, results, strict=True):
             if not future.done():  # its caller went away
                 future.set_result(result)

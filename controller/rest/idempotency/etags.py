@@ -95,7 +95,7 @@ class ETagResponse:
 
     def __call__(self, record: T) -> T:
         """Return the record unchanged; set the answer's `ETag` to its version."""
-        self._answer.headers["ETag"] = version_of(record, secret=self._names.secret)
+        self._answer.headers["ETag"] = build_etag(record, secret=self._names.secret)
         return record
 
 
@@ -124,7 +124,7 @@ def note_condition(request: HttpRequest, given: str) -> None:
 
     def check(registry: Registry) -> None:
         record = versioned.read(registry, key)
-        current = version_of(record, secret=names.secret)
+        current = build_etag(record, secret=names.secret)
         if wanted and current not in wanted:
             raise VersionMismatchError(versioned.kind, found[2], given, current)
 
@@ -132,7 +132,7 @@ def note_condition(request: HttpRequest, given: str) -> None:
         request.scope.setdefault("state", {})["only_if"] = Precondition(versioned.kind, key, check)
 
 
-def version_of(record: Any, *, secret: bytes) -> str:
+def build_etag(record: Any, *, secret: bytes) -> str:
     """Return the version of a record, as an entity tag.
 
     The id counts, because a resource may have the name of a deleted one. The digest is keyed with

@@ -100,7 +100,7 @@ class Creation:
             return _replayed_answer(before, adapter, show)
         return _encode_json(show(made), status)
 
-    async def answer_of_one(
+    async def answer_batched(
         self,
         body: BaseModel,
         create: Callable[[IdempotencyKey | None], Awaitable[T]],

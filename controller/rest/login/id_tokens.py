@@ -40,7 +40,7 @@ class UnknownKeyError(LoginRefusedError):
     """No cached key signed the token; the provider may have new keys."""
 
 
-def nonce_of(verifier: str) -> str:
+def derive_nonce(verifier: str) -> str:
     """Return the nonce derived from a PKCE verifier.
 
     The nonce proves that the caller knows the verifier, even if the provider ignores PKCE.
@@ -49,7 +49,7 @@ def nonce_of(verifier: str) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def claims_of(
+def verify_id_token(
     id_token: str, keys: Sequence[Mapping[str, Any]], *, issuer: str, client_id: str, nonce: str
 ) -> Mapping[str, Any]:
     """Return the claims of an ID token after verifying its issuer, audience, nonce and times.

@@ -22,8 +22,8 @@ from urllib.parse import quote
 import httpx
 import structlog
 
-from controller.oidc_mapping import OidcRule, admission_of, is_loopback, is_private_address
-from controller.rest.login.id_tokens import UnknownKeyError, claims_of, nonce_of
+from controller.oidc_mapping import OidcRule, is_loopback, is_private_address, match_admission
+from controller.rest.login.id_tokens import UnknownKeyError, derive_nonce, verify_id_token
 from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
 from registry.tenancy import Admission
 
@@ -123,8 +123,8 @@ class Provider:
         """
         async with self._login_slot():
             id_token = await self._exchange_code(code, verifier, redirect_uri)
-            claims = await self._verified_claims(id_token, nonce_of(verifier))
-        found = admission_of(
+            claims = await self._verified_claims(id_token, derive_nonce(verifier))
+        found = match_admission(
             claims, self.settings.rules, name_claim=self.settings.name_claim, tenant=tenant
         )
         if found is None:
@@ -181,13 +181,15 @@ class Provider:
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
         known = await self._fetch_cached(self._keys, self._read_keys)
         try:
-            return claims_of(id_token, known, **names)
+            return verify_id_token(id_token, known, **names)
         except UnknownKeyError:
             fetched_at = self._keys.until - KEPT_S
             if self._clock() - fetched_at < REFETCH_AFTER_S:
                 raise
         self._keys.until = 0.0
-        return claims_of(id_token, await self._fetch_cached(self._keys, self._read_keys), **names)
+        return verify_id_token(
+            id_token, await self._fetch_cached(self._keys, self._read_keys), **names
+        )
 
     async def _fetch_cached(self, kept: _CachedDocument, fetch: Callable[[], Any]) -> Any:
         async with kept.lock:

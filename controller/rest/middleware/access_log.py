@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.metrics import HttpMetrics
 from controller.rest.middleware.connections import LOG_EVERY_S
-from controller.rest.problems.documents import ProblemAnswer, problem_of
+from controller.rest.problems.documents import ProblemAnswer, build_problem
 from controller.rest.problems.faults import UNKNOWN, Names, RefusedCall, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, UnknownNameError
@@ -96,7 +96,7 @@ async def _problem_answer(error: Exception, scope: Scope) -> ProblemAnswer:
     # Malformed input was answered in `problem_handler` before.
     call = RefusedCall(UNKNOWN.operation, names)
     answer = functools.partial(
-        problem_of, error, method=scope["method"], path=scope["path"], call=call
+        build_problem, error, method=scope["method"], path=scope["path"], call=call
     )
     return answer() if names is no_names else await run_in_threadpool(answer)
 

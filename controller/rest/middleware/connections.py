@@ -342,7 +342,7 @@ def raise_file_limit() -> int:
     return wanted
 
 
-def bounds_of(
+def build_bounds(
     in_all: int, per_address: int, trusted_proxies: Collection[str], *, files: int
 ) -> Bounds:
     """Return the bounds of the settings, or lower ones if the process may open fewer files."""

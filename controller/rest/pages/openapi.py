@@ -65,7 +65,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
 
 
-def openapi_of(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+def build_openapi(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     """Return the OpenAPI document of these routes."""
     document = get_openapi(
         title=TITLE, version=engine_version(), description=_DESCRIPTION, routes=routes

@@ -223,7 +223,7 @@ class ProblemAnswer:
         )
 
 
-def problem_of(
+def build_problem(
     error: Exception, *, method: str, path: str, call: RefusedCall = UNKNOWN
 ) -> ProblemAnswer:
     """Return the problem document for an error of ``call``. Never fails."""
@@ -247,7 +247,7 @@ async def problem_handler(request: HttpRequest, error: Exception) -> Response:
 
     def render() -> Response:
         call = call_of(request.scope)
-        problem = problem_of(error, method=request.method, path=request.url.path, call=call)
+        problem = build_problem(error, method=request.method, path=request.url.path, call=call)
         return problem.response()
 
     # The first use builds the OpenAPI document, which takes half a second.

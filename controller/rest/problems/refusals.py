@@ -126,18 +126,18 @@ class Refusals:
             payload = values | {"status": gathered.status, "error": str(error)}
             log.error("audit_failed", **payload)
 
-    def _write_counts(self, some: Sequence[_CallerRefusals]) -> None:
-        for each in some:
-            if each.counts.total() == 1:
+    def _write_counts(self, callers: Sequence[_CallerRefusals]) -> None:
+        for caller in callers:
+            if caller.counts.total() == 1:
                 continue
             try:
-                if each.row is None:  # the database did not answer before
-                    each.row = self._registry.audit.finish(each.call, each.status)
-                ago_s = max(0.0, self._clock() - each.last)
-                self._registry.audit.add_refusals(each.row, each.counts, last_ago_s=ago_s)
+                if caller.row is None:  # the database did not answer before
+                    caller.row = self._registry.audit.finish(caller.call, caller.status)
+                ago_s = max(0.0, self._clock() - caller.last)
+                self._registry.audit.add_refusals(caller.row, caller.counts, last_ago_s=ago_s)
             except Exception as error:
-                token = each.call.token or each.call.address
-                log.error("audit_failed", caller=token, refused=each.counts, error=str(error))
+                token = caller.call.token or caller.call.address
+                log.error("audit_failed", caller=token, refused=caller.counts, error=str(error))
 
 
 def _refusal_kind(call: AuditedCall, status: int | None) -> str:

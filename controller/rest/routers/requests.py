@@ -113,7 +113,7 @@ async def ask_for_vms(
     def shown(made: Request) -> bytes:
         return _ADAPTER.dump_json(redact_request(made, reader))
 
-    return await creation.answer_of_one(body, create, status=201, adapter=_ADAPTER, shown=shown)
+    return await creation.answer_batched(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
 @router.get("", response_model=PageOf[Request], responses=problems(403))

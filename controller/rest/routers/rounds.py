@@ -25,7 +25,7 @@ from controller.rest.schemas.games import (
 )
 from controller.rest.schemas.operations import ProofsQuery, RoundDetail, RoundSummary
 from controller.rest.schemas.values import MAX_BIGINT, PageOf, PageQuery
-from controller.rounds.replay import ReplayResult, decide_again_by, game_of_round, replay_round
+from controller.rounds.replay import ReplayResult, decide_again_by, replay_round, replay_round_game
 from placement import POLICIES, ParameterError, policy_by_name
 from placement.catalog import plugins
 from registry import ConflictError, InvalidError
@@ -103,7 +103,7 @@ async def show_game(
     round did and a few seconds more. Of a large round the first steps are listed one by one, the
     rest as one.
     """
-    work = partial(game_of_round, services.registry, number, query.steps)
+    work = partial(replay_round_game, services.registry, number, query.steps)
     game = await run_until_disconnect(http, services.games, work, start=services.start_child)
     return RoundGame.model_validate(game)
 

@@ -25,8 +25,8 @@ from controller.rounds.games import GameView, solved_games
 from controller.rounds.side_effects import (
     RoundReservation,
     SpotPreemption,
-    reservations_of,
-    spot_preemptions_of,
+    stored_reservations,
+    stored_spot_preemptions,
 )
 from registry import QuotaExcess, SlotLoopState
 from registry.audit import Event
@@ -229,8 +229,8 @@ class RoundDetail(_RoundHead):
                 fields |= {
                     "outcome": stored.outcome,
                     "games": list(solved_games(stored.outcome["details"])),
-                    "spot_preemptions": list(spot_preemptions_of(stored)),
-                    "reservations": list(reservations_of(stored)),
+                    "spot_preemptions": list(stored_spot_preemptions(stored)),
+                    "reservations": list(stored_reservations(stored)),
                     "replayable": True,
                 }
         return cls.model_validate(record).model_copy(update=fields)

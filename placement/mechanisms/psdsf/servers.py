@@ -53,7 +53,7 @@ def held_tasks(problem: DivisibleProblem) -> FloatArray:
     return tasks
 
 
-def servers_of(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
+def build_servers(problem: DivisibleProblem) -> tuple[ServerClass, ...]:
     """Return the servers in order of the problem's classes.
 
     ``gamma`` is of capacity, what is divided is ``free``; a tenant's demand on a

@@ -12,7 +12,7 @@ import numpy as np
 from placement.errors import ParameterError, ShapeMismatchError
 from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
-from placement.mechanisms.psdsf.servers import ServerClass, ServerStep, held_tasks, servers_of
+from placement.mechanisms.psdsf.servers import ServerClass, ServerStep, build_servers, held_tasks
 from placement.mechanisms.psdsf.water_filling import WaterFilling
 from placement.model.arrays import BoolArray, FloatArray
 
@@ -126,7 +126,7 @@ def sweep_until_converged(
     .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
        2016, Algorithm I.
     """
-    servers = servers_of(problem)
+    servers = build_servers(problem)
     step = _server_step(procedure)
     matrix = Matrix(problem, drf_per_server(problem, servers))
     change = np.zeros_like(matrix.tasks)
@@ -191,7 +191,7 @@ def step_until_converged(
     .. [1] Khamse-Ashari et al., "Per-Server Dominant-Share Fairness (PS-DSF)",
        2016, Algorithm II.
     """
-    servers = servers_of(problem)
+    servers = build_servers(problem)
     step = _server_step("water_filling")
     matrix = Matrix(problem, np.zeros(problem.eligible.shape))
     rounds, moved = 0, np.inf
@@ -257,7 +257,7 @@ def distributed_steps(
     if start is not None and start.shape != (tenants, classes):
         raise ShapeMismatchError("start", start.shape, (tenants, classes))
     step = _server_step(procedure)
-    servers = servers_of(problem)
+    servers = build_servers(problem)
     matrix = Matrix(problem, np.zeros((tenants, classes)) if start is None else start.copy())
     for event in schedule:
         if event.active is not None and (event.active != active).any():
@@ -265,7 +265,7 @@ def distributed_steps(
                 raise ShapeMismatchError("active", event.active.shape, (tenants,))
             active = event.active.copy()
             matrix.tasks[~active] = 0.0
-            servers = servers_of(replace(problem, eligible=problem.eligible & active[:, None]))
+            servers = build_servers(replace(problem, eligible=problem.eligible & active[:, None]))
         if not 0 <= event.server < classes:
             raise ParameterError("server", event.server, f"an index below {classes}")
         matrix.recompute_totals()

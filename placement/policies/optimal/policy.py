@@ -35,7 +35,7 @@ from placement.policies.optimal.program_columns import (
     Placeable,
     PlacedCounts,
     ProgramColumns,
-    rows_of,
+    assign_to_requests,
 )
 
 Objective: TypeAlias = Literal["first_resource", "vms"]
@@ -183,7 +183,7 @@ class _Optimization:
             lambda room, kinds: FreeBuckets(room, one_class[: len(room)], pool, kinds),
         )
         return max(
-            (self._draft_of(given, _pack_groups(self, wanted, rule)) for rule in rules),
+            (self._build_draft(given, _pack_groups(self, wanted, rule)) for rule in rules),
             key=self.gain,
         )
 
@@ -209,7 +209,7 @@ class _Optimization:
         for model in models:
             for host, counts in model.vms_on_hosts(values):
                 on_hosts[host, list(counts)] = list(counts.values())
-        return self._draft_of(columns.read(values), self._trim_to_room(on_hosts))
+        return self._build_draft(columns.read(values), self._trim_to_room(on_hosts))
 
     def _host_patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
         left = self.budget.left
@@ -279,9 +279,9 @@ class _Optimization:
     def _new_draft(self) -> Draft:
         return Draft(self.snapshot, self.room)
 
-    def _draft_of(self, given: PlacedCounts, on_hosts: IntArray) -> Draft:
+    def _build_draft(self, given: PlacedCounts, on_hosts: IntArray) -> Draft:
         draft = self._new_draft()
-        rows = rows_of(self.placeable, given, on_hosts)
+        rows = assign_to_requests(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
             draft.begin_gang(gang)
         draft.put_all(rows)

@@ -100,7 +100,7 @@ class PlacedCounts:
     gangs: Mapping[int, int]
 
 
-def rows_of(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> IntArray:
+def assign_to_requests(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> IntArray:
     """Assign the placed VMs to requests.
 
     Parameters

@@ -30,7 +30,7 @@ def movable_vms(running: RunningState) -> IntArray:
     return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
 
 
-def plan_of(
+def build_plan(
     running: RunningState,
     term: PrivateTerm,
     responses: Sequence[Response],

@@ -14,7 +14,7 @@ from placement.mechanisms.errors import UnsupportedProblemError
 from placement.model.arrays import BoolArray, FloatArray
 from placement.solve.problem.faults import Faults, Place, place_text, quote_text, refuse_file
 from placement.solve.problem.model import Amounts, DemandEntry, Problem
-from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
+from placement.solve.problem.tenant_trees import build_tree, leaf_tenants
 
 #: Tenants × entries of hosts: what a linear program has as unknowns.
 MAX_PAIRS: Final = 5_000_000
@@ -71,7 +71,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
         count=np.array([_task_count(each) for each in demands], dtype=np.float64),
         weight=np.array([problem.tenants[each].weight for each in order]),
         held=_float_matrix([problem.tenants[each].held for each in order]),
-        tree=tree_of(problem, order),
+        tree=build_tree(problem, order),
     )
     return DividedProblem(
         problem=problem,

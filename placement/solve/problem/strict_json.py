@@ -60,7 +60,7 @@ def decode_json(data: bytes) -> object:
     """
     if len(data) > MAX_BYTES:
         _refuse_text("", f"is larger than {MAX_BYTES // 2**20} MiB, the most that is read")
-    text = _text_of(data)
+    text = _decode_text(data)
     if not text.strip(" \t\r\n"):
         _refuse_text("", "is empty; expected one JSON object")
     scanner = _Scanner()
@@ -113,7 +113,7 @@ class _Scanner:
             )
 
 
-def _text_of(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     if data.startswith(_BYTE_ORDER_MARK):
         data = data[len(_BYTE_ORDER_MARK) :]
     try:

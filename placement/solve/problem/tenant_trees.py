@@ -18,7 +18,7 @@ def leaf_tenants(problem: Problem) -> tuple[int, ...]:
     return tuple(index for index in range(len(problem.tenants)) if index not in groups)
 
 
-def tree_of(problem: Problem, leaves: Sequence[int]) -> TenantTree | None:
+def build_tree(problem: Problem, leaves: Sequence[int]) -> TenantTree | None:
     """Return the tree over ``leaves``, indices of `Problem.tenants`; None if it is flat.
 
     Siblings are in the order of their first demands in the file, so that ties of

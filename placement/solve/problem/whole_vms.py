@@ -15,7 +15,7 @@ from placement.model.snapshot import Snapshot
 from placement.model.vm_kinds import total_vms_that_fit
 from placement.solve.problem.faults import Faults, Place
 from placement.solve.problem.model import Amounts, Problem
-from placement.solve.problem.tenant_trees import leaf_tenants, tree_of
+from placement.solve.problem.tenant_trees import build_tree, leaf_tenants
 
 _MICRO: Final = 10**6
 #: What arithmetic with doubles leaves of a decimal, in parts of it: 0.0025870000000000003
@@ -145,7 +145,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
         age=np.zeros(len(problem.demands), dtype=np.int64),
         weight=np.array([problem.tenants[each].weight for each in tenants], dtype=np.float64),
         held=columns.held,
-        tree=tree_of(problem, tenants),
+        tree=build_tree(problem, tenants),
     )
     return WholeVmProblem(problem=problem, snapshot=snapshot, entry=entry, tenants=tenants)
 

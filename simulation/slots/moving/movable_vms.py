@@ -64,7 +64,7 @@ class MovableVms:
         return found
 
 
-def movable_vms_of(
+def build_movable_vms(
     snapshot: Snapshot,
     tenants: IntArray,
     vms: VmRows | None,

@@ -156,8 +156,8 @@ class Timetable:
 
     def restore(self, kept: CheckpointData, hosts: int) -> None:
         """Restore the saved moves."""
-        self.under_way = [_move_of_row(row, hosts) for row in kept["under_way"]]
-        self.coming = deque(_move_of_row(row, hosts) for row in kept["coming"])
+        self.under_way = [_parse_move(row, hosts) for row in kept["under_way"]]
+        self.coming = deque(_parse_move(row, hosts) for row in kept["coming"])
 
 
 _LISTS = ("under_way", "coming")
@@ -206,7 +206,7 @@ def _move_row(move: TimedMove) -> list[Any]:
     ]
 
 
-def _move_of_row(row: Sequence[Any], hosts: int) -> TimedMove:
+def _parse_move(row: Sequence[Any], hosts: int) -> TimedMove:
     (request, end_s, host), (tenant, kind, constraints, destination, transfer_mib), times, why = row
     for each in (host, destination):
         if type(each) is not int or not 0 <= each < hosts:

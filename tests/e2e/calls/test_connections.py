@@ -24,7 +24,7 @@ from controller.rest.middleware.connections import (
     CountedConnection,
     LimitedListener,
     ThrottlingFilter,
-    bounds_of,
+    build_bounds,
 )
 from controller.rest.server import open_listener
 from tests.e2e.calls.raw_connections import (
@@ -73,7 +73,7 @@ def test_where_ipv6_is_listened_on_addresses_of_ipv4_are_told_apart(api: Api):
 
 @ON_ANY_DATABASE
 def test_where_ipv6_is_listened_on_a_proxy_is_known_by_its_ipv4_address(api: Api):
-    bounds = bounds_of(100, 2, ["127.0.0.2"], files=4096)
+    bounds = build_bounds(100, 2, ["127.0.0.2"], files=4096)
     head = b"PATCH /v1/requests HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.7\r\n"
     with (
         served(
@@ -307,7 +307,7 @@ def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.Monk
 
 @ON_ANY_DATABASE
 def test_a_proxy_that_is_trusted_speaks_for_many(api: Api):
-    bounds = bounds_of(100, 2, ["127.0.0.2", "192.0.2.0/24"], files=4096)
+    bounds = build_bounds(100, 2, ["127.0.0.2", "192.0.2.0/24"], files=4096)
     with served(api.app, deadlines=ALL_LONG, bounds=bounds) as url, ExitStack() as stack:
         for _ in range(10):
             kept = stack.enter_context(connected(url, "127.0.0.2"))
@@ -319,7 +319,7 @@ def test_a_proxy_that_is_trusted_speaks_for_many(api: Api):
     ("files", "in_all"), [(1_048_576, 1000), (1024, 768), (512, 256), (100, 50)]
 )
 def test_connections_leave_files_for_all_else(files: int, in_all: int):
-    assert bounds_of(1000, 200, [], files=files).in_all == in_all
+    assert build_bounds(1000, 200, [], files=files).in_all == in_all
 
 
 #: Serves nobody: its connections take all files that it may open.

@@ -23,7 +23,7 @@ from registry.db.engine import Database
 from registry.db.pages import MAX_LIMIT
 from registry.db.schema import hosts
 from registry.hosts import NewHost
-from registry.hosts.host_records import hosts_of_rows
+from registry.hosts.host_records import to_hosts
 from tests.register import (
     ACTOR,
     TEST_URIS,
@@ -282,6 +282,6 @@ def test_the_longest_page_of_hosts_reads_the_inventories_of_no_others(
             "before_cursor_execute",
             lambda *given: read.append("host_id" in given[2].partition("WHERE")[2]),
         )
-        hosts_of_rows(connection, [row] * (MAX_LIMIT + 1))  # one more shows if more follow
+        to_hosts(connection, [row] * (MAX_LIMIT + 1))  # one more shows if more follow
 
     assert read == [True]

@@ -12,8 +12,8 @@ from controller.queries.destinations import destination_hosts
 from controller.queries.request_explanation import explain_request
 from controller.queries.reservation_decision import (
     build_reservation_query,
-    decision_of,
     judge_reservation,
+    to_reservation_decision,
 )
 from controller.queries.tenant_shares import tenant_shares
 from controller.queries.vm_explanation import explain_vm
@@ -60,7 +60,9 @@ def ask(register: Registry, count: int, *, tenant: str = "a", in_s: int = 0) -> 
 
 def decide(register: Registry, asked: Reservation) -> Reservation:
     view, standing = register.views.forecast_inputs(), register.reservations.list_accepted()
-    decision = decision_of(asked, judge_reservation(build_reservation_query(view, asked, standing)))
+    decision = to_reservation_decision(
+        asked, judge_reservation(build_reservation_query(view, asked, standing))
+    )
     return register.reservations.decide(asked.id, decision, take_lease(register), actor="control")
 
 

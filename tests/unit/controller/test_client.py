@@ -12,7 +12,7 @@ import pytest
 
 from controller.client.connection import ApiConnection
 from controller.client.errors import ApiProblemError
-from controller.client.generate import annotation_of, models_module
+from controller.client.generate import models_module, to_annotation
 from controller.client.http import Client
 
 ROOT = Path(__file__).parents[3]
@@ -101,4 +101,4 @@ def test_the_types_are_those_of_the_published_description() -> None:
     ],
 )
 def test_a_schema_becomes_an_annotation(schema: dict[str, Any], annotation: str) -> None:
-    assert annotation_of(schema) == annotation
+    assert to_annotation(schema) == annotation

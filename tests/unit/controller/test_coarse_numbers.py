@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.queries.coarse_numbers import round_down_to_step, round_up_to_step
-from controller.queries.reservation_decision import decision_of
+from controller.queries.reservation_decision import to_reservation_decision
 from placement.forecast.reservation_forecast import ReservationVerdict
 from registry.reservations import Reservation
 
@@ -41,7 +41,7 @@ def test_a_refused_reservation_shows_the_free_room_in_steps_only() -> None:
     wanted = cast(Reservation, SimpleNamespace(holds_from=now, created_at=now, count=40))
 
     decisions = {
-        decision_of(
+        to_reservation_decision(
             wanted, ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=False)
         )
         for fits in range(20, 40)

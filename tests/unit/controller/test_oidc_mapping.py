@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from controller.oidc_mapping import OidcRule, admission_of, is_private_address
+from controller.oidc_mapping import OidcRule, is_private_address, match_admission
 from controller.settings import ControllerSettings
 
 RULES = (
@@ -22,7 +22,7 @@ RULES = (
 
 def let_in(tenant: str | None = None, **claims: Any) -> tuple[str, str | None, bool] | None:
     said = {"iss": "https://sso", "sub": "u1", **claims}
-    found = admission_of(said, RULES, name_claim="preferred_username", tenant=tenant)
+    found = match_admission(said, RULES, name_claim="preferred_username", tenant=tenant)
     return None if found is None else (found.role, found.tenant, found.read_only)
 
 
@@ -59,7 +59,7 @@ def test_who_is_of_several_says_as_which_tenant() -> None:
 def test_a_name_becomes_what_a_token_can_be_called(said: Any, name: str) -> None:
     claims = {"iss": "i", "sub": "s", "groups": "physics", "name": said}
 
-    found = admission_of(claims, RULES, name_claim="name")
+    found = match_admission(claims, RULES, name_claim="name")
 
     assert found is not None
     assert found.name == name

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.session.proofs import ProofError, document_of, parse_document, verify_chain
+from controller.session.proofs import ProofError, build_proof_document, parse_document, verify_chain
 from registry import Registry, upgrade
 from tests.register import a_commit, add_tenant, take_lease
 
@@ -60,7 +60,7 @@ def saved(register: Registry) -> dict[str, Any]:
 
 def exported(register: Registry, tenant: str) -> dict[str, Any]:
     proofs = register.round_proofs.list(tenant).items
-    return document_of(tenant, [dataclasses.asdict(each) for each in proofs])
+    return build_proof_document(tenant, [dataclasses.asdict(each) for each in proofs])
 
 
 def test_rows_as_they_were_committed_are_verified(register: Registry, saved: dict[str, Any]):

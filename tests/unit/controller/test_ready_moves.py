@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from controller.plans.ready_moves import ready_moves_of
+from controller.plans.ready_moves import select_ready_moves
 from placement.rebalancing.model import RebalanceLimits
 from registry.moves import MoveState, PlanMove
 
@@ -42,7 +42,7 @@ def as_it_is(move: PlanMove, state: MoveState, *, leaves: bool = False) -> PlanM
 
 def asked(plan: list[PlanMove], limits: RebalanceLimits = LIMITS) -> tuple[list[int], list[int]]:
     """Positions of what is due, and of what goes early."""
-    turns = ready_moves_of(plan, limits)
+    turns = select_ready_moves(plan, limits)
     assert turns is not None
     return [move.position for move in turns.due], [move.position for move in turns.early]
 
@@ -67,7 +67,7 @@ def test_one_slow_move_holds_up_no_other() -> None:
 def test_a_plan_is_over_with_its_last_move() -> None:
     plan = [as_it_is(each, MoveState.MOVED) for each in moves(*ONE_BY_ONE)]
 
-    assert ready_moves_of(plan, LIMITS) is None
+    assert select_ready_moves(plan, LIMITS) is None
 
 
 @pytest.mark.parametrize(

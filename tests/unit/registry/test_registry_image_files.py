@@ -15,7 +15,7 @@ import pytest
 from registry import ImageRefusedError, ImageStoreError, ImageTooLargeError
 from registry.db import uuid7
 from registry.images import ImageStore
-from registry.images.header import virtual_size_of
+from registry.images.header import read_virtual_size
 from registry.records.images import ImageFormat
 from tests.servers.small_disks import memory_disk
 
@@ -52,7 +52,7 @@ def qcow2(
 
 def size_of(path: Path, said: ImageFormat) -> int:
     with path.open("rb") as file:
-        return virtual_size_of(file, said)
+        return read_virtual_size(file, said)
 
 
 @pytest.fixture

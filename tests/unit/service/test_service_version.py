@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from service.version import commit_of
+from service.version import read_commit
 
 
 def git(folder: Path, *words: str) -> str:
@@ -30,7 +30,7 @@ def test_a_package_says_the_commit_that_was_written_into_it(tmp_path: Path) -> N
     package = a_checkout(tmp_path)
     (package / "commit.txt").write_text("1a2b3c4d5e6f\n")
 
-    assert commit_of(package) == "1a2b3c4d5e6f"
+    assert read_commit(package) == "1a2b3c4d5e6f"
 
 
 def test_a_checkout_says_its_commit_and_whether_its_files_differ(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_a_checkout_says_its_commit_and_whether_its_files_differ(tmp_path: Path)
     git(tmp_path, "tag", "v1")
     head = git(tmp_path, "rev-parse", "--short=12", "HEAD")
 
-    assert commit_of(package) == head
+    assert read_commit(package) == head
     (package / "version.py").write_text("# changed\n")
-    assert commit_of(package) == f"{head}-dirty"
+    assert read_commit(package) == f"{head}-dirty"
 
 
 def test_what_is_neither_says_nothing_not_even_of_a_checkout_around_it(tmp_path: Path) -> None:
@@ -48,4 +48,4 @@ def test_what_is_neither_says_nothing_not_even_of_a_checkout_around_it(tmp_path:
     installed = tmp_path / ".venv" / "service"
     installed.mkdir(parents=True)
 
-    assert commit_of(installed) is None
+    assert read_commit(installed) is None

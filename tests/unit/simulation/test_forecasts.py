@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.forecasts import JudgedEstimate, factors_of, judged, told_by
+from benchmarks.forecasts import JudgedEstimate, calibration_factors, judged, told_by
 from placement.forecast.estimate import QUANTILES
 from simulation.traces.chunks import Arrivals, Chunk
 from simulation.traces.constraint_table import ConstraintTable
@@ -81,7 +81,7 @@ def test_factors_are_what_would_have_been_right() -> None:
         for n, w in enumerate(waits_s)
     ]
 
-    factors = factors_of(told)
+    factors = calibration_factors(told)
 
     assert factors[1:] == pytest.approx((2.0, 2.0, 2.0), rel=0.3)
     before, after = judged(told), judged(told, factors)

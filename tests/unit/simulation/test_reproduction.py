@@ -21,7 +21,7 @@ from simulation.reproduction import (
     run_items,
 )
 from simulation.reproduction.document import reproduction_page
-from simulation.reproduction.item_runner import SUMMARY, VERDICT, verdict_of
+from simulation.reproduction.item_runner import SUMMARY, VERDICT, verdict_document
 from simulation.reproduction.model import Number, Statement
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def run(
 def told(name: str) -> dict[str, Any]:
     """Run an item without its files."""
     setup = Setup(quick=True)
-    return verdict_of(ITEMS[name], ITEMS[name].run(setup), setup)
+    return verdict_document(ITEMS[name], ITEMS[name].run(setup), setup)
 
 
 def a_number(ours: float, **changes: object) -> Number:
@@ -110,7 +110,7 @@ def test_the_verdict_follows_from_numbers_and_statements(
     ],
 )
 def test_only_a_number_that_must_agree_makes_an_item_wrong(number: Number, is_wrong: bool) -> None:
-    found = verdict_of(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
+    found = verdict_document(ITEMS["drfh-fig1"], an_outcome(number, holds=True), Setup())
 
     assert FinishedItem(verdict=found, seconds=0.0).is_wrong == is_wrong
 

@@ -15,7 +15,7 @@ from simulation.reproduction.drfh_completion import (
 from simulation.reproduction.drfh_use import judge_most_used
 from simulation.reproduction.fuga_cluster import HOSTS, judge_fairness, relative_deviation
 from simulation.reproduction.fuga_scale import judge_allocation
-from simulation.reproduction.item_runner import verdict_of
+from simulation.reproduction.item_runner import verdict_document
 from simulation.reproduction.model import Comparison, Number
 from simulation.reproduction.repetitions import half_width, is_above_zero, run_seeds
 
@@ -131,7 +131,7 @@ def test_fuga_is_measured_on_the_hosts_that_fuga_up_has() -> None:
 
 
 def page_of(outcome: ItemOutcome) -> str:
-    return reproduction_page([verdict_of(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
+    return reproduction_page([verdict_document(ITEMS["fuga-fig7"], outcome, Setup())], ["x"])
 
 
 def nothing_to_draw() -> None:

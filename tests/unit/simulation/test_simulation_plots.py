@@ -9,7 +9,7 @@ import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.experiments.variant_comparison import compare_variants, unchanged_variant
-from simulation.report.plots import plots_of
+from simulation.report.plots import build_plots
 from simulation.report.run_data import RunData
 from simulation.report.style import Palette, draw_legend, new_figure, set_duration_axis
 
@@ -23,7 +23,7 @@ def test_every_axis_has_a_unit(tmp_path: Path, as_csv: bool) -> None:
     spec = replace(spec, policy="first_fit", ideal_every=1)
     run = RunData(tmp_path / "out", simulate(spec, tmp_path / "out", as_csv=as_csv))
 
-    plots = plots_of([run], Palette([("first_fit", "first_fit")]))
+    plots = build_plots([run], Palette([("first_fit", "first_fit")]))
 
     assert len(plots) == 10
     for plot in plots:

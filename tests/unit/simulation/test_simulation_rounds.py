@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from controller.control_center.policy_child import decide
-from controller.rounds.inputs import RoundInputs, allocation_document, allocation_of
+from controller.rounds.inputs import RoundInputs, allocation_document, parse_allocation
 from controller.rounds.snapshots import to_snapshot
 from placement import Reason, Snapshot, TenantTree
-from placement.catalog.zone_policies import NamedPolicy, zones_of
+from placement.catalog.zone_policies import NamedPolicy, build_zone_inputs
 from registry.catalogue import VMS
 from registry.requests import MembershipRule, Rules, zone_of
 from registry.rounds import (
@@ -210,7 +210,7 @@ def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
 
         assert_same(passed.round.snapshot, snapshot)
         assert allocation_document(passed.round.allocation) == document
-        assert allocation_of(document).placed.tolist() == passed.round.allocation.placed.tolist()
+        assert parse_allocation(document).placed.tolist() == passed.round.allocation.placed.tolist()
         compared += 1
     assert compared > 5
 
@@ -247,7 +247,7 @@ def test_a_slot_with_groups_and_quotas_equals_a_round_on_the_same_state(zones) -
             parameters={},
             seed=int(slot * 60.0),
             budget_units=2_000_000,
-            zones=zones_of([zone_of(host.labels) for host in view.hosts], named, fuga),
+            zones=build_zone_inputs([zone_of(host.labels) for host in view.hosts], named, fuga),
         )
         document = decide(inputs.encode()).document
 

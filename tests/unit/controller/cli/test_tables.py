@@ -129,13 +129,13 @@ def test_no_line_is_wider_than_the_terminal_and_rows_keep_their_number(
 ) -> None:
     from rich.cells import cell_len
 
-    from controller.terminal.tables import columns_with_room, lines_of
+    from controller.terminal.tables import columns_with_room, render_lines
 
     columns = [Column(name, lambda row: row) for name in "abcd"]
     kept = columns_with_room(columns, list("abcd"), cells, width)
 
     rows = [[row[each] for each in kept] for row in [list("abcd"), *cells]]
-    lines = list(lines_of([columns[each] for each in kept], rows, width, bold=False))
+    lines = list(render_lines([columns[each] for each in kept], rows, width, bold=False))
 
     assert kept[0] == 0
     assert len(lines) == len(cells) + 2
@@ -144,11 +144,11 @@ def test_no_line_is_wider_than_the_terminal_and_rows_keep_their_number(
 
 @pytest.mark.parametrize("word", ["存储池不可用" * 8, "libvirt 存储池 a" * 8, "x" * 90])
 def test_a_sentence_without_blanks_or_of_wide_characters_is_folded_and_not_cut(word: str) -> None:
-    from controller.terminal.tables import lines_of
+    from controller.terminal.tables import render_lines
 
     columns = [Column("host", lambda row: row), Column("reason", lambda row: row, prose=True)]
 
-    lines = list(lines_of(columns, [["host", "reason"], ["h1", word]], 40, bold=False))[2:]
+    lines = list(render_lines(columns, [["host", "reason"], ["h1", word]], 40, bold=False))[2:]
 
     shown = "".join(lines).removeprefix("h1").replace(" ", "")
     assert shown == word.replace(" ", "")

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from controller.rest import app as api_app
 from controller.rest.app import create_app
-from controller.rest.pages.openapi import openapi_of
+from controller.rest.pages.openapi import build_openapi
 from registry import Registry
 
 
@@ -74,13 +74,13 @@ def test_refusals_at_the_same_time_make_one_document(monkeypatch: pytest.MonkeyP
 
     def slowly(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         made.append(1)
-        return openapi_of(routes)
+        return build_openapi(routes)
 
     def ask() -> dict[str, Any]:
         together.wait(60)
         return api_app._routes_document()
 
-    monkeypatch.setattr(api_app, "openapi_of", slowly)
+    monkeypatch.setattr(api_app, "build_openapi", slowly)
     api_app._cached_routes_document.cache_clear()
     with ThreadPoolExecutor(8) as threads:
         documents = [each.result(60) for each in [threads.submit(ask) for _ in range(8)]]

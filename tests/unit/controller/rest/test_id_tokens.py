@@ -13,11 +13,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from controller.rest.login.id_tokens import UnknownKeyError, claims_of, nonce_of
+from controller.rest.login.id_tokens import UnknownKeyError, derive_nonce, verify_id_token
 from controller.rest.problems.errors import LoginRefusedError
 
 ISSUER: Final = "https://sso.example.org/realms/site"
-NONCE: Final = nonce_of("v" * 43)
+NONCE: Final = derive_nonce("v" * 43)
 RSA: Final = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER: Final = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 SHORT: Final = rsa.generate_private_key(public_exponent=65537, key_size=1024)
@@ -47,7 +47,7 @@ def signed(key: Any = RSA, alg: str = "RS256", kid: str | None = "one", **change
 
 
 def read(token: str, keys: Any = KEYS) -> Any:
-    return claims_of(token, keys, issuer=ISSUER, client_id="fuga", nonce=NONCE)
+    return verify_id_token(token, keys, issuer=ISSUER, client_id="fuga", nonce=NONCE)
 
 
 def by_hand(header: dict[str, Any], signature: bytes = b"") -> str:
@@ -101,7 +101,7 @@ HOSTILE: Final[dict[str, tuple[Callable[[], str], str]]] = {
     "shown by another": (lambda: signed(aud=["fuga", "x"], azp="x"), "another application"),
     "several, of nobody": (lambda: signed(aud=["fuga", "x"]), "another application"),
     "another issuer": (lambda: signed(iss=ISSUER + "/"), "another issuer"),
-    "another login": (lambda: signed(nonce=nonce_of("w" * 43)), "another login"),
+    "another login": (lambda: signed(nonce=derive_nonce("w" * 43)), "another login"),
     "no nonce": (lambda: signed(nonce=None), "not valid"),
     "a nonce that is no text": (lambda: signed(nonce=1), "another login"),
     "no subject": (lambda: signed(sub=None), "not valid"),

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 import registry.errors
 from controller.errors import PolicyFailedError
 from controller.rest.problems import errors as rest_errors
-from controller.rest.problems.documents import KINDS, MEDIA_TYPE, problem_of, quotable_value  # type: ignore[attr-defined]
+from controller.rest.problems.documents import KINDS, MEDIA_TYPE, build_problem, quotable_value  # type: ignore[attr-defined]
 from registry import (
     DatabaseFullError,
     DuplicateError,
@@ -65,7 +65,7 @@ NEVER_MET = {
     ],
 )
 def test_an_error_has_its_status_and_a_stable_code(error: Exception, status: int, code: str):
-    document = problem_of(error, method="GET", path="/v1/vms").document()
+    document = build_problem(error, method="GET", path="/v1/vms").document()
 
     assert (document["status"], document["code"]) == (status, code)
     assert document["type"].endswith(code)
@@ -86,7 +86,7 @@ def test_every_error_of_the_registry_that_a_caller_can_meet_has_a_kind():
 def test_a_field_that_the_register_center_refuses_is_pointed_at_in_the_body():
     error = InvalidError("overrides.gpu", "gpu", "one of vcpus, memory_mib, disk_gib")
 
-    document = problem_of(error, method="POST", path="/v1/hosts").document()
+    document = build_problem(error, method="POST", path="/v1/hosts").document()
 
     assert document["errors"] == [
         {
@@ -102,7 +102,7 @@ def test_a_field_that_the_register_center_refuses_is_pointed_at_in_the_body():
 def test_a_bad_cursor_is_a_parameter():
     error = InvalidError("cursor", "x", "a cursor of an earlier page of this list")
 
-    document = problem_of(error, method="GET", path="/v1/hosts").document()
+    document = build_problem(error, method="GET", path="/v1/hosts").document()
 
     assert document["errors"][0]["in"] == "query"
     assert document["errors"][0]["parameter"] == "cursor"
@@ -127,7 +127,7 @@ def test_validation_errors_say_what_was_found_and_what_is_allowed():
         ]
     )
 
-    document = problem_of(error, method="POST", path="/v1/requests").document()
+    document = build_problem(error, method="POST", path="/v1/requests").document()
 
     count, missing, extra = document["errors"]
     assert count["pointer"] == "#/count"
@@ -147,14 +147,14 @@ def test_a_body_wrong_in_hundreds_of_places_is_answered_briefly():
         ]
     )
 
-    document = problem_of(error, method="POST", path="/v1/requests").document()
+    document = build_problem(error, method="POST", path="/v1/requests").document()
 
     assert len(document["errors"]) == 20
     assert document["detail"].endswith("and 497 more")
 
 
 def test_an_unknown_error_tells_its_incident_and_nothing_of_itself():
-    problem = problem_of(RuntimeError("password=hunter2"), method="GET", path="/v1/vms")
+    problem = build_problem(RuntimeError("password=hunter2"), method="GET", path="/v1/vms")
 
     document = problem.document()
 
@@ -166,14 +166,14 @@ def test_an_unknown_error_tells_its_incident_and_nothing_of_itself():
 def test_a_database_that_does_not_answer_is_told_without_its_address():
     error = RegistryUnavailableError("connection to db.internal as fuga refused")
 
-    response = problem_of(error, method="GET", path="/v1/vms").response()
+    response = build_problem(error, method="GET", path="/v1/vms").response()
 
     assert b"db.internal" not in response.body
     assert response.headers["retry-after"]
 
 
 def test_a_missing_token_is_answered_with_the_scheme_to_use():
-    response = problem_of(
+    response = build_problem(
         rest_errors.UnauthorizedError("no token was sent"), method="GET", path="/v1/vms"
     ).response()
 
@@ -196,7 +196,7 @@ def test_a_missing_token_is_answered_with_the_scheme_to_use():
     ],
 )
 def test_whatever_was_found_can_be_quoted(found: object):
-    document = problem_of(
+    document = build_problem(
         InvalidError("count", quotable_value(found), "less"), method="POST", path="/v1/requests"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.rest.idempotency.etags import VERSIONED, version_of
+from controller.rest.idempotency.etags import VERSIONED, build_etag
 from controller.rest.pages.published import openapi_document
 from registry.db import FieldRole, field_roles, settable_fields
 from registry.hosts import Host
@@ -93,11 +93,11 @@ def test_each_field_of_an_answer_is_either_settable_or_observed(path: str):
 @pytest.mark.parametrize("path", WITH_ETAG)
 def test_a_version_changes_with_what_is_settable_and_with_nothing_else(path: str):
     for part in parts(record_of(path)):
-        before = version_of(an(part), secret=b"s")
+        before = build_etag(an(part), secret=b"s")
         counts = {"id", *settable_fields(part)}
 
         for each in dataclasses.fields(part):
-            after = version_of(an(part, **{each.name: "another"}), secret=b"s")
+            after = build_etag(an(part, **{each.name: "another"}), secret=b"s")
             assert (after != before) == (each.name in counts), f"{part.__name__}.{each.name}"
 
 

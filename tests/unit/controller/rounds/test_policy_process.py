@@ -9,7 +9,7 @@ import pytest
 
 from controller.control_center.policy_child import answer_request
 from controller.errors import PolicyFailedError
-from controller.rounds.inputs import allocation_of
+from controller.rounds.inputs import parse_allocation
 from controller.rounds.policy_process import PolicyFailure, PolicyProcess
 from placement import check_allocation
 from tests.round_inputs import some_inputs
@@ -28,7 +28,7 @@ def test_a_policy_decides_in_the_child_as_it_would_here(process):
     decision = process.decide(inputs.encode(), policy="fuga", deadline_s=60)
 
     assert decision.document == answer_request("decide", inputs.encode()).document
-    check_allocation(inputs.snapshot, allocation_of(decision.document))
+    check_allocation(inputs.snapshot, parse_allocation(decision.document))
 
 
 def test_a_policy_that_overruns_its_time_is_killed_and_the_next_call_works(process):
@@ -76,7 +76,7 @@ def test_an_unknown_operation_is_refused():
 
 def test_the_bound_is_at_least_what_was_placed(process):
     inputs = some_inputs(policy="best_fit_drfh")
-    placed = allocation_of(answer_request("decide", inputs.encode()).document).placed
+    placed = parse_allocation(answer_request("decide", inputs.encode()).document).placed
     vcpus = sum(count * inputs.snapshot.demand[request, 0] for request, _, count in placed.tolist())
 
     bound = process.ideal(inputs.encode(), resource=0, deadline_s=60).bound

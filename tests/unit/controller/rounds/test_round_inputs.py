@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from controller.rounds.inputs import allocation_document, allocation_of, decode_inputs
+from controller.rounds.inputs import allocation_document, decode_inputs, parse_allocation
 from placement import Allocation, LeftOut, Reason, Snapshot, TenantTree
 from placement.catalog.zone_policies import ZoneInputs
 from tests.round_inputs import some_inputs
@@ -121,5 +121,5 @@ def test_an_allocation_comes_back_as_it_was():
 
     document = allocation_document(allocation)
 
-    assert allocation_document(allocation_of(document)) == document
+    assert allocation_document(parse_allocation(document)) == document
     assert document["details"]["weighed"]["0"] == [{"utility": -1.25}]

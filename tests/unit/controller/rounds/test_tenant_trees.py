@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from controller.queries.tenant_shares import tenant_shares
-from controller.rounds.tenant_trees import tree_of
+from controller.rounds.tenant_trees import build_tenant_tree
 from registry.rounds import Accounts, GroupView, TenantView
 
 
@@ -22,13 +22,15 @@ def a_group(number: int, parent: int | None = None, weight: float = 1.0) -> Grou
 
 
 def test_tenants_of_no_group_make_no_tree():
-    assert tree_of([a_tenant(1), a_tenant(2)], [a_group(9)]) == (None, ())
+    assert build_tenant_tree([a_tenant(1), a_tenant(2)], [a_group(9)]) == (None, ())
 
 
 def test_parents_stand_before_their_children_and_empty_groups_are_left_out():
     tenants = [a_tenant(1, 12), a_tenant(2), a_tenant(3, 11, weight=3.0)]
 
-    tree, groups = tree_of(tenants, [a_group(12, 11), a_group(11, weight=2.0), a_group(13)])
+    tree, groups = build_tenant_tree(
+        tenants, [a_group(12, 11), a_group(11, weight=2.0), a_group(13)]
+    )
 
     assert tree is not None
     assert tree.parent == (-1, 0, 0, 1, 1, 3)

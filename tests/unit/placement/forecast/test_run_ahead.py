@@ -10,10 +10,10 @@ import pytest
 
 from placement import decide, policy_by_name
 from placement.forecast.current_state import CurrentState, RecentArrivals, RunningVms
-from placement.forecast.estimate import estimate_of
+from placement.forecast.estimate import estimate_wait
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
-from placement.forecast.queue import queues_of
+from placement.forecast.queue import merge_into_queues
 from placement.forecast.run_ahead import RunAheadOptions, decision_times, simulate_waits
 from tests.builders import a_snapshot
 
@@ -137,7 +137,7 @@ def test_many_requests_that_end_are_lines_by_doublings_of_their_time():
     )
     ends_s = [*np.linspace(1000.0, 1020.0, rows - 3), 3000.0, np.inf, 3001.0]
 
-    lines = queues_of(ending(present, waiting_s=ends_s))
+    lines = merge_into_queues(ending(present, waiting_s=ends_s))
 
     # Of each tenant one line below 1024 s; beyond, two of 2048 s and more, and one without end.
     for row in range(rows):
@@ -171,7 +171,7 @@ def test_what_cannot_be_placed_waits_beyond_the_horizon():
     waits_s = simulate_waits(present, every_life(600.0), ahead())
 
     assert np.isinf(waits_s[:, 0]).all()
-    estimate = estimate_of(waits_s[:, 0], slot_length_s=60.0, horizon_s=7200.0)
+    estimate = estimate_wait(waits_s[:, 0], slot_length_s=60.0, horizon_s=7200.0)
     assert estimate is not None
     assert estimate.half_s is None
 
@@ -244,7 +244,7 @@ def test_requests_that_are_alike_stand_in_one_line():
         age=list(range(number)),
     )
 
-    lines = queues_of(present)
+    lines = merge_into_queues(present)
     waits_s = simulate_waits(present, every_life(900.0), ahead(samples=2))
 
     assert len(lines.present.snapshot.count) == 2
@@ -268,9 +268,9 @@ def test_steps_are_whole_slots_up_to_the_horizon():
 def test_an_estimate_counts_one_more_outcome_than_samples():
     waits_s = np.arange(1, 41) * 60.0
 
-    estimate = estimate_of(waits_s, slot_length_s=60.0, horizon_s=3600.0)
+    estimate = estimate_wait(waits_s, slot_length_s=60.0, horizon_s=3600.0)
 
     assert estimate is not None
     assert (estimate.low_s, estimate.half_s) == (2 * 60.0, 21 * 60.0)
     assert (estimate.nine_in_ten_s, estimate.high_s) == (37 * 60.0, 39 * 60.0)
-    assert estimate_of(waits_s[:9], slot_length_s=60.0, horizon_s=3600.0) is None
+    assert estimate_wait(waits_s[:9], slot_length_s=60.0, horizon_s=3600.0) is None

@@ -11,7 +11,7 @@ from controller.cli.vms.requests import VM_COLUMNS
 from controller.session import polling
 from controller.terminal import output
 from controller.terminal.output import text
-from controller.terminal.tables import columns_with_room, lines_of
+from controller.terminal.tables import columns_with_room, render_lines
 from tests.fakes.http_api import HttpApi, RecordedCall, problem
 from tests.unit.controller.cli.test_commands import VM_ID, Fuga, a_request, a_vm, api, fuga  # noqa: F401 - fixtures
 
@@ -265,7 +265,7 @@ def test_the_list_of_vms_shows_both_hosts_of_one_that_moves_on_80_columns() -> N
 
     columns = [VM_COLUMNS[each] for each in kept]
     rows = [[row[each] for each in kept] for row in (headings, *cells)]
-    lines = list(lines_of(columns, rows, 80, bold=False))
+    lines = list(render_lines(columns, rows, 80, bold=False))
     assert max(map(len, lines)) <= 80
     assert "host-1 → host-2  running" in lines[2]
 
