@@ -198,7 +198,7 @@ class KnownHosts:
     def _sum_holdings(
         self, connection: Connection, axis: Sequence[str], host_ids: Sequence[UUID] | None
     ) -> None:
-        """Sum up the tenants' holdings on host_ids hosts; None means all hosts."""
+        """Sum up the tenants' holdings on some hosts; None means all hosts."""
         query = _sums_query(axis, assignments.c.host_id, assignments.c.tenant_id).where(unreleased)
         if host_ids is not None:
             query = query.where(is_any_of(connection, assignments.c.host_id, host_ids))
