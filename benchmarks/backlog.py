@@ -51,12 +51,12 @@ def measure(url: str, waiting: int, repeats: int) -> float:
     add_tenant(registry)
     room = REQUESTS * repeats
     host = add_host(registry, "h1", vcpus=room, memory_mib=3072 * room, disk_gib=15 * room)
-    asked = [add_request(registry, waiting + repeats, name=f"r{n}") for n in range(REQUESTS)]
+    requests = [add_request(registry, waiting + repeats, name=f"r{n}") for n in range(REQUESTS)]
     lease = take_lease(registry, length_s=3600)
-    parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in asked)
+    parts = tuple(Placement(request_id=each.id, host_id=host.id, count=1) for each in requests)
     taken = []
     for _ in range(repeats):
-        why = {each.id: WaitingStatus(count=waiting, reason="no_room") for each in asked}
+        why = {each.id: WaitingStatus(count=waiting, reason="no_room") for each in requests}
         version = registry.hosts.get("h1").version
         commit = a_commit(lease, parts, {host.id: version}, waiting=why)
         placed, seconds = by_clock(lambda commit=commit: registry.rounds.commit_round(commit))

@@ -65,7 +65,7 @@ _PARTS, _OF_SAMPLE = 16, 5
 class Found:
     """The figures of one run."""
 
-    placed: float  #: part of the VMs that were asked for
+    placed: float  #: part of the VMs requested
     wait_s: float  #: mean
     unfair: float  #: distance from fair shares
 
@@ -108,12 +108,12 @@ def _traces_there(data: Path | None) -> Iterator[str]:
 
 def run(data: Path | None, trace: str, policy: str, seed: int) -> Found:
     """Simulate one trace under one policy."""
-    name, *told = policy.split(":")
-    parameters = {key: json.loads(value) for key, value in (each.split("=", 1) for each in told)}
+    name, *words = policy.split(":")
+    parameters = {key: json.loads(value) for key, value in (each.split("=", 1) for each in words)}
     with tempfile.TemporaryDirectory() as folder:
         spec = RunSpec(
             name="run", policy=name, parameters=parameters, seed=seed,
-            **_asked(data, trace, seed, Path(folder)),
+            **_trace_options(data, trace, seed, Path(folder)),
         )  # fmt: skip
         summary = simulate(spec, Path(folder) / "run")
     return Found(
@@ -123,7 +123,7 @@ def run(data: Path | None, trace: str, policy: str, seed: int) -> Found:
     )
 
 
-def _asked(data: Path | None, trace: str, seed: int, folder: Path) -> dict[str, Any]:
+def _trace_options(data: Path | None, trace: str, seed: int, folder: Path) -> dict[str, Any]:
     """Return the fields of a run's spec that depend on the trace."""
     if trace == "google":
         return {
@@ -176,14 +176,14 @@ def misses(found: Mapping[str, Sequence[Found]]) -> list[str]:
     placed, wait_s, unfair = (
         [_mean(each, name) for each in (own, *others)] for name in ("placed", "wait_s", "unfair")
     )
-    told = []
+    misses = []
     if placed[0] < max(placed[1:]) - MAX_FEWER:
-        told.append(f"misses: {100 * (max(placed[1:]) - placed[0]):.2f} points fewer placed")
+        misses.append(f"misses: {100 * (max(placed[1:]) - placed[0]):.2f} points fewer placed")
     if wait_s[0] > MAX_LONGER * min(wait_s[1:]):
-        told.append(f"misses: waits {wait_s[0] / min(wait_s[1:]):.2f} times as long")
+        misses.append(f"misses: waits {wait_s[0] / min(wait_s[1:]):.2f} times as long")
     if unfair[0] > min(unfair[1:]) + MAX_UNFAIRER:
-        told.append(f"misses: {100 * (unfair[0] - min(unfair[1:])):.2f} points less fair")
-    return told
+        misses.append(f"misses: {100 * (unfair[0] - min(unfair[1:])):.2f} points less fair")
+    return misses
 
 
 def _mean(runs: Iterable[Found], name: str) -> float:

@@ -4,7 +4,7 @@
 
 One process of `fuga api` with its usual limits, on a PostgreSQL of its own. Twenty callers,
 each from an address of its own, read their requests ten times a second all together; one
-process floods from another address meanwhile, on the same two processors:
+process floods from another address at the same time, on the same two processors:
 
 brackets     4 connections POST 256 KiB of brackets to /healthz
 heads        1,100 connections send half a head and wait, again and again
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         seconds=(5.0, "of each measurement"),
         floods=([*FLOODS], "which, with commas between"),
     )
-    # Be the attacker: flood this port until told to end.
+    # Be the attacker: flood this port until stopped.
     arguments.add_argument("--attack", help=argparse.SUPPRESS)
     arguments.add_argument("--port", type=int, help=argparse.SUPPRESS)
     given = arguments.parse_args(argv)

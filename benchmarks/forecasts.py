@@ -4,7 +4,7 @@
 
 A simulation is stopped slot after slot, and for some of the requests that wait an estimate is made
 from what had happened by then alone: lifetimes of VMs that had ended or ran, requests of the last
-day. Then it goes on, and when each request had its place is compared with what was told. DIR has
+day. Then it goes on, and when each request had its place is compared with the estimate. DIR has
 the folders of public traces, as of `benchmarks.real_traces`; without it there are the sample of
 Azure's trace and workloads of the shape of Google's.
 
@@ -171,7 +171,7 @@ def _groups(tenant: IntArray, kind: IntArray) -> IntArray:
     return np.column_stack([tenant * 2**31 + kind, kind, tenant])
 
 
-def told_by(
+def judge_estimates(
     engine: Engine,
     arrivals: Arrivals,
     *,
@@ -182,8 +182,8 @@ def told_by(
     horizon_s: float = HORIZON_S,
 ) -> Iterator[JudgedEstimate]:
     """Run an engine, estimate waits between its slots, and yield the estimates with outcomes."""
-    watched, told = ObservedSlots(), list[JudgedEstimate]()
-    asked: set[int] = set()
+    watched, estimates = ObservedSlots(), list[JudgedEstimate]()
+    chosen_before: set[int] = set()
     choice, rng = engine.choice, np.random.default_rng(1)
     length_s = choice.slot_length_s
     first = arrivals.next_s()
@@ -193,7 +193,7 @@ def told_by(
         now_s = slot * length_s
         watched.note(engine.advance_to(slot, arrivals.take_until(now_s)))
         slot += 1
-        fresh = [each for each in engine.waiting.request.tolist() if each not in asked]
+        fresh = [each for each in engine.waiting.request.tolist() if each not in chosen_before]
         if now_s < next_s or not fresh or not watched.placed:
             continue
         next_s = now_s + every_s
@@ -202,14 +202,14 @@ def told_by(
             continue
         waits = simulate_waits(present, lifetimes, _ahead(choice, samples, slot, horizon_s))
         chosen = set(rng.permutation(np.unique(fresh))[:of_each].tolist())
-        asked |= chosen
+        chosen_before |= chosen
         for request in sorted(chosen):
             rows = np.flatnonzero(requests == request)
             each = waits[:, rows].max(axis=1)
             parts = tuple(quantile(each, part) for part in QUANTILES)
-            told.append(JudgedEstimate(at_s=now_s, request=request, quantiles=parts))
+            estimates.append(JudgedEstimate(at_s=now_s, request=request, quantiles=parts))
     end_s = (slot - 1) * length_s
-    for each in told:
+    for each in estimates:
         if each.at_s + horizon_s > end_s:
             continue  # what became of it is known of those alone that did not wait long
         took_s = watched.done_s.get(each.request, math.inf) - each.at_s
@@ -241,21 +241,21 @@ class EstimateAccuracy:
 
 
 def judged(
-    told: Sequence[JudgedEstimate], factors: Sequence[float] = (1.0,) * len(QUANTILES)
+    estimates: Sequence[JudgedEstimate], factors: Sequence[float] = (1.0,) * len(QUANTILES)
 ) -> EstimateAccuracy | None:
     """Return the accuracy of estimates, each quantile times its factor; None if there are none."""
-    if not told:
+    if not estimates:
         return None
     low, high = QUANTILES.index(0.05), QUANTILES.index(0.95)
-    bounds = np.array([each.quantiles for each in told]) * factors
-    took = np.array([each.took_s for each in told])
+    bounds = np.array([each.quantiles for each in estimates]) * factors
+    took = np.array([each.took_s for each in estimates])
     below = took[:, None] <= bounds
     below[np.isinf(bounds)] = True
     within = (took >= bounds[:, low]) & below[:, high]
     ended = np.isfinite(bounds[:, high])
     width = np.median(bounds[ended, high] / bounds[ended, low]) if ended.any() else math.inf
     return EstimateAccuracy(
-        judged=len(told),
+        judged=len(estimates),
         within=float(within.mean()),
         parts=tuple(below.mean(axis=0).tolist()),
         open_ended=float(1 - ended.mean()),
@@ -263,7 +263,7 @@ def judged(
     )
 
 
-def calibration_factors(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
+def calibration_factors(estimates: Sequence[JudgedEstimate]) -> tuple[float, ...]:
     """Return by what each quantile must be multiplied to hold as often as it says.
 
     Split conformal prediction (Papadopoulos and others, ECML 2002) of outcome by quantile:
@@ -276,9 +276,9 @@ def calibration_factors(told: Sequence[JudgedEstimate]) -> tuple[float, ...]:
         ratios = [
             each.took_s / each.quantiles[place]
             if math.isfinite(each.quantiles[place])
-            # Beyond the horizon: what is told of it holds for whatever comes, or comes later.
+            # Beyond the horizon: its estimate holds for whatever comes, or comes later.
             else float(not upper and math.isinf(each.took_s))
-            for each in told
+            for each in estimates
         ]
         factor = quantile(np.array(ratios), part) if ratios else 1.0
         factors.append(max(1.0, factor) if upper else min(1.0, factor))
@@ -334,7 +334,9 @@ def run(spec: RunSpec, every_s: float, samples: int, until_s: float) -> list[Jud
         inputs.hierarchies[1:],
     )
     arrivals = Arrivals(inputs.trace)
-    return list(told_by(engine, arrivals, every_s=every_s, samples=samples, until_s=until_s))
+    return list(
+        judge_estimates(engine, arrivals, every_s=every_s, samples=samples, until_s=until_s)
+    )
 
 
 _HEAD: Final = (
@@ -357,26 +359,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser(__doc__, only=[], policy="fuga", samples=40, until_days=math.inf)
     arguments.add_argument("data", type=Path, metavar="DIR", nargs="?")
     given = arguments.parse_args(argv)
-    told: dict[str, list[JudgedEstimate]] = {}
+    estimates: dict[str, list[JudgedEstimate]] = {}
     with tempfile.TemporaryDirectory() as folder:
         chosen = studies(given.data, Path(folder))
         for name in given.only or chosen:
             spec, every_s = chosen[name]
             spec = dataclasses.replace(spec, policy=given.policy)
             began = time.process_time()
-            told[name] = run(spec, every_s, given.samples, given.until_days * 86_400)
+            estimates[name] = run(spec, every_s, given.samples, given.until_days * 86_400)
             print(
-                f"{name}: {len(told[name])} estimates, {time.process_time() - began:.0f} s",
+                f"{name}: {len(estimates[name])} estimates, {time.process_time() - began:.0f} s",
                 file=sys.stderr,
             )
     print(_HEAD)
-    for name, its in told.items():
+    for name, its in estimates.items():
         print(_line(name, judged(its)), flush=True)
     print("\neach corrected by the others")
-    for name, its in told.items():
-        others = [each for other, theirs in told.items() if other != name for each in theirs]
+    for name, its in estimates.items():
+        others = [each for other, theirs in estimates.items() if other != name for each in theirs]
         print(_line(name, judged(its, calibration_factors(others))), flush=True)
-    every = [each for its in told.values() for each in its]
+    every = [each for its in estimates.values() for each in its]
     factors = zip(QUANTILES, calibration_factors(every), strict=True)
     print("\nfactors of all:", ", ".join(f"{part:g}: {factor:.2f}" for part, factor in factors))
 

@@ -91,8 +91,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(f"{len(waits_s)} samples in {time.monotonic() - began:.1f} s")
     for row in (0, given.waiting - 1):
-        told = estimate_wait(waits_s[:, row], slot_length_s=_SLOT_S, horizon_s=ahead.horizon_s)
-        print(f"request {row + 1}: {told}")
+        estimate = estimate_wait(waits_s[:, row], slot_length_s=_SLOT_S, horizon_s=ahead.horizon_s)
+        print(f"request {row + 1}: {estimate}")
 
 
 if __name__ == "__main__":

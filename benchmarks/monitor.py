@@ -174,15 +174,15 @@ def look_bare(uris: Sequence[str], seconds: float) -> None:
 
     start_event_loop()
     hosts = [LibvirtHost(uri) for uri in uris]
-    asked = {"pool": "default-pool", "patience_s": DEADLINE_S}
+    arguments = {"pool": "default-pool", "patience_s": DEADLINE_S}
     for host in hosts:
-        host.perform("report", asked)
+        host.perform("report", arguments)
     cpu, started = time.process_time(), time.monotonic()
     due = started
     while due < started + seconds:
         time.sleep(max(0.0, due - time.monotonic()))
         for host in hosts:
-            host.perform("report", asked)
+            host.perform("report", arguments)
         due += PERIOD_S
     print((time.process_time() - cpu) / (time.monotonic() - started))
 
@@ -199,8 +199,8 @@ def _looks(said: str) -> dict[str, list[float]]:
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for line in said.splitlines():
         if '"looked"' in line and line.endswith("}"):
-            told = json.loads(line)
-            ends[told["host"]].append(datetime.fromisoformat(told["timestamp"]).timestamp())
+            entry = json.loads(line)
+            ends[entry["host"]].append(datetime.fromisoformat(entry["timestamp"]).timestamp())
     return ends
 
 

@@ -51,11 +51,11 @@ VIEWS: Final = (
     *("tenants", "site", "rounds", "events", "token", "what-ifs", "reservations"),
 )
 SETTLES_MS: Final = 1_000
-#: Each call is made so often, and told at its mean.
+#: Repeats of each call, whose mean is printed.
 TIMES: Final = 3
-#: Calls that took less than this of both processors together are not told.
+#: Calls that took less than this of both processors together are not printed.
 WORTH_TELLING_MS: Final = 5.0
-#: What is told of a call: its way, without ids.
+#: What is printed of a call: its path, without ids.
 V1: Final = "/v1/"
 
 

@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def row_of(data: Path, width: int, name: str, trace: RealTrace, policy: str) -> str:
     policy_name, *parameters = policy.split(":")
-    told = [each.split("=", 1) for each in parameters]
+    pairs = [each.split("=", 1) for each in parameters]
     with tempfile.TemporaryDirectory() as folder:
         path = data / trace.path
         if trace.since_s:
@@ -122,7 +122,7 @@ def row_of(data: Path, width: int, name: str, trace: RealTrace, policy: str) -> 
             trace=TraceSpec(path=str(path)),
             hosts=",".join(trace.hosts),
             policy=policy_name,
-            parameters={parameter: json.loads(value) for parameter, value in told},
+            parameters={parameter: json.loads(value) for parameter, value in pairs},
             slot_length_s=trace.slot_length_s,
         )
         started = time.process_time()

@@ -43,7 +43,7 @@ POLICIES = ("first_fit", "best_fit_drfh", "fuga")
 class SimulationFigures:
     events: int
     seconds: float
-    placed: float  #: part of the VMs asked for
+    placed: float  #: part of the VMs requested
     deciding_s: float | None = None  #: inside the policy
 
     def row(self, name: str, trace: str, plain: SimulationFigures) -> str:
@@ -140,7 +140,7 @@ def plain_loop(spec: RunSpec) -> SimulationFigures:
     started = time.process_time()
     ends: list[tuple[float, int, int]] = []
     demands: list[IntArray] = []
-    events = asked = placed = 0
+    events = requested = placed = 0
     for chunk in inputs.trace.chunks():
         for row in range(len(chunk)):
             now, demand = float(chunk.arrival_s[row]), chunk.demand[row]
@@ -151,7 +151,7 @@ def plain_loop(spec: RunSpec) -> SimulationFigures:
             demands.append(demand)
             events += 1
             for _ in range(int(chunk.count[row])):
-                asked += 1
+                requested += 1
                 fits = (free >= demand).all(axis=1)
                 host = int(np.argmax(fits))
                 if not fits[host]:
@@ -160,7 +160,7 @@ def plain_loop(spec: RunSpec) -> SimulationFigures:
                 placed += 1
                 events += 1
                 heapq.heappush(ends, (now + float(chunk.lifetime_s[row]), host, len(demands) - 1))
-    return SimulationFigures(events, time.process_time() - started, placed / max(asked, 1))
+    return SimulationFigures(events, time.process_time() - started, placed / max(requested, 1))
 
 
 if __name__ == "__main__":

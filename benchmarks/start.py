@@ -89,8 +89,8 @@ def asked_at_once() -> Iterator[dict[str, str]]:
         waits = {"waiting": None, "wanted": 1, "placed": 1, "running": 1}
         api.on("GET", f"/v1/requests/{first}/explanation", {**common, **_a_request(0), **waits})
         api.on("POST", f"/v1/requests/{first}/stop", {**numbered[0], **_a_request(0)})
-        told = {"FUGA_URL": api.url, "FUGA_TOKEN": "t", "FUGA_STATE_DIR": state}
-        yield {**os.environ, **told}
+        settings = {"FUGA_URL": api.url, "FUGA_TOKEN": "t", "FUGA_STATE_DIR": state}
+        yield {**os.environ, **settings}
 
 
 _WELL: Final = {

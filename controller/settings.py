@@ -119,7 +119,7 @@ class ControllerSettings(SharedSettings):
         None,
         description="Standing rule: when the control centre balances by itself, and which plans it"
         " approves. Its hours are of its zone, UTC without one. None: nothing is balanced"
-        " unasked.",
+        " automatically.",
     )
     sweep_interval_s: PositiveFloat = 1
     resend_after_s: PositiveFloat = Field(

@@ -127,7 +127,7 @@ class HostPairMigrator:
             A host refused, or the move was aborted.
         MoveHangsError
             No byte was sent for the move's ``hang_s``, in several attempts if nothing was sent at
-            all, or the guest was paused meanwhile. If the hosts answer, the guest runs at the
+            all, or the guest was paused during the move. If the hosts answer, the guest runs at the
             source.
         MigrationRefusedError
             The disk is not to be copied, but its pool is not shared. Nothing was begun.

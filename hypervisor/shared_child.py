@@ -94,7 +94,7 @@ class SharedChild:
             return answer.result(max(0.0, deadline - time.monotonic()))
         except NotYetError:
             with self._changing:
-                if number in self._under_way:  # no answer came meanwhile
+                if number in self._under_way:  # no answer came until now
                     self._abandoned.add(number)
             raise TooLateError from None
         finally:

@@ -220,7 +220,7 @@ class SharedHost:
             try:
                 answer = child.ask(request, deadline)
             except NotBegunError:
-                continue  # it was retired meanwhile; take another one
+                continue  # it was retired just now; take another one
             self._place = _HostPlace.SHARED
             return self._decode_answer(answer)
 

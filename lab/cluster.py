@@ -117,7 +117,7 @@ def start_real_hosts(
         of their own, or by tcp, which admits every client.
     await_all : bool, optional
         Whether to wait also for hosts that ran before. A host whose network is cut does not
-        answer, and the folder is locked meanwhile.
+        answer, and the folder is locked during that time.
     """
     image = build_guest(directory / "guest" if guest is None else guest)
     answer = _run_script(

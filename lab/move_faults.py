@@ -256,14 +256,14 @@ class Experiment:
         connection, vm_id, known = self._connections[self._at], self._here.vm_id, self._beat
 
         def last_beat() -> float:
-            told = connection.console_tail(vm_id).content.decode(errors="replace")
+            output = connection.console_tail(vm_id).content.decode(errors="replace")
             # The last line may be half of one.
-            beats = [float(each) for each in re.findall(r"BEAT (\d+\.\d+)\r?\n", told)]
+            beats = [float(each) for each in re.findall(r"BEAT (\d+\.\d+)\r?\n", output)]
             return beats[-1] if beats and beats[-1] > known else 0.0
 
         self._beat = _wait_until(last_beat)
-        told = connection.console_tail(vm_id).content
-        return b"LAB-GUEST-READY" not in told or self._here.mark.generation == 1
+        output = connection.console_tail(vm_id).content
+        return b"LAB-GUEST-READY" not in output or self._here.mark.generation == 1
 
     # --- the move ------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class Experiment:
             while not looking.wait(0.02):
                 with suppress(HypervisorError):
                     states = [each.find(wanted.vm_id) for each in (one, other)]
-                    # The first may have moved on while the second was asked.
+                    # The first may have moved on while the second was queried.
                     states.append(one.find(wanted.vm_id))
                     run = [s is not None and s.state is DomainState.RUNNING for s in states]
                     trial.ran_on_both = trial.ran_on_both or all(run)

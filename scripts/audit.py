@@ -153,25 +153,25 @@ def licence_problems(
     for package in packages:
         found = installed.get(package.name)
         if package.name in named:
-            told = {named[package.name]}
+            licences = {named[package.name]}
         elif found is None:
             if package.applies_here:
                 problems.append(f"{package.name}: not installed in .venv: make install")
             continue
         else:
-            told = licences_of(found.metadata)
-        if not told:
+            licences = licences_of(found.metadata)
+        if not licences:
             problems.append(f"{package.name} {package.version}: says no licence")
-        elif refused := sorted(each for each in told if not permitted(each, config["allowed"])):
+        elif refused := sorted(each for each in licences if not permitted(each, config["allowed"])):
             problems.append(f"{package.name} {package.version}: {', '.join(refused)}")
     return problems
 
 
-def permitted(told: str, allowed: Sequence[str]) -> bool:
+def permitted(licence: str, allowed: Sequence[str]) -> bool:
     """Tell whether a licence is permitted: all that AND joins, one of what OR joins."""
     return any(
         all(each.strip() in allowed for each in choice.split(" AND "))
-        for choice in told.split(" OR ")
+        for choice in licence.split(" OR ")
     )
 
 
@@ -210,12 +210,12 @@ def bill_problems(bill: Mapping[str, Any], lock: Path) -> list[str]:
     problems = [f"{name} {version} is locked, not in it" for name, version in locked - named]
     problems += [f"{name} {version} is in it, not locked" for name, version in named - locked]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["libvirt"]]
+    required = [*project["dependencies"], *project["optional-dependencies"]["libvirt"]]
     names = {name for name, _ in named}
-    for requirement in asked:
+    for requirement in required:
         name = canonicalize_name(re.split(r"[\[<>=!~; ]", requirement)[0])
         if name not in names:
-            problems.append(f"{name} is asked for by pyproject.toml, not in it")
+            problems.append(f"{name} is required by pyproject.toml, not in it")
     if bill["metadata"]["component"]["name"] != project["name"]:
         problems.append(f"it is of {bill['metadata']['component']['name']}")
     return sorted(problems)
@@ -236,11 +236,11 @@ def judge(advisories: Advisories, packages: Sequence[Locked], accepted: Sequence
         package = finding.package
         keys = {(package.name, each) for each in finding.ids} & reasons.keys()
         used |= keys
-        told = f"{package.name} {package.version}: {', '.join(finding.ids)}: {finding.says}"
+        advisory = f"{package.name} {package.version}: {', '.join(finding.ids)}: {finding.says}"
         if keys:
-            print(f"  accepted: {told}\n    because {reasons[min(keys)]}")
+            print(f"  accepted: {advisory}\n    because {reasons[min(keys)]}")
         else:
-            print(f"  FOUND: {told}")
+            print(f"  FOUND: {advisory}")
             well = False
     for name, each in sorted(reasons.keys() - used):
         print(f"  no longer found, and still accepted in requirements/audit.toml: {name} {each}")

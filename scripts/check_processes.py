@@ -73,20 +73,22 @@ def start_process(name: str, state: Path, environ: Mapping[str, str]) -> subproc
 def wait_until_ready(name: str, child: subprocess.Popen[bytes], state: Path) -> bool:
     """Wait until a process is ready; print its log if it never is."""
     end = time.monotonic() + PATIENCE_S
-    told = "nothing"
+    status = "nothing"
     while child.poll() is None and time.monotonic() < end:
         try:
             with closing(UnixConnection(f"{state}/{name}.sock")) as connection:
                 connection.request("GET", "/readyz", headers={"Host": "localhost"})
                 answer = connection.getresponse()
-                told = answer.read().decode()
+                status = answer.read().decode()
             if answer.status == 200:
                 print(f"fuga {name} is ready")
                 return True
         except OSError:
             pass
         time.sleep(0.2)
-    print(f"fuga {name} is not ready, its status: {child.poll()}; it said {told}", file=sys.stderr)
+    print(
+        f"fuga {name} is not ready, its status: {child.poll()}; it said {status}", file=sys.stderr
+    )
     print((state / f"{name}.log").read_text(), file=sys.stderr)
     return False
 

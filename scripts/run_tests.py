@@ -60,9 +60,9 @@ class PytestGroup:
     paths: Sequence[str] = ()
 
     def arguments(self, more: Sequence[str]) -> list[str]:
-        """Return what pytest is told; paths that somebody asks for stand alone."""
-        asked = any(Path(each.partition("::")[0]).exists() for each in more)
-        paths = [] if asked else [each for each in self.paths if Path(each).exists()]
+        """Return the arguments of pytest; named paths replace those of the suite."""
+        has_paths = any(Path(each.partition("::")[0]).exists() for each in more)
+        paths = [] if has_paths else [each for each in self.paths if Path(each).exists()]
         return [*self.options, *more, *paths]
 
 

@@ -3,7 +3,7 @@
 Usage: python -m scripts.screenshots [--folder FOLDER] [--width 1440] [--theme light] [--only map]
 
 `make screenshots` takes them; FUGA_STATE_DIR names the cluster as for fuga. What they show is
-asked for first: tenants in groups, VMs of several types in a few rounds, some that wait, a plan
+requested first: tenants in groups, VMs of several types in a few rounds, some that wait, a plan
 of moves. Asked for again, nothing is added.
 """
 
@@ -58,12 +58,12 @@ VM: Final = "survey-1"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Take all screenshots."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--folder", type=Path, default=Path("docs/images"))
-    asked.add_argument("--width", type=int, default=WIDTH)
-    asked.add_argument("--theme", default="light,dark")
-    asked.add_argument("--only", default="", metavar="NAME,...", help="overview, say")
-    given = asked.parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("docs/images"))
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--theme", default="light,dark")
+    parser.add_argument("--only", default="", metavar="NAME,...", help="overview, say")
+    given = parser.parse_args(arguments)
     found = Credentials.load(state_dir(os.environ) / FILE_NAME)
     if found is None or found.operator is None:
         print("screenshots: nothing runs here; start `fuga up` first", file=sys.stderr)
@@ -174,12 +174,12 @@ def show_form(page: Page, _site: ScreenshotSite) -> None:
     page.get_by_label("How many").fill("12")
     page.get_by_label("Name").first.fill("transit")
     page.get_by_label("Labels").fill("team=exoplanets")
-    page.locator(".told[role=status]", has_text="fit").first.wait_for()
+    page.locator(".message[role=status]", has_text="fit").first.wait_for()
     page.wait_for_timeout(500)
 
 
 def show_console(page: Page, site: ScreenshotSite) -> None:
-    """Show a VM whose guest was just asked something."""
+    """Show a VM whose guest was just queried."""
     open_view(page, f"#/vms/{site.vm(VM)['id']}")
     page.get_by_role("button", name="Open the console").click()
     screen = page.locator(".xterm-accessibility-tree")

@@ -2,7 +2,7 @@
 
 The command is a program with arguments, never a shell. Exit status 0 means that the host is off and
 stays off until an operator switches it on. Another status, or a program that had to be killed,
-proves nothing. If a worker dies meanwhile, the next one runs the command again.
+proves nothing. If a worker dies before the end, the next one runs the command again.
 """
 
 from __future__ import annotations

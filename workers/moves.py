@@ -288,7 +288,7 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
 def _remove_failed_attempt(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
     """Remove the remains of a failed attempt at the destination.
 
-    Raises `ClaimLostError` if another worker has the move: the VM may have arrived meanwhile.
+    Raises `ClaimLostError` if another worker has the move: the VM may have arrived by now.
     """
     context.registry.move_steps.extend_claim(step.claim, context.lease_s)
     removals.remove_attempt(

@@ -40,7 +40,7 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             outcome = _take_power_step(step, host, context)
     except ClaimLostError:
         with suppress(ClaimLostError):
-            # Another change was requested meanwhile: release the lease, so that its worker need not
+            # Another change has been requested: release the lease, so that its worker need not
             # wait.
             power.retry_later(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST

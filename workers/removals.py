@@ -243,7 +243,7 @@ def _check_hosts_sharing_pool(
 ) -> None:
     """Raise if a domain on another host with the same pool uses one of the volumes.
 
-    Every such host has to answer. ``keep`` extends the claim meanwhile.
+    Every such host has to answer. ``keep`` extends the claim during the calls.
     """
     if not volumes:
         return
@@ -257,7 +257,7 @@ def _check_hosts_sharing_pool(
                 users = host.domains_using(each.pool, volumes, deadline_s=context.lookup_deadline_s)
         except HostBusyError as error:
             raise OperationFailedError(
-                "remove", f"host {each.name}, which sees the pool, was not asked: {error.reason}"
+                "remove", f"host {each.name}, which sees the pool, was not queried: {error.reason}"
             ) from error
         if users:
             raise OperationFailedError(

@@ -7,9 +7,9 @@ from typing import Final
 
 from placement.catalog.policies import POLICIES
 
-YES, NO, OPEN = "yes", "no", "not told"
+YES, NO, OPEN = "yes", "no", "not stated"
 
-#: By mechanism, then property. What is absent is not told.
+#: By mechanism, then property. What is absent is not stated.
 CLAIMS: Final[Mapping[str, Mapping[str, str]]] = {
     "drf": dict.fromkeys(
         (

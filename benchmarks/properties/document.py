@@ -20,7 +20,7 @@ from benchmarks.properties.search import (
     TREE_PROPERTIES,
     WHOLE,
     Cell,
-    why_not_asked,
+    why_not_checked,
 )
 
 Found: TypeAlias = Mapping[tuple[str, str, Family], Cell | None]
@@ -116,7 +116,7 @@ def _summary(part: Part, found: Found) -> str:
 def _in_short(part: Part, prop: str, mechanism: str, found: Found) -> str:
     cells = [cell for family in part.families if (cell := found[prop, mechanism, family])]
     if not cells:
-        return "not asked"
+        return "not checked"
     failing = [cell.family for cell in cells if cell.example]
     if not failing:
         return "holds"
@@ -150,7 +150,7 @@ def _of_property(part: Part, prop: str, found: Found) -> str:
 def _cell(prop: str, mechanism: str, family: Family, found: Found) -> str:
     cell = found[prop, mechanism, family]
     if cell is None:
-        return why_not_asked(prop, mechanism, family) or ""
+        return why_not_checked(prop, mechanism, family) or ""
     if cell.example is None:
         return f"none in {cell.cases}"
     return "not shown" if prop == "weak_sharing_incentive" else "fails"

@@ -70,15 +70,15 @@ class Cell:
     by: float = 0.0
 
 
-def why_not_asked(prop: str, mechanism: str, family: Family) -> str | None:
+def why_not_checked(prop: str, mechanism: str, family: Family) -> str | None:
     """Return why a mechanism is not searched on such cases, or None if it is."""
     if prop == "weak_sharing_incentive" and mechanism != "drfh":
-        return "not asked"  # the cut that is tried is made for it
+        return "not checked"  # the cut that is tried is made for it
     if mechanism in _LIKE and family != "constraints":
         return f"as `{_LIKE[mechanism]}`"
     # A pool knows no hosts, DRFH no constraints, and per-server DRF no counts.
     if (mechanism, family) in _UNKNOWN:
-        return "not asked"
+        return "not checked"
     return None
 
 
@@ -103,7 +103,7 @@ def search(
     prop: str, mechanism: str, family: Family, *, seed: int, cases: int, shrink: bool = True
 ) -> Cell | None:
     """Search up to ``cases`` cases, twice as many for lies; return None if not searched."""
-    if why_not_asked(prop, mechanism, family):
+    if why_not_checked(prop, mechanism, family):
         return None
     cases *= _MORE.get(prop, 1)
     check = PROPERTIES[prop].check

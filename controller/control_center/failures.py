@@ -46,7 +46,7 @@ class FailedHosts:
         except StaleEpochError:
             return ()  # another one leads by now
         for host in fenced:
-            log.warning("fencing_asked", alert=True, host=host, epoch=lease.epoch)
+            log.warning("fencing_requested", alert=True, host=host, epoch=lease.epoch)
         return fenced
 
     def run(self, stop: threading.Event) -> None:

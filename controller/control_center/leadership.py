@@ -35,7 +35,7 @@ class Leadership:
         self._now = now
         self._lock = threading.Lock()
         self._lease: Lease | None = None
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
 
     @property
     def lease(self) -> Lease | None:
@@ -49,7 +49,7 @@ class Leadership:
                 self._lease = self._registry.leases.acquire(
                     CONTROL_LEASE, self._holder, self._lease_s
                 )
-                self._asked_at = self._now()
+                self._requested_at = self._now()
                 if self._lease is not None:
                     log.info("lease_taken", holder=self._holder, epoch=self._lease.epoch)
             return self._lease
@@ -75,10 +75,10 @@ class Leadership:
 
     def check(self) -> Check:
         """Return whether this process renewed or requested the lease within the lease's length."""
-        asked_at = self._asked_at
-        if asked_at is None:
+        requested_at = self._requested_at
+        if requested_at is None:
             return Check("lease", False, "not requested yet")
-        age_s = self._now() - asked_at
+        age_s = self._now() - requested_at
         if age_s > self._lease_s:
             return Check("lease", False, f"last requested {age_s:.0f} s ago")
         return Check("lease", True, "held" if self._lease is not None else "another process leads")
@@ -107,4 +107,4 @@ class Leadership:
         with self._lock:
             if self._lease is lease:
                 self._lease = renewed
-            self._asked_at = self._now()
+            self._requested_at = self._now()

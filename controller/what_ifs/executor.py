@@ -115,7 +115,7 @@ class WhatIfExecutor:
         except (ClaimLostError, NotFoundError):
             return
         except RegistryError as lost:
-            log.warning("what_if_untold", what_if=str(id), error=str(lost))
+            log.warning("what_if_end_not_stored", what_if=str(id), error=str(lost))
 
     def _make_report(self, heard: _Heartbeat, changes: Mapping[str, Any]) -> dict[str, Any]:
         while heard.report(0.0) is not WhatIfState.RUNNING:

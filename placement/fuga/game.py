@@ -65,7 +65,7 @@ class Game:
     players : Players
         In ascending order of the lowest minimum utilization among their
         strategies; equals by host.
-    hands : PlayerStrategies
+    initial_strategies : PlayerStrategies
         The strategies of each with all VMs still there to take.
     moves : dict
         Player to its move; a player without one takes nothing.

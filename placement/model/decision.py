@@ -28,12 +28,12 @@ def set_aside_unplaceable(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, 
     """
     count = snapshot.count.copy()
     never = never_placeable_reasons(snapshot, np.flatnonzero(count))
-    aside = tuple(
+    left_out = tuple(
         LeftOut(request=request, count=int(count[request]), reason=reason)
         for request, reason in never.items()
     )
     count[list(never)] = 0
-    return dataclasses.replace(snapshot, count=count), aside
+    return dataclasses.replace(snapshot, count=count), left_out
 
 
 def decide(

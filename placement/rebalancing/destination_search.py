@@ -39,8 +39,8 @@ class UnitDestinations:
     hosts: dict[int, int]  #: unit to host, in the order in which they were placed
     tries: int = 0
     cut: bool = False
-    #: "not asked", "too large", "all placed", "proven" (not all fit), "cut" (nothing proven)
-    solver: str = "not asked"
+    #: "not used", "too large", "all placed", "proven" (not all fit), "cut" (nothing proven)
+    solver: str = "not used"
     hopeless: set[int] = field(default_factory=set)  #: units that no order helps
 
 

@@ -328,7 +328,7 @@ def _insert_move(
         )
     )
     detail = {"vm": str(vm.id), "from": here, "to": host, "move": str(move_id)}
-    assignment_told = {"vm": str(vm.id), "host": host, "round": vm.round}
+    assignment_data = {"vm": str(vm.id), "host": host, "round": vm.round}
     history = [
         event_row(
             now,
@@ -338,7 +338,7 @@ def _insert_move(
             arriving,
             tenant=vm.tenant,
             change=(None, AssignmentState.ARRIVING),
-            data=assignment_told,
+            data=assignment_data,
         ),
         event_row(
             now,

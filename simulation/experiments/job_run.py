@@ -101,7 +101,7 @@ def _simulate_under_lock(
 
         def report_progress(progress: RunProgress) -> None:
             report(progress)
-            checkpoint("simulation.told")
+            checkpoint("simulation.reported")
 
         report(RunProgress(part=0.0, slot=0, running=0, waiting=0))  # names the worker that began
         return simulate(spec, folder, report=report_progress, **options)

@@ -96,7 +96,7 @@ class MovesRecorder:
                 "skewness": now.mean_skewness,
                 "off_fair": now.fairness_distance,
             }
-            enabled = engine.choice.moving.spare or engine.choice.moving.spare_asked
+            enabled = engine.choice.moving.spare or engine.choice.moving.measured_spare
             if enabled is not None:
                 domain = failure_domains_of(enabled, cluster.hosts)
                 fleet = engine.fleet()

@@ -93,7 +93,7 @@ class SeriesRecorder:
             "pictured": self._pictured,
             "tenants": self.tenants.rows,
             "waited_s": self._waited_s,
-            "asked_of_kind": self._requested_of_kind,
+            "requested_of_kind": self._requested_of_kind,
             "reasons": self.reasons,
             "fallbacks": self.fallbacks,
             "stood": self.stood,
@@ -111,7 +111,7 @@ class SeriesRecorder:
         self.tenants.grow(len(tenants))
         self.tenants.rows[:] = tenants
         self._waited_s = read_array(kept, "waited_s", "float", (None,))
-        self._requested_of_kind = read_array(kept, "asked_of_kind", "int", (None,))
+        self._requested_of_kind = read_array(kept, "requested_of_kind", "int", (None,))
         self.reasons = {str(reason): int(count) for reason, count in kept["reasons"].items()}
         self.fallbacks = [(int(slot), str(reason)) for slot, reason in kept["fallbacks"]]
         self.stood = read_integer(kept, "stood")

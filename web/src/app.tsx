@@ -16,7 +16,7 @@ import { ImagesView } from "./views/images";
 import { KeysView } from "./views/keys";
 import { NetworksView } from "./views/networks";
 import { Overview } from "./views/overview";
-import { RequestForm } from "./views/ask";
+import { RequestForm } from "./views/request_form";
 import { RequestsView, RequestView } from "./views/requests";
 import { ReservationsView, ReservationView } from "./views/reservations";
 import { siteView } from "./views/site";
@@ -188,7 +188,7 @@ function Trouble() {
   const lost = useStore(trouble);
   const caller = useStore(session.caller);
   const { data } = useLive<Status>(caller ? "status" : null);
-  const told = [
+  const notices = [
     ...(lost ? [`${lost} What you see may be old; what you typed stays.`] : []),
     ...(data?.paused ? ["The slot loop is paused: requests wait until it resumes."] : []),
     ...(data?.late ?? []).map((each) => each.message),
@@ -196,7 +196,7 @@ function Trouble() {
   ];
   return (
     <div class="troubles" role="status" aria-live="polite">
-      {told.map((each) => (
+      {notices.map((each) => (
         <p key={each}>{each}</p>
       ))}
     </div>

@@ -7,7 +7,7 @@ import { goToProvider } from "./api/provider";
 import { session } from "./api/session";
 import type { LoginMethods, LoginProvider, Token, TokenCreated } from "./api/types";
 import { useStore } from "./store";
-import { Told } from "./parts/basics";
+import { ProblemMessage } from "./parts/basics";
 
 const ASKED_AGAIN_MS = 5_000;
 const ASK = "Paste a token: the command fuga env prints the one that it uses itself.";
@@ -25,7 +25,7 @@ export async function resume(): Promise<void> {
     session.begin(token, await get<Token>("token"));
     changed();
   } catch (problem) {
-    if (!(problem instanceof Problem) || !problem.passes) return; // `session` has told it
+    if (!(problem instanceof Problem) || !problem.passes) return; // `session` shows it
     setTimeout(() => void resume(), (problem.retryAfterS ?? 3) * 1000);
   }
 }
@@ -71,10 +71,10 @@ async function enter(arrival: Arrival): Promise<void> {
 }
 
 /** The provider of this site, once somebody is asked to log in; null: there is none, or it is not known yet. */
-function useProvider(asked: boolean): LoginProvider | null {
+function useProvider(loginRequested: boolean): LoginProvider | null {
   const [provider, set] = useState<LoginProvider | null>(null);
   useEffect(() => {
-    if (!asked) return;
+    if (!loginRequested) return;
     let wanted = true;
     const ask = async (): Promise<void> => {
       try {
@@ -90,7 +90,7 @@ function useProvider(asked: boolean): LoginProvider | null {
     return () => {
       wanted = false;
     };
-  }, [asked]);
+  }, [loginRequested]);
   return provider;
 }
 
@@ -188,7 +188,7 @@ export function Login() {
             onInput={(event) => setTyped(event.currentTarget.value)}
           />
         </label>
-        <Told problem={problem} />
+        <ProblemMessage problem={problem} />
         <p class="hint">
           This tab alone keeps the token, until you close it or log out. <code>fuga env</code> prints yours;{" "}
           <code>fuga login --link</code> a link that logs in without.

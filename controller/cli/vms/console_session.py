@@ -108,7 +108,7 @@ class ConsoleSession:
         """Print the guest's output until the session ends."""
         after, last, attached_at = 0, "waiting", time.monotonic()
         while not self._over.is_set():
-            asked_at = time.monotonic()
+            sent_at = time.monotonic()
             answer = self._next_output(path, after)
             if answer is None:
                 return
@@ -127,7 +127,7 @@ class ConsoleSession:
             elif time.monotonic() - attached_at > _AWAY_S:
                 why = f": {reason}" if reason else ""
                 self._end_session(f"no worker attached the console within {_AWAY_S:g} s{why}")
-            elif not answer["content"] and time.monotonic() - asked_at < _RETRY_S:
+            elif not answer["content"] and time.monotonic() - sent_at < _RETRY_S:
                 self._over.wait(_RETRY_S)  # the API has no thread that could wait for us
 
     def _next_output(self, path: str, after: int) -> dict[str, Any] | None:

@@ -111,7 +111,7 @@ class MoveOptions:
     price: MovePrice = field(default_factory=MovePrice)
     balance: BalanceOptions | None = None
     spare: str | None = None  #: ``host``, ``zone``, or the name of a label as ``rack`` in rack=3
-    spare_asked: str | None = None  #: is it recorded whether that would hold, though none is kept?
+    measured_spare: str | None = None  #: like ``spare``: recorded whether it would hold, not kept
     roll: RollOptions | None = None
     room: RoomOptions | None = None
     #: are potential, skewness and hosts in use recorded, though nothing moves?
@@ -157,7 +157,7 @@ class MoveOptions:
 
     def without_moves(self) -> MoveOptions:
         """Return the options of the unchanged variant: the same measures without moves."""
-        return MoveOptions(measured=self.measured, spare_asked=self.spare)
+        return MoveOptions(measured=self.measured, measured_spare=self.spare)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> MoveOptions:

@@ -136,7 +136,7 @@ def test_a_fleet_writes_what_one_machine_writes_though_a_worker_dies(fleet: Flee
         "simulate", str(fleet.shared / "trace.csv"), "--hosts", "3:8c",
         "--policy", ",".join(POLICIES), "--celery", "--out", "out",
     )  # fmt: skip
-    dies = fleet.start_worker(FUGA_STOP_AT="simulation.told", FUGA_KILL_MARK=str(mark))
+    dies = fleet.start_worker(FUGA_STOP_AT="simulation.reported", FUGA_KILL_MARK=str(mark))
     pid = eventually(lambda: mark.exists() and mark.read_text().split()[1:], within_s=PATIENCE_S)[0]
     stat = Path(f"/proc/{pid}/stat")
     eventually(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T", within_s=PATIENCE_S)

@@ -215,7 +215,7 @@ def test_other_inputs_on_a_worker_fail_the_run(spec: RunSpec, files: JobFiles) -
 def test_a_run_that_is_killed_fails_and_its_worker_says_so(
     job: Job, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FUGA_KILL_AT", "simulation.told")
+    monkeypatch.setenv("FUGA_KILL_AT", "simulation.reported")
     with files.submission_lock():
         files.submit(job)
 

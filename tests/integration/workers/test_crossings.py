@@ -785,7 +785,7 @@ def test_a_deleted_vms_disk_goes_once_each_host_that_sees_its_pool_says_it_is_un
     if problem == "used":
         assert "an-operators-own of h2 uses" in str(world.vm_of(assignment_id).last_error)
     if problem == "busy":
-        said = "host h2, which sees the pool, was not asked: 8 threads are on it"
+        said = "host h2, which sees the pool, was not queried: 8 threads are on it"
         assert said in str(world.vm_of(assignment_id).last_error)
         hosts = hosts.hosts  # type: ignore[attr-defined]
 

@@ -154,11 +154,11 @@ def test_the_heuristic_misses_at_most_one_in_a_hundred_of_what_a_solver_places()
         if most_that_fit(running, hosts) < leaving:
             # What stays, stays because it must: the solver that was asked has proven it.
             assert with_solver.stays
-            assert with_solver.details["solver"] in ("proven", "not asked")
+            assert with_solver.details["solver"] in ("proven", "not used")
             continue
         fit += 1
         missed += bool(alone.stays)
-        assert alone.details["solver"] == ("too large" if alone.stays else "not asked")
+        assert alone.details["solver"] == ("too large" if alone.stays else "not used")
         asked += with_solver.details["solver"] == "all placed"
         assert with_solver.stays == ()
 

@@ -132,7 +132,7 @@ def test_moves_stand_beside_a_run_without_them() -> None:
     asis, changed = plan_study(base, policies=["first_fit"], seeds=1, compare_unchanged=True)
 
     assert not asis.moving.is_enabled
-    assert (asis.moving.measured, asis.moving.spare_asked) == (True, "zone")
+    assert (asis.moving.measured, asis.moving.measured_spare) == (True, "zone")
     assert changed.moving == base.moving
 
 

@@ -5,7 +5,7 @@ import type { ProblemDocument } from "./types";
 
 export type Query = Record<string, string | number | boolean | null | undefined | string[]>;
 
-/** Why a call was not answered as asked, in the API's words or, without an answer, in ours. */
+/** Why a call was not answered as requested, in the API's words or, without an answer, in ours. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -151,18 +151,18 @@ function parsedOrNull(text: string): unknown {
 }
 
 function problemOf(answer: Response, content: unknown): Problem {
-  const told = content as ProblemDocument | null;
+  const parsed = content as ProblemDocument | null;
   const waits = Number(answer.headers.get("Retry-After")) || null;
   const after = waits ? ` Trying again in ${waits} s.` : "";
   if (answer.status === 429) {
-    return new Problem(429, told, waits, `Too many calls at once.${after}`);
+    return new Problem(429, parsed, waits, `Too many calls at once.${after}`);
   }
   if ([502, 503].includes(answer.status)) {
-    const why = told?.detail ?? "the API is not ready";
-    return new Problem(answer.status, told, waits, `fuga is away: ${why}.${after}`);
+    const why = parsed?.detail ?? "the API is not ready";
+    return new Problem(answer.status, parsed, waits, `fuga is away: ${why}.${after}`);
   }
-  const why = told?.detail ?? `The API answered ${answer.status}.`;
-  return new Problem(answer.status, told, waits, why);
+  const why = parsed?.detail ?? `The API answered ${answer.status}.`;
+  return new Problem(answer.status, parsed, waits, why);
 }
 
 export function queryText(query: Query): string {

@@ -64,8 +64,8 @@ export function followChanges(): void {
         } else {
           failures += 1;
           if (problem.passes) trouble.set(problem.message);
-          const told = problem.retryAfterS;
-          await pause(Math.min(told ? told * 1000 : 1000 * 2 ** failures, LONGEST_PAUSE_MS), stop.signal);
+          const retryAfterS = problem.retryAfterS;
+          await pause(Math.min(retryAfterS ? retryAfterS * 1000 : 1000 * 2 ** failures, LONGEST_PAUSE_MS), stop.signal);
         }
       }
     }
@@ -123,8 +123,8 @@ async function poll(seen: Seen, stop: AbortSignal): Promise<void> {
       failures = 0;
     } catch (problem) {
       failures += 1;
-      const told = problem instanceof Problem ? problem.retryAfterS : null;
-      wait = Math.min(told ? told * 1000 : READ_EVERY_MS * 2 ** failures, LONGEST_PAUSE_MS);
+      const retryAfterS = problem instanceof Problem ? problem.retryAfterS : null;
+      wait = Math.min(retryAfterS ? retryAfterS * 1000 : READ_EVERY_MS * 2 ** failures, LONGEST_PAUSE_MS);
     }
     await pause(wait, stop);
   }
@@ -144,19 +144,19 @@ function pause(ms: number, stop: AbortSignal): Promise<void> {
 
 export interface Live<T> {
   data: T | null;
-  /** Why the last call failed for good; passing trouble is told at the top of the page. */
+  /** Why the last call failed for good; passing trouble is shown at the top of the page. */
   problem: Problem | null;
   again: () => void;
 }
 
 /**
- * Read what `asked` says, now and after each change; null: nothing to read yet.
+ * Read what `key` names, now and after each change; null: nothing to read yet.
  *
  * `everyMs`: what is large is read no oftener than that.
  */
 export function useReading<T>(
-  asked: string | null,
-  reading: (asked: string) => Promise<T>,
+  key: string | null,
+  reading: (key: string) => Promise<T>,
   everyMs = 0,
 ): Live<T> {
   const [data, setData] = useState<T | null>(null);
@@ -167,31 +167,31 @@ export function useReading<T>(
   const read = useCallback(() => {
     clearTimeout(next.current);
     next.current = undefined;
-    if (asked === null || !session.token) return;
+    if (key === null || !session.token) return;
     const mine = ++calls.current.made;
     calls.current.at = Date.now();
-    const told = (): boolean => {
+    const markShown = (): boolean => {
       if (mine < calls.current.shown) return false;
       calls.current.shown = mine;
       return true;
     };
-    reading(asked).then(
+    reading(key).then(
       (found) => {
-        if (!told()) return;
+        if (!markShown()) return;
         setData(found);
         setProblem(null);
       },
       (found: unknown) => {
         if (!(found instanceof Problem)) throw found;
         if (found.status === 401 || mine !== calls.current.made) return; // another is on its way
-        if (!found.passes && told()) setProblem(found);
+        if (!found.passes && markShown()) setProblem(found);
         else if (found.passes && !document.hidden) {
           clearTimeout(next.current);
           next.current = setTimeout(read, (found.retryAfterS ?? RETRY_AFTER_S) * 1000);
         }
       },
     );
-  }, [asked]);
+  }, [key]);
   useEffect(() => {
     setData(null);
     setProblem(null);
@@ -208,14 +208,14 @@ export function useReading<T>(
       next.current = undefined;
       calls.current.shown = ++calls.current.made; // what is on its way answers another question
     };
-  }, [asked, read]);
+  }, [key, read]);
   return { data, problem, again: read };
 }
 
 /** Follow one thing. */
 export function useLive<T>(path: string | null, query: Query = {}): Live<T> {
-  return useReading<T>(path === null ? null : JSON.stringify([path, query]), (asked) => {
-    const [path, query] = JSON.parse(asked) as [string, Query];
+  return useReading<T>(path === null ? null : JSON.stringify([path, query]), (key) => {
+    const [path, query] = JSON.parse(key) as [string, Query];
     return get<T>(path, query);
   });
 }
@@ -254,12 +254,12 @@ export interface Rows<T> {
 
 /** Follow the first rows of each query, joined; no oftener than `everyMs`. */
 export function useRows<T>(path: string | null, queries: Query[] = [{}], everyMs = 0): Live<Rows<T>> {
-  const asked = path === null ? null : JSON.stringify([path, queries]);
-  return useReading<Rows<T>>(asked, rowsOf, everyMs);
+  const key = path === null ? null : JSON.stringify([path, queries]);
+  return useReading<Rows<T>>(key, rowsOf, everyMs);
 }
 
-async function rowsOf<T>(asked: string): Promise<Rows<T>> {
-  const [path, queries] = JSON.parse(asked) as [string, Query[]];
+async function rowsOf<T>(key: string): Promise<Rows<T>> {
+  const [path, queries] = JSON.parse(key) as [string, Query[]];
   const pages = await Promise.all(queries.map((query) => get<Page<T>>(path, { limit: MAX_ROWS, ...query })));
   return {
     rows: pages.flatMap((page) => page.items),

@@ -16,7 +16,7 @@ export async function goToProvider(way: LoginProvider): Promise<void> {
   if (there === null || !["https:", "http:"].includes(there.protocol)) {
     throw new Problem(0, null, null, "The provider names no address to log in at.");
   }
-  const asked = {
+  const parameters = {
     response_type: "code",
     response_mode: way.response_mode,
     client_id: way.client_id,
@@ -27,7 +27,7 @@ export async function goToProvider(way: LoginProvider): Promise<void> {
     code_challenge: await digest(pending.verifier),
     code_challenge_method: "S256",
   };
-  for (const [name, value] of Object.entries(asked)) {
+  for (const [name, value] of Object.entries(parameters)) {
     if (name !== "response_mode" || value !== "query") there.searchParams.set(name, value);
   }
   remember(pending);

@@ -12,7 +12,7 @@ import type { ConsoleSessionOutput, ConsoleSession } from "../api/types";
 export interface Heard {
   output: (bytes: Uint8Array) => void;
   /** Between the guest's words: what became of the console, in ours. */
-  told: (words: string) => void;
+  notice: (words: string) => void;
   /** It is over; null: because it was left. */
   ended: (why: string | null) => void;
 }
@@ -50,7 +50,7 @@ export class Typing {
     if (this.#over) return;
     if (this.#unsent.length + bytes.length > MAX_UNSENT_BYTES) {
       // What a person pasted; answers of the terminal are short.
-      if (bytes.length > PIECE_BYTES) this.heard.told(`${bytes.length} bytes are too many at once and were not sent`);
+      if (bytes.length > PIECE_BYTES) this.heard.notice(`${bytes.length} bytes are too many at once and were not sent`);
       return;
     }
     this.#unsent.push(...bytes);
@@ -103,12 +103,12 @@ export class Typing {
       }
       if (this.#over) return;
       const { state, reason } = said.session;
-      if (last === "waiting" && state === "attached") this.heard.told("attached");
-      if (last === "attached" && state === "waiting") this.heard.told(`detached: ${reason ?? "?"}`);
+      if (last === "waiting" && state === "attached") this.heard.notice("attached");
+      if (last === "attached" && state === "waiting") this.heard.notice(`detached: ${reason ?? "?"}`);
       if (state === "attached") attachedAt = performance.now();
       last = state;
       if (said.start > after) {
-        this.heard.told(`${said.start - after} bytes arrived too fast and are not shown`);
+        this.heard.notice(`${said.start - after} bytes arrived too fast and are not shown`);
       }
       if (said.content) this.heard.output(Uint8Array.from(atob(said.content), (each) => each.charCodeAt(0)));
       after = said.end;

@@ -5,11 +5,11 @@ import { plain, readable } from "../words";
 
 export { Command } from "./as_command";
 
-export function Told({ problem }: { problem: Problem | null }) {
+export function ProblemMessage({ problem }: { problem: Problem | null }) {
   if (problem === null) return null;
   const places = problem.document?.errors ?? [];
   return (
-    <div class="told bad" role="alert">
+    <div class="message bad" role="alert">
       <p>{problem.message}</p>
       {places.length > 0 && (
         <ul>

@@ -2,7 +2,7 @@
 import { useLive } from "../api/live";
 import type { Event, EventsPage } from "../api/types";
 import { moment, plain, readable, shellWord } from "../words";
-import { Command, Loading, Panel, Told } from "./basics";
+import { Command, Loading, Panel, ProblemMessage } from "./basics";
 
 const SHOWN = 50;
 
@@ -10,7 +10,7 @@ export function History({ subject, name }: { subject: string; name: string }) {
   const { data, problem } = useLive<EventsPage>("events", { subject, newest: true, limit: SHOWN });
   return (
     <Panel title="History">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.items.length === 0 && <p class="empty">Nothing is kept.</p>}
       <ol class="history">

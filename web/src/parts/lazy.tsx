@@ -24,7 +24,7 @@ export function lazily<P extends object>(load: () => Promise<ComponentType<P>>):
     if (View !== null) return <View {...props} />;
     if (!failed) return <Loading />;
     return (
-      <div class="told bad" role="alert">
+      <div class="message bad" role="alert">
         <p>This view cannot be loaded: the API does not answer, or was upgraded since you opened the page.</p>
         <p class="buttons">
           <button type="button" onClick={() => setTries(tries + 1)}>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { type Query, queryText } from "../api/client";
 import { MAX_ROWS, useRows, useSettled } from "../api/live";
-import { Command, Loading, Told } from "./basics";
+import { Command, Loading, ProblemMessage } from "./basics";
 import { type Column, Table } from "./table";
 
 /** Typing goes on: ask when it rests. */
@@ -48,7 +48,7 @@ export function Listing<T>(given: {
     <>
       <h1>{given.title}</h1>
       {given.children}
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {rows === undefined ? (
         problem === null && <Loading />
       ) : (

@@ -1,4 +1,4 @@
-/** Values over time as steps: each holds until the next. Drawn as SVG, told as a table. */
+/** Values over time as steps: each holds until the next. Drawn as SVG, and given as a table. */
 import { useMemo } from "preact/hooks";
 import { moment, percent } from "../words";
 import "./steps.css";

@@ -5,7 +5,7 @@ import { session } from "../api/session";
 import type { ConsoleRead, Vm } from "../api/types";
 import type { Screen } from "../console/terminal";
 import { Typing } from "../console/typing";
-import { Command, Panel, Told } from "../parts/basics";
+import { Command, Panel, ProblemMessage } from "../parts/basics";
 import { plain, shellWord } from "../words";
 import "./console.css";
 
@@ -20,7 +20,7 @@ export function Console({ vm }: { vm: Vm }) {
         </button>
         {log.found && <span class="hint">{log.found.end} bytes written so far; these are the last 64 KiB</span>}
       </p>
-      <Told problem={log.problem} />
+      <ProblemMessage problem={log.problem} />
       {log.found && (
         <pre class="console" tabIndex={0} aria-label={`Log of ${vm.name}`}>
           {log.found.text || "(nothing written)"}
@@ -99,7 +99,7 @@ function Terminal({ vm }: { vm: Vm }) {
       const { openTerminal } = await import("../console/terminal");
       const hold = await Typing.begin(vm.id, force, {
         output: show,
-        told: show,
+        notice: show,
         ended: (why) => {
           if (why !== null) show(`the console is closed: ${why}`);
           setOver(why);
@@ -159,9 +159,9 @@ function Terminal({ vm }: { vm: Vm }) {
           </span>
         )}
       </p>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {over && (
-        <p class="told warn" role="status">
+        <p class="message warn" role="status">
           The console is closed: {over}.
         </p>
       )}

@@ -3,9 +3,9 @@ import { useRef, useState } from "preact/hooks";
 import { queryText, send, upload } from "../api/client";
 import { session } from "../api/session";
 import type { Image } from "../api/types";
-import { Adding, Field } from "../parts/adding";
+import { CreateForm, Field } from "../parts/create_form";
 import { Bar, State } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { DeleteButton } from "../parts/delete_button";
 import { Listing } from "../parts/listing";
 import { aged, type Column } from "../parts/table";
 import { amount, percent, plain, shellWord } from "../words";
@@ -52,7 +52,7 @@ export function ImagesView() {
       actions={
         may
           ? (chosen, clear) => (
-              <Deleting
+              <DeleteButton
                 things={chosen.map(({ id, name, revision }) => ({ id, name: `${name}@${revision}` }))}
                 path="images"
                 onDone={clear}
@@ -101,7 +101,7 @@ function FromUrl() {
   const { name, url, sha256, format, seed_kind } = typed;
   const body = { name: name.trim(), url: url.trim(), sha256: sha256.trim(), format, seed_kind };
   return (
-    <Adding
+    <CreateForm
       title="Add from a URL"
       content={body}
       ready={Boolean(body.name && body.url && body.sha256)}
@@ -116,7 +116,7 @@ function FromUrl() {
       <Field name="URL" hint="FUGA_IMAGE_URLS must allow it" most={2048} value={url} onInput={(url) => set({ url })} />
       <Field name="SHA-256" most={64} value={sha256} onInput={(sha256) => set({ sha256 })} />
       <Formats typed={typed} set={set} />
-    </Adding>
+    </CreateForm>
   );
 }
 
@@ -129,7 +129,7 @@ function FromFile() {
   const name = typed.name.trim();
   const query = queryText({ name, format: typed.format, seed_kind: typed.seed_kind, source: file?.name });
   return (
-    <Adding
+    <CreateForm
       title="Upload a file"
       content={[query, file?.size, file?.lastModified]}
       ready={Boolean(name && file)}
@@ -158,6 +158,6 @@ function FromFile() {
           {percent(sent / file.size)} sent <Bar part={sent / file.size} label={`${percent(sent / file.size)} sent`} />
         </p>
       )}
-    </Adding>
+    </CreateForm>
   );
 }

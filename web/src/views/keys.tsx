@@ -3,8 +3,8 @@ import { useState } from "preact/hooks";
 import { send } from "../api/client";
 import { session } from "../api/session";
 import type { SshKey } from "../api/types";
-import { Adding, Field } from "../parts/adding";
-import { Deleting } from "../parts/deleting";
+import { CreateForm, Field } from "../parts/create_form";
+import { DeleteButton } from "../parts/delete_button";
 import { Listing } from "../parts/listing";
 import { aged, type Column } from "../parts/table";
 import { shellWord } from "../words";
@@ -30,7 +30,7 @@ export function KeysView() {
       actions={
         session.readOnly
           ? undefined
-          : (chosen, clear) => <Deleting things={chosen} path="ssh-keys" onDone={clear} />
+          : (chosen, clear) => <DeleteButton things={chosen} path="ssh-keys" onDone={clear} />
       }
     >
       <p class="lead">New VMs let in whoever holds one of these keys.</p>
@@ -50,7 +50,7 @@ function AddKey() {
     ...(session.isOperator ? { tenant: typed.tenant.trim() } : {}),
   };
   return (
-    <Adding
+    <CreateForm
       title="Add a key"
       content={body}
       ready={Boolean(body.name && body.public_key && (body.tenant ?? "x"))}
@@ -70,6 +70,6 @@ function AddKey() {
         onInput={(public_key) => set({ public_key })}
       />
       {session.isOperator && <Field name="Tenant" most={63} value={typed.tenant} onInput={(tenant) => set({ tenant })} />}
-    </Adding>
+    </CreateForm>
   );
 }

@@ -2,7 +2,7 @@
 import { session } from "../api/session";
 import type { Network } from "../api/types";
 import { Bar } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { DeleteButton } from "../parts/delete_button";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
 
@@ -51,7 +51,7 @@ export function NetworksView() {
       actions={
         session.isOperator && !session.readOnly
           ? (chosen, clear) => (
-              <Deleting things={chosen.map(({ name }) => ({ id: name, name }))} path="networks" onDone={clear} />
+              <DeleteButton things={chosen.map(({ name }) => ({ id: name, name }))} path="networks" onDone={clear} />
             )
           : undefined
       }

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { type Live, useLive, useRows, useSlowly } from "../api/live";
 import { session } from "../api/session";
 import type { Counts, Quota, Request, RequestExplanation, RoundSummary, TenantShare, Status } from "../api/types";
-import { Bar, Command, Loading, Panel, State, Told } from "../parts/basics";
+import { Bar, Command, Loading, Panel, ProblemMessage, State } from "../parts/basics";
 import { type Line, Steps } from "../parts/steps";
 import { to } from "../route";
 import { age, amount, count, duration, noun, percent, waitsFor } from "../words";
@@ -89,7 +89,7 @@ function OverTime({ tenant, shares }: { tenant: string; shares: TenantShare[] | 
   }, [data, entitlement, tenant]);
   return (
     <Panel title="Share over time">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data !== null && lines[0]?.points.length === 0 && (
         <p class="empty">No round has decided for you yet.</p>
@@ -111,7 +111,7 @@ function Shares({ shares }: { shares: Live<{ items: TenantShare[] }> }) {
   const rows = shares.data?.items;
   return (
     <Panel title="Share">
-      <Told problem={shares.problem} />
+      <ProblemMessage problem={shares.problem} />
       <p class="hint">
         The bar is the dominant share: the largest part held of any resource. The mark is what the tenant is
         entitled to when all request more than fits.
@@ -149,7 +149,7 @@ function Quotas({ tenant }: { tenant: string }) {
   const { data, problem } = useLive<Quota>(`tenants/${encodeURIComponent(tenant)}/quota`);
   return (
     <Panel title="Quota">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.limits.length === 0 && <p class="empty">No limit is set.</p>}
       <table class="bars">
@@ -201,7 +201,7 @@ function Waits({ counts }: { counts: Live<Counts> }) {
   const requests = sum(counts.data?.requests.filter((each) => each.state !== "placed"));
   return (
     <Panel title="Waiting">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {waiting > 0 && (
         <p>
           {count(waiting, "VM")} of {count(requests, "request")} {waiting === 1 ? "waits" : "wait"} for a place.
@@ -230,7 +230,7 @@ function Runs({ counts }: { counts: Live<Counts> }) {
   const rows = data?.vms.filter((each) => each.placed) ?? [];
   return (
     <Panel title="Placed">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data !== null && rows.length === 0 && <p class="empty">No VM has a place.</p>}
       <ul class="plain">

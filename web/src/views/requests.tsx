@@ -2,10 +2,10 @@
 import { useLive } from "../api/live";
 import { session } from "../api/session";
 import type { Request, RequestExplanation, Reservation } from "../api/types";
-import { Command, Loading, Panel, State, Told } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { Command, Loading, Panel, ProblemMessage, State } from "../parts/basics";
+import { DeleteButton } from "../parts/delete_button";
 import { History } from "../parts/history";
-import { Labelling } from "../parts/labelling";
+import { LabelButton } from "../parts/label_button";
 import { Listing } from "../parts/listing";
 import { aged, type Column } from "../parts/table";
 import { go, route, to } from "../route";
@@ -55,8 +55,8 @@ export function RequestsView() {
           ? undefined
           : (chosen, clear) => (
               <>
-                <Labelling things={chosen} path="requests" />
-                <Deleting things={chosen} path="requests" onDone={clear} />
+                <LabelButton things={chosen} path="requests" />
+                <DeleteButton things={chosen} path="requests" onDone={clear} />
               </>
             )
       }
@@ -79,7 +79,7 @@ export function RequestView({ id }: { id: string }) {
   const path = `requests/${encodeURIComponent(id)}`;
   const { data: request, problem } = useLive<Request>(path);
   const why = useLive<RequestExplanation>(`${path}/explanation`);
-  if (request === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (request === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   return (
     <>
       <h1>
@@ -96,7 +96,7 @@ export function RequestView({ id }: { id: string }) {
         )}
       </p>
       {request.warnings.length > 0 && (
-        <ul class="told warn plain">
+        <ul class="message warn plain">
           {request.warnings.map((each) => (
             <li key={each}>{each}.</li>
           ))}
@@ -104,15 +104,15 @@ export function RequestView({ id }: { id: string }) {
       )}
       {!session.readOnly && LIVE.includes(request.state) && (
         <div class="buttons">
-          <Labelling things={[request]} path="requests" />
-          <Deleting things={[request]} path="requests" onDone={() => go("requests")} />
+          <LabelButton things={[request]} path="requests" />
+          <DeleteButton things={[request]} path="requests" onDone={() => go("requests")} />
         </div>
       )}
       <div class="panels">
         <Panel title="Why">
-          <Told problem={why.problem} />
+          <ProblemMessage problem={why.problem} />
           {why.data === null && why.problem === null && <Loading />}
-          {why.data && <Why told={why.data} />}
+          {why.data && <Why explanation={why.data} />}
           <Command line={`fuga explain ${shellWord(request.name)}`} calls={[{ path: `${path}/explanation` }]} />
         </Panel>
         <Panel title="VMs">
@@ -139,15 +139,15 @@ function Reserved({ id }: { id: string }) {
   return <a href={to("reservations", id)}>{data ? `the reservation ${data.name}` : "a reservation"}</a>;
 }
 
-function Why({ told }: { told: RequestExplanation }) {
-  const waits = told.waiting;
-  if (waits === null) return <p class="prose">{told.unbuilt ?? "All its VMs are placed."}</p>;
+function Why({ explanation }: { explanation: RequestExplanation }) {
+  const waits = explanation.waiting;
+  if (waits === null) return <p class="prose">{explanation.unbuilt ?? "All its VMs are placed."}</p>;
   return (
     <>
       <p class="prose">
         {count(waits.count, "VM")} {waits.count === 1 ? "waits" : "wait"}: {waits.message}.
       </p>
-      {told.estimate && <p class="prose">{told.estimate.message}</p>}
+      {explanation.estimate && <p class="prose">{explanation.estimate.message}</p>}
       <ul>
         {waits.shortages.map((each) => (
           <li key={each.resource}>
@@ -164,7 +164,7 @@ function Why({ told }: { told: RequestExplanation }) {
         ))}
         {waits.share && (
           <li>
-            {told.tenant} holds {percent(waits.share.held)}; its fair share is {percent(waits.share.fair)}
+            {explanation.tenant} holds {percent(waits.share.held)}; its fair share is {percent(waits.share.fair)}
           </li>
         )}
       </ul>

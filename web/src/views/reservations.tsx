@@ -4,9 +4,9 @@ import { send } from "../api/client";
 import { useLive, useRows } from "../api/live";
 import { session } from "../api/session";
 import type { Reservation, ReservationInput, VmType } from "../api/types";
-import { Adding, Field, HowMany } from "../parts/adding";
-import { Command, Fact, Loading, Panel, State, Told } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { CountField, CreateForm, Field } from "../parts/create_form";
+import { Command, Fact, Loading, Panel, ProblemMessage, State } from "../parts/basics";
+import { DeleteButton } from "../parts/delete_button";
 import { History } from "../parts/history";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
@@ -48,7 +48,7 @@ export function ReservationsView() {
       actions={
         session.readOnly
           ? undefined
-          : (chosen, clear) => <Deleting things={chosen} path="reservations" onDone={clear} />
+          : (chosen, clear) => <DeleteButton things={chosen} path="reservations" onDone={clear} />
       }
     >
       <p class="lead">Room that rounds keep from ten minutes before its beginning, for requests that name it.</p>
@@ -67,7 +67,7 @@ const OPEN = ["pending", "accepted", "in_force"];
 export function ReservationView({ id }: { id: string }) {
   const path = `reservations/${encodeURIComponent(id)}`;
   const { data, problem } = useLive<Reservation>(path);
-  if (data === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (data === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   return (
     <>
       <h1>
@@ -79,7 +79,7 @@ export function ReservationView({ id }: { id: string }) {
       </p>
       {!session.readOnly && OPEN.includes(data.state) && (
         <div class="buttons">
-          <Deleting things={[data]} path="reservations" onDone={() => go("reservations")} />
+          <DeleteButton things={[data]} path="reservations" onDone={() => go("reservations")} />
         </div>
       )}
       <Panel title="VMs">
@@ -123,7 +123,7 @@ function Reserve() {
   );
   return (
     <>
-      <Adding
+      <CreateForm
         title="Reserve room"
         content={body}
         ready={Boolean(!problem && type && body.count > 0 && minutes > 0 && (body.tenant ?? "x"))}
@@ -142,7 +142,7 @@ function Reserve() {
             ))}
           </select>
         </label>
-        <HowMany value={typed.many} onInput={(many) => set({ many })} />
+        <CountField value={typed.many} onInput={(many) => set({ many })} />
         <label>
           From <span class="hint">(your clock, {readersZone()}; empty: now; at most 30 days ahead)</span>
           <input
@@ -151,7 +151,7 @@ function Reserve() {
             onInput={(event) => set({ from: event.currentTarget.value })}
           />
           {problem && (
-            <span class="told warn" role="alert">
+            <span class="message warn" role="alert">
               {problem}
             </span>
           )}
@@ -170,7 +170,7 @@ function Reserve() {
         </label>
         <Field name="Name" hint="may stay empty" most={63} value={typed.name} onInput={(name) => set({ name })} />
         {session.isOperator && <Field name="Tenant" most={63} value={typed.tenant} onInput={(tenant) => set({ tenant })} />}
-      </Adding>
+      </CreateForm>
       {made && <Decision key={made} id={made} />}
     </>
   );
@@ -182,7 +182,7 @@ function Decision({ id }: { id: string }) {
   if (data === null) return null;
   const tone = { refused: "warn", asked: "" }[data.state as string] ?? "good";
   return (
-    <p class={`told ${tone}`} role="status">
+    <p class={`message ${tone}`} role="status">
       {data.state === "pending"
         ? `${data.name}: the control centre decides …`
         : `${data.name} is ${readable(data.state)}: ${data.decision?.message ?? ""}`}

@@ -2,7 +2,7 @@
 import { session } from "../api/session";
 import type { Token } from "../api/types";
 import { Command, Fact, Panel, State } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { DeleteButton } from "../parts/delete_button";
 import { Listing } from "../parts/listing";
 import type { Column } from "../parts/table";
 import { age, moment } from "../words";
@@ -43,7 +43,7 @@ export function TokenView() {
         nameOf={(each) => each.name}
         empty="No tokens."
         actions={
-          session.readOnly ? undefined : (chosen, clear) => <Deleting things={chosen} path="tokens" onDone={clear} />
+          session.readOnly ? undefined : (chosen, clear) => <DeleteButton things={chosen} path="tokens" onDone={clear} />
         }
       >
         <p class="lead">

@@ -2,19 +2,19 @@
 import { useLive } from "../api/live";
 import { session } from "../api/session";
 import type { Vm, VmExplanation } from "../api/types";
-import { Command, Fact, Loading, Panel, State, Told } from "../parts/basics";
-import { Deleting } from "../parts/deleting";
+import { Command, Fact, Loading, Panel, ProblemMessage, State } from "../parts/basics";
+import { DeleteButton } from "../parts/delete_button";
 import { History } from "../parts/history";
-import { Labelling } from "../parts/labelling";
+import { LabelButton } from "../parts/label_button";
 import { Listing } from "../parts/listing";
-import { Switching } from "../parts/switching";
+import { PowerButtons } from "../parts/power_buttons";
 import { aged, type Column } from "../parts/table";
 import { go, route, to } from "../route";
 import { useStore } from "../store";
 import { moment, plain, shellWord } from "../words";
 import { Console } from "./console";
 
-/** What is told of a VM: its host may be silent, its power under way. */
+/** The notice about a VM: its host may be silent, its power under way. */
 export function stateOf(vm: Vm): string {
   if (vm.deleted_at) return "gone";
   if (vm.desired === "deleted") return "deleting";
@@ -102,9 +102,9 @@ export function VmsView() {
           ? undefined
           : (chosen, clear) => (
               <>
-                <Switching vms={chosen} />
-                <Labelling things={chosen} path="vms" />
-                <Deleting things={chosen} path="vms" onDone={clear} />
+                <PowerButtons vms={chosen} />
+                <LabelButton things={chosen} path="vms" />
+                <DeleteButton things={chosen} path="vms" onDone={clear} />
               </>
             )
       }
@@ -122,7 +122,7 @@ export function VmView({ id }: { id: string }) {
   const path = `vms/${encodeURIComponent(id)}`;
   const { data: vm, problem } = useLive<Vm>(path);
   const why = useLive<VmExplanation>(`${path}/explanation`);
-  if (vm === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (vm === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   return (
     <>
       <h1>
@@ -145,19 +145,19 @@ export function VmView({ id }: { id: string }) {
         <a href={to("requests", vm.request_id)}>{vm.name.replace(/-\d+$/, "")}</a>.
       </p>
       {vm.ends_at && vm.desired !== "deleted" && (
-        <p class="told warn" role="status">
+        <p class="message warn" role="status">
           This spot VM {endOf(vm)}. Its disk goes with it. If that request waits no more, the VM stays.
         </p>
       )}
       {vm.spot && !vm.ends_at && vm.desired !== "deleted" && (
-        <p class="hint">A spot VM: it is in no share, and ends, told before, when a request of others needs its room.</p>
+        <p class="hint">A spot VM: it is in no share, and ends, with notice, when a request of others needs its room.</p>
       )}
       {!session.readOnly && vm.desired !== "deleted" && (
         <>
           <div class="buttons">
-            <Switching vms={[vm]} />
-            <Labelling things={[vm]} path="vms" />
-            <Deleting things={[vm]} path="vms" onDone={() => go("vms")} />
+            <PowerButtons vms={[vm]} />
+            <LabelButton things={[vm]} path="vms" />
+            <DeleteButton things={[vm]} path="vms" onDone={() => go("vms")} />
           </div>
           {(vm.desired === "stopped" ? ["start"] : ["stop", "reboot"]).map((what) => (
             <Command
@@ -170,7 +170,7 @@ export function VmView({ id }: { id: string }) {
       )}
       <div class="panels">
         <Panel title="Why here">
-          <Told problem={why.problem} />
+          <ProblemMessage problem={why.problem} />
           {why.data === null && why.problem === null && <Loading />}
           <p class="prose">{why.data?.message}</p>
           {(why.data?.utilities.length ?? 0) > 0 && (

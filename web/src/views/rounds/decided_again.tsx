@@ -3,7 +3,7 @@ import { useCallback, useState } from "preact/hooks";
 import { send } from "../../api/client";
 import { useRows } from "../../api/live";
 import type { PolicySummary, ReplayResult, SecondDecision } from "../../api/types";
-import { Command, Panel, Told } from "../../parts/basics";
+import { Command, Panel, ProblemMessage } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { to } from "../../route";
 import { count, noun, percent, shellWord } from "../../words";
@@ -21,10 +21,10 @@ export function Replay({ number }: { number: string }) {
           {busy ? "Replaying …" : "Replay"}
         </button>
       </p>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       <div role="status">
         {data && (
-          <div class={`told ${data.identical ? "good" : "bad"}`}>
+          <div class={`message ${data.identical ? "good" : "bad"}`}>
             <p>
               {data.identical ? "Identical" : "It differs from what is stored"}: decided by {data.policy} in{" "}
               {data.seconds.toFixed(2)} s{data.cut && ", cut as it was"}.
@@ -74,8 +74,8 @@ export function Second({ number, first }: { number: string; first: string }) {
         </button>
       </p>
       <p class="hint">{others.find((each) => each.name === policy)?.summary}</p>
-      <Told problem={problem} />
-      <div role="status">{data && <Compared told={data} />}</div>
+      <ProblemMessage problem={problem} />
+      <div role="status">{data && <Compared decision={data} />}</div>
       <Command
         line={`fuga replay ${number} --policy ${shellWord(policy)}`}
         calls={[{ method: "POST", path, body: { policy } }]}
@@ -99,14 +99,14 @@ const COLUMNS: Column<Request>[] = [
   { name: "Same host", value: (each) => each.agreed, cell: (each) => each.agreed, numeric: true },
 ];
 
-function Compared({ told }: { told: SecondDecision }) {
-  const most = Math.max(0.01, ...told.shares.map((each) => Math.max(each.first, each.second)));
+function Compared({ decision }: { decision: SecondDecision }) {
+  const most = Math.max(0.01, ...decision.shares.map((each) => Math.max(each.first, each.second)));
   const scale = Math.min(1, most * 1.1);
   const measures: [string, (of: SecondDecision["first"]) => string][] = [
     ["VMs placed", (of) => String(of.placed)],
     ["not placed", (of) => String(of.left_out)],
     ["distance from fair", (of) => (of.fair_distance === null ? "-" : percent(of.fair_distance))],
-    ...Object.keys(told.first.used).map((resource): [string, (of: SecondDecision["first"]) => string] => [
+    ...Object.keys(decision.first.used).map((resource): [string, (of: SecondDecision["first"]) => string] => [
       `${noun(resource)} in use`,
       (of) => percent(of.used[resource] ?? 0),
     ]),
@@ -117,33 +117,33 @@ function Compared({ told }: { told: SecondDecision }) {
         <thead>
           <tr>
             <td />
-            <th scope="col">{told.first_policy}</th>
-            <th scope="col">{told.policy}</th>
+            <th scope="col">{decision.first_policy}</th>
+            <th scope="col">{decision.policy}</th>
           </tr>
         </thead>
         <tbody>
           {measures.map(([name, of]) => (
-            <tr key={name} class={of(told.first) === of(told.decided) ? undefined : "differs"}>
+            <tr key={name} class={of(decision.first) === of(decision.decided) ? undefined : "differs"}>
               <th scope="row">{name}</th>
-              <td class="numeric">{of(told.first)}</td>
-              <td class="numeric">{of(told.decided)}</td>
+              <td class="numeric">{of(decision.first)}</td>
+              <td class="numeric">{of(decision.decided)}</td>
             </tr>
           ))}
         </tbody>
       </table>
       <p>
-        {count(told.agreed, "VM")} on the same host.
-        {told.cut && " The budget of the round cut the other's search."}
+        {count(decision.agreed, "VM")} on the same host.
+        {decision.cut && " The budget of the round cut the other's search."}
       </p>
       <h3>Dominant shares after the round</h3>
       <ul class="shares pairs">
-        {told.shares.map((each) => (
+        {decision.shares.map((each) => (
           <li key={each.tenant}>
             <span class="name">{each.tenant}</span>
             <span
               class="track"
               role="img"
-              aria-label={`${told.first_policy} ${percent(each.first)}, ${told.policy} ${percent(each.second)}`}
+              aria-label={`${decision.first_policy} ${percent(each.first)}, ${decision.policy} ${percent(each.second)}`}
             >
               <span class="seg of-first" style={{ width: `${(each.first / scale) * 100}%` }} />
               <span class="seg of-second" style={{ width: `${(each.second / scale) * 100}%` }} />
@@ -155,13 +155,13 @@ function Compared({ told }: { told: SecondDecision }) {
         ))}
       </ul>
       <p class="legend">
-        <span class="chip of-first" /> {told.first_policy} <span class="chip of-second" /> {told.policy}
+        <span class="chip of-first" /> {decision.first_policy} <span class="chip of-second" /> {decision.policy}
       </p>
-      {told.requests.length > 0 ? (
+      {decision.requests.length > 0 ? (
         <Table
           label="requests that differ"
           columns={COLUMNS}
-          rows={told.requests}
+          rows={decision.requests}
           keyOf={(each) => each.id}
           empty="None differs."
         />

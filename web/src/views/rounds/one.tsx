@@ -2,7 +2,7 @@
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
 import type { RoundDetail } from "../../api/types";
-import { Bar, Command, Loading, Panel, Told } from "../../parts/basics";
+import { Bar, Command, Loading, Panel, ProblemMessage } from "../../parts/basics";
 import { to } from "../../route";
 import { age, count, moment, percent } from "../../words";
 import { Replay, Second } from "./decided_again";
@@ -17,7 +17,7 @@ interface Share {
 
 export function OneRound(given: { number: string }) {
   const { data: round, problem } = useLive<RoundDetail>(`rounds/${encodeURIComponent(given.number)}`);
-  if (round === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (round === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   const shares = (round.shares as unknown as Share[]).filter((each) => each.after !== undefined);
   const again = session.isOperator && round.replayable;
   return (

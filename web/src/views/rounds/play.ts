@@ -96,7 +96,7 @@ const HOW: Record<string, string> = {
 };
 
 /** A step in a sentence. */
-export function told(game: RoundGame, step: Step | null): string {
+export function stepText(game: RoundGame, step: Step | null): string {
   if (step === null) return "The cluster as the round found it. Press Play, or step through.";
   const hosts = hostsOf(game, step);
   switch (step.kind) {
@@ -123,7 +123,7 @@ export function told(game: RoundGame, step: Step | null): string {
     case "exchange": {
       const got = step.rows.find((row) => row.count > 0);
       const gave = step.rows.find((row) => row.count < 0);
-      if (!got || !gave || step.rows.length > 2) return `Exchanges that are not told one by one, on ${hosts}.`;
+      if (!got || !gave || step.rows.length > 2) return `Exchanges that are not shown one by one, on ${hosts}.`;
       const to = game.requests[got.request];
       const from = game.requests[gave.request];
       return (
@@ -133,7 +133,7 @@ export function told(game: RoundGame, step: Step | null): string {
     }
     case "rest":
       return game.steps_left_out || game.policy !== "fuga"
-        ? `All that is not told step by step: ${count(vmsOf(step), "VM")} on ${hosts}.`
+        ? `All that is not shown step by step: ${count(vmsOf(step), "VM")} on ${hosts}.`
         : `Rules outside the game: ${count(vmsOf(step), "VM")} on ${hosts}.`;
   }
 }

@@ -2,11 +2,11 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../../api/client";
 import type { RoundGame } from "../../api/types";
-import { Command, Panel, Told } from "../../parts/basics";
+import { Command, Panel, ProblemMessage } from "../../parts/basics";
 import { to } from "../../route";
 import { count, percent } from "../../words";
 import { Lines, PATIENCE_MS, useOnce } from "./parts";
-import { over, sceneAt, signed, title, told } from "./play";
+import { over, sceneAt, signed, stepText, title } from "./play";
 import { Shares, Stage, Weighing } from "./stage";
 
 const MAX_STEPS = 1_000;
@@ -29,7 +29,7 @@ export function Theatre({ number }: { number: string }) {
         <a href={to("rounds", number)}>Round {number}</a>
       </p>
       <h1>Round {number} as theatre</h1>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {busy && (
         <p class="loading" role="status">
           Computing the round again from what is stored …
@@ -79,12 +79,12 @@ function Played({ game }: { game: RoundGame }) {
   };
   return (
     <>
-      <p class={game.identical ? "told good" : "told warn"}>
+      <p class={game.identical ? "message good" : "message warn"}>
         {game.identical
           ? `What you see is what was decided: computed again by ${game.policy}, the same bit for bit.`
           : `This is not what was decided. ${game.differences.join("; ")}`}
         {game.steps_left_out > 0 &&
-          ` The first ${game.steps.length} steps are told, ${game.steps_left_out} more are not.`}
+          ` The first ${game.steps.length} steps are shown, ${game.steps_left_out} more are not.`}
       </p>
       <div
         class="theatre"
@@ -138,7 +138,7 @@ function Played({ game }: { game: RoundGame }) {
           </select>
         </div>
         <p class="narration" aria-live={plays ? "off" : "polite"}>
-          {told(game, scene.step)}
+          {stepText(game, scene.step)}
         </p>
         <div class="scene">
           <div class="left">

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { RoundSummary } from "../../api/types";
-import { Command, Loading, Panel, Told } from "../../parts/basics";
+import { Command, Loading, Panel, ProblemMessage } from "../../parts/basics";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
 import { age, count, moment, noun, percent } from "../../words";
@@ -49,7 +49,7 @@ const COLUMNS: Column<RoundSummary>[] = [
   },
 ];
 
-/** What tenants are not told says nothing to them. */
+/** Columns of which tenants see nothing. */
 const FOR_OPERATORS = new Set(["Placed", "Left out", "Fairness costs"]);
 
 export function Timeline() {
@@ -58,7 +58,7 @@ export function Timeline() {
   return (
     <>
       <h1>Rounds</h1>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null ? (
         problem === null && <Loading />
       ) : (

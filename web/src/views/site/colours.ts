@@ -9,7 +9,7 @@ export interface Colouring {
   /** Of each host its position in `kinds`. */
   kind: Int16Array | null;
   kinds: readonly Kind[];
-  /** What is told of one host. */
+  /** The text about one host. */
   words: (host: number) => string;
 }
 

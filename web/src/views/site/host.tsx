@@ -4,8 +4,8 @@ import { queryText } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, HostDifference, HostReport, Move, Plan, Vm } from "../../api/types";
-import { AskingButton } from "../../parts/asking";
-import { Bar, Command, Fact, Loading, Panel, State, Told } from "../../parts/basics";
+import { ConfirmButton } from "../../parts/dialogs";
+import { Bar, Command, Fact, Loading, Panel, ProblemMessage, State } from "../../parts/basics";
 import { History } from "../../parts/history";
 import { type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
@@ -23,7 +23,7 @@ export function HostView({ name }: { name: string }) {
   const path = `hosts/${encodeURIComponent(name)}`;
   const { data: host, problem } = useLive<Host>(path);
   const vms = useRows<Vm>("vms", [{ host: name }]);
-  if (host === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (host === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   const held = vms.data?.rows ?? null;
   return (
     <>
@@ -52,7 +52,7 @@ export function HostView({ name }: { name: string }) {
         <Facts host={host} />
       </div>
       <Panel title={`VMs that hold a part of it${held ? ` (${vms.data?.more ? "more than " : ""}${held.length})` : ""}`}>
-        <Told problem={vms.problem} />
+        <ProblemMessage problem={vms.problem} />
         {held === null ? vms.problem === null && <Loading /> : <Guests rows={held} more={vms.data?.more ?? false} />}
         <Command
           line={`fuga vms --host ${shellWord(host.name)}`}
@@ -70,7 +70,7 @@ export function HostView({ name }: { name: string }) {
 }
 
 function Troubles({ host }: { host: Host }) {
-  const told = [
+  const notices = [
     host.last_error && host.health !== "up" ? host.last_error : null,
     host.backoff_until && Date.parse(host.backoff_until) > Date.now()
       ? `It gets no VMs until ${moment(host.backoff_until)}: ${count(host.failed_builds ?? 0, "build")} in a row failed here.`
@@ -84,10 +84,10 @@ function Troubles({ host }: { host: Host }) {
       : null,
     ...(host.warnings ?? []).map((each) => `${each[0]?.toUpperCase() ?? ""}${each.slice(1)}.`),
   ].filter((each): each is string => each !== null);
-  if (told.length === 0) return null;
+  if (notices.length === 0) return null;
   return (
-    <ul class="told warn plain">
-      {told.map((each) => (
+    <ul class="message warn plain">
+      {notices.map((each) => (
         <li key={each}>{plain(each)}</li>
       ))}
     </ul>
@@ -148,7 +148,7 @@ function Latest({ host }: { host: Host }) {
   const foreign = report?.domains.filter((each) => !each.assignment_id) ?? [];
   return (
     <Panel title="Latest report">
-      {problem?.status === 404 ? <p class="empty">No poll has been answered yet.</p> : <Told problem={problem} />}
+      {problem?.status === 404 ? <p class="empty">No poll has been answered yet.</p> : <ProblemMessage problem={problem} />}
       {report === null && problem === null && <Loading />}
       {report && (
         <>
@@ -242,7 +242,7 @@ function Moves({ host }: { host: Host }) {
   });
   return (
     <Panel title="Moves under way">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.rows.length === 0 && !emptied?.length && <p class="empty">No VM moves from or to it.</p>}
       <ul class="plain">
@@ -271,7 +271,7 @@ function Differences({ host }: { host: Host }) {
   const { data, problem } = useLive<{ items: HostDifference[] }>("differences", { host: host.name });
   return (
     <Panel title="Differences from the ledger">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data?.items.length === 0 && <p class="empty">None at the latest poll.</p>}
       <ul class="plain">
@@ -280,7 +280,7 @@ function Differences({ host }: { host: Host }) {
             {plain(each.what)}: {plain(each.action)}
             <span class="why">{plain(each.why)}</span>
             {each.on_confirmation && !session.readOnly && (
-              <AskingButton
+              <ConfirmButton
                 name="Repair"
                 title={`Repair ${readable(each.difference)}?`}
                 action="Repair"
@@ -294,7 +294,7 @@ function Differences({ host }: { host: Host }) {
                 <p>
                   On your decision: <strong>{plain(each.on_confirmation)}</strong>.
                 </p>
-              </AskingButton>
+              </ConfirmButton>
             )}
           </li>
         ))}

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { send } from "../../api/client";
 import type { Host, Plan, Vm } from "../../api/types";
 import type { Call } from "../../parts/as_command";
-import { Ask, AskingButton, useSending } from "../../parts/asking";
+import { ConfirmButton, ConfirmDialog, useSending } from "../../parts/dialogs";
 import { Command } from "../../parts/basics";
 import { count, shellWord } from "../../words";
 import { type Preview, usePreview, WouldMove } from "./preview";
@@ -37,7 +37,7 @@ export function Actions({ host, vms, more, onRetired }: Given) {
         </TakeOut>
       )}
       {host.admin !== "active" && (
-        <AskingButton
+        <ConfirmButton
           name="Activate"
           title={`Place VMs on ${host.name} again?`}
           action="Activate"
@@ -50,11 +50,11 @@ export function Actions({ host, vms, more, onRetired }: Given) {
             The next round may place VMs here
             {host.health === "up" ? "." : `, once it is up: it is ${host.health} now.`} {many} on it stay.
           </p>
-        </AskingButton>
+        </ConfirmButton>
       )}
       {(vms?.length ?? 0) > 0 && host.health === "up" && <Empty host={host} vms={vms ?? []} />}
       {host.health === "down" && <Fence host={host} many={many} />}
-      <AskingButton
+      <ConfirmButton
         name="Remove"
         title={`Remove ${host.name}?`}
         action="Remove"
@@ -66,7 +66,7 @@ export function Actions({ host, vms, more, onRetired }: Given) {
         onDone={onRetired}
       >
         <p>It is retired: fuga forgets how to reach it, and keeps its history. Its name may be given again.</p>
-      </AskingButton>
+      </ConfirmButton>
       {vms !== null && vms.length > 0 && <span class="hint">To remove it, have its VMs moved away first.</span>}
     </div>
   );
@@ -111,7 +111,7 @@ function TakeOutAsks(given: Parameters<typeof TakeOut>[0] & { onDone: () => void
   };
   const word = admin === "draining" ? "drain" : "maintenance";
   return (
-    <Ask
+    <ConfirmDialog
       title={admin === "draining" ? `Drain ${host.name}?` : `Take ${host.name} into maintenance?`}
       action={`${admin === "draining" ? "Drain" : "Maintain"}${moves ? " and move" : ""}`}
       busy={sending.busy}
@@ -136,7 +136,7 @@ function TakeOutAsks(given: Parameters<typeof TakeOut>[0] & { onDone: () => void
         line={`fuga host ${word} ${shellWord(host.name)}${moves ? " --move" : ""}`}
         calls={[{ method: "PATCH", path, body: { admin } }, ...(moves ? approval(preview) : [])]}
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -164,7 +164,7 @@ function EmptyAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
     if (done) onDone();
   };
   return (
-    <Ask
+    <ConfirmDialog
       title={`Move the VMs of ${host.name} away?`}
       action="Move them"
       busy={sending.busy}
@@ -176,7 +176,7 @@ function EmptyAsks({ host, vms, onDone }: { host: Host; vms: Vm[]; onDone: () =>
       {host.admin === "active" && <p>It stays active: the next round may place others here. Drain it to keep it empty.</p>}
       <WouldMove preview={preview} names={namesOf(vms)} />
       <Command line={`fuga plan evacuate ${shellWord(host.name)} --approve`} calls={approval(preview)} />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -205,7 +205,7 @@ function FenceAsks({ host, many, onDone }: { host: Host; many: string; onDone: (
     if (done) onDone();
   };
   return (
-    <Ask
+    <ConfirmDialog
       title={`Fence ${host.name}?`}
       action={byHand ? "It is off" : "Fence"}
       danger
@@ -248,7 +248,7 @@ function FenceAsks({ host, many, onDone }: { host: Host; many: string; onDone: (
         line={`fuga host fence ${shellWord(host.name)}${byHand ? " --by-hand" : ""}`}
         calls={[{ method: "POST", path, body }]}
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 

@@ -1,10 +1,10 @@
-/** What a host is told to offer; and hosts that are registered. */
+/** What a host is set to offer; and hosts that are registered. */
 import { useMemo, useState } from "preact/hooks";
 import { newKey, send } from "../../api/client";
 import { session } from "../../api/session";
 import type { Host } from "../../api/types";
-import { Ask, useSending } from "../../parts/asking";
-import { Command, Told } from "../../parts/basics";
+import { ConfirmDialog, useSending } from "../../parts/dialogs";
+import { Command, ProblemMessage } from "../../parts/basics";
 import { go } from "../../route";
 import { amount, noun, shellWord, unitName } from "../../words";
 import "./site.css";
@@ -57,7 +57,7 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
     if (before) setTyped({ ...typed, [resource]: { ...before, [field]: value } });
   };
   return (
-    <Ask
+    <ConfirmDialog
       title={`Settings of ${host.name}`}
       action="Save"
       busy={sending.busy}
@@ -102,7 +102,7 @@ export function Settings({ host, onDone }: { host: Host; onDone: () => void }) {
           calls={[{ method: "PATCH", path, body: change }]}
         />
       )}
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -125,7 +125,7 @@ function Amount(given: { name: string; value: string; empty: string; step?: stri
 /** What the change makes of the capacity, and whether more is committed than that. */
 function Consequences(given: { host: Host; typed: Record<string, Typed>; change: Change }) {
   const { host, typed, change } = given;
-  const told = host.inventories.flatMap((each) => {
+  const effects = host.inventories.flatMap((each) => {
     const now = typed[each.resource];
     if (now === undefined) return [];
     const own = now.ratio.trim();
@@ -143,12 +143,12 @@ function Consequences(given: { host: Host; typed: Record<string, Typed>; change:
     ];
   });
   if (change.labels) {
-    told.push("Labels count from the next round on. VMs stay, even where a rule of theirs is broken by it.");
+    effects.push("Labels count from the next round on. VMs stay, even where a rule of theirs is broken by it.");
   }
-  if (told.length === 0) return null;
+  if (effects.length === 0) return null;
   return (
-    <div class="told" role="status">
-      {told.map((each) => (
+    <div class="message" role="status">
+      {effects.map((each) => (
         <p key={each}>{each}</p>
       ))}
     </div>
@@ -200,7 +200,7 @@ function changeOf(
 
 // ---- registering ----------------------------------------------------------------
 
-interface Asked {
+interface Form {
   name: string;
   uri: string;
   credential: string;
@@ -212,7 +212,7 @@ interface Asked {
   target: string;
 }
 
-const EMPTY: Asked = {
+const EMPTY: Form = {
   name: "",
   uri: "",
   credential: "",
@@ -225,17 +225,17 @@ const EMPTY: Asked = {
 };
 
 export function HostAddView() {
-  const [asked, setAsked] = useState<Asked>(EMPTY);
+  const [form, setForm] = useState<Form>(EMPTY);
   const sending = useSending();
-  const body = useMemo(() => bodyOf(asked), [asked]);
+  const body = useMemo(() => bodyOf(form), [form]);
   const key = useMemo(newKey, [JSON.stringify(body)]);
-  const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
+  const set = (change: Partial<Form>): void => setForm({ ...form, ...change });
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     const done = await sending.run(async () => {
       await send<Host>("POST", "hosts", { body, key });
     });
-    if (done) go("hosts", asked.name);
+    if (done) go("hosts", form.name);
   };
   if (session.readOnly) return <p class="empty">This token only reads: it cannot register hosts.</p>;
   return (
@@ -247,35 +247,35 @@ export function HostAddView() {
         </p>
         <label>
           Name
-          <input required maxLength={63} value={asked.name} onInput={(event) => set({ name: event.currentTarget.value })} />
+          <input required maxLength={63} value={form.name} onInput={(event) => set({ name: event.currentTarget.value })} />
         </label>
         <label>
           libvirt URI
           <input
             required
             placeholder="qemu+tls://host.example.org/system"
-            value={asked.uri}
+            value={form.uri}
             onInput={(event) => set({ uri: event.currentTarget.value })}
           />
         </label>
         <label>
           Credential <span class="hint">(its name on the machines of monitor and workers; SSH needs one)</span>
-          <input value={asked.credential} onInput={(event) => set({ credential: event.currentTarget.value })} />
+          <input value={form.credential} onInput={(event) => set({ credential: event.currentTarget.value })} />
         </label>
-        {asked.uri.startsWith("qemu+ssh") && (
+        {form.uri.startsWith("qemu+ssh") && (
           <label>
             SSH host keys <span class="hint">(a line each)</span>
-            <textarea rows={3} value={asked.keys} onInput={(event) => set({ keys: event.currentTarget.value })} />
+            <textarea rows={3} value={form.keys} onInput={(event) => set({ keys: event.currentTarget.value })} />
           </label>
         )}
         <label>
           Labels <span class="hint">(words or key=value, separated by commas)</span>
-          <input placeholder="zone=east, ssd" value={asked.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
+          <input placeholder="zone=east, ssd" value={form.labels} onInput={(event) => set({ labels: event.currentTarget.value })} />
         </label>
         <div class="fields">
           <label>
             Guests run by
-            <select value={asked.kind} onChange={(event) => set({ kind: event.currentTarget.value as Asked["kind"] })}>
+            <select value={form.kind} onChange={(event) => set({ kind: event.currentTarget.value as Form["kind"] })}>
               <option value="kvm">KVM</option>
               <option value="qemu">QEMU (emulated)</option>
               <option value="test">libvirt's test driver</option>
@@ -283,52 +283,52 @@ export function HostAddView() {
           </label>
           <label>
             Pool
-            <input required value={asked.pool} onInput={(event) => set({ pool: event.currentTarget.value })} />
+            <input required value={form.pool} onInput={(event) => set({ pool: event.currentTarget.value })} />
           </label>
           <label>
             Network
-            <input required value={asked.network} onInput={(event) => set({ network: event.currentTarget.value })} />
+            <input required value={form.network} onInput={(event) => set({ network: event.currentTarget.value })} />
           </label>
         </div>
         <label>
           Fence target <span class="hint">(argument of the site's fencing command, such as a BMC address)</span>
-          <input value={asked.target} onInput={(event) => set({ target: event.currentTarget.value })} />
+          <input value={form.target} onInput={(event) => set({ target: event.currentTarget.value })} />
         </label>
-        <Told problem={sending.problem} />
+        <ProblemMessage problem={sending.problem} />
         <p class="buttons">
           <button type="submit" class="primary" disabled={sending.busy}>
             {sending.problem?.passes ? "Send again" : "Register"}
           </button>
         </p>
       </form>
-      <Command line={commandOf(asked)} calls={[{ method: "POST", path: "hosts", body }]} />
+      <Command line={commandOf(form)} calls={[{ method: "POST", path: "hosts", body }]} />
     </>
   );
 }
 
-function bodyOf(asked: Asked): Record<string, unknown> {
+function bodyOf(form: Form): Record<string, unknown> {
   return {
-    name: asked.name,
-    uri: asked.uri,
-    labels: words(asked.labels),
-    domain_type: asked.kind,
-    pool: asked.pool,
-    network: asked.network,
-    ...(asked.credential ? { credential: asked.credential } : {}),
-    ...(asked.keys.trim() ? { ssh_host_keys: asked.keys.split("\n").map((each) => each.trim()).filter(Boolean) } : {}),
-    ...(asked.target ? { fence_target: asked.target } : {}),
+    name: form.name,
+    uri: form.uri,
+    labels: words(form.labels),
+    domain_type: form.kind,
+    pool: form.pool,
+    network: form.network,
+    ...(form.credential ? { credential: form.credential } : {}),
+    ...(form.keys.trim() ? { ssh_host_keys: form.keys.split("\n").map((each) => each.trim()).filter(Boolean) } : {}),
+    ...(form.target ? { fence_target: form.target } : {}),
   };
 }
 
-function commandOf(asked: Asked): string {
+function commandOf(form: Form): string {
   const options = [
-    ...(asked.credential ? ["--credential", shellWord(asked.credential)] : []),
-    ...asked.keys.split("\n").filter((each) => each.trim()).flatMap((each) => ["--ssh-host-key", shellWord(each.trim())]),
-    ...words(asked.labels).flatMap((each) => ["--label", shellWord(each)]),
-    ...(asked.kind === "kvm" ? [] : ["--domain-type", asked.kind]),
-    ...(asked.pool === "default" ? [] : ["--pool", shellWord(asked.pool)]),
-    ...(asked.network === "default" ? [] : ["--network", shellWord(asked.network)]),
-    ...(asked.target ? ["--fence-target", shellWord(asked.target)] : []),
+    ...(form.credential ? ["--credential", shellWord(form.credential)] : []),
+    ...form.keys.split("\n").filter((each) => each.trim()).flatMap((each) => ["--ssh-host-key", shellWord(each.trim())]),
+    ...words(form.labels).flatMap((each) => ["--label", shellWord(each)]),
+    ...(form.kind === "kvm" ? [] : ["--domain-type", form.kind]),
+    ...(form.pool === "default" ? [] : ["--pool", shellWord(form.pool)]),
+    ...(form.network === "default" ? [] : ["--network", shellWord(form.network)]),
+    ...(form.target ? ["--fence-target", shellWord(form.target)] : []),
   ];
-  return ["fuga host add", shellWord(asked.name || "NAME"), shellWord(asked.uri || "URI"), ...options].join(" ");
+  return ["fuga host add", shellWord(form.name || "NAME"), shellWord(form.uri || "URI"), ...options].join(" ");
 }

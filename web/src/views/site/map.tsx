@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useSlowly } from "../../api/live";
 import type { HostMap } from "../../api/types";
-import { Command, Loading, Told } from "../../parts/basics";
+import { Command, Loading, ProblemMessage } from "../../parts/basics";
 import { go, to } from "../../route";
 import { amount, count, noun, percent } from "../../words";
 import { type Choice, choices, type Colouring, colouring, labelKeys, labelValue, stateOf, vmsOn } from "./colours";
@@ -21,7 +21,7 @@ export function HostMapView() {
   return (
     <>
       <h1>Cluster map</h1>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {map === null ? problem === null && <Loading /> : <Mapped map={map} />}
       <Command line="fuga host list" calls={[{ path: "host-map" }]} />
     </>

@@ -4,8 +4,8 @@ import { get, newKey, send } from "../../api/client";
 import { useLive, useNamesLike, useRows, useSettled } from "../../api/live";
 import { session } from "../../api/session";
 import type { Move, Plan, PlanMove, PlanMoves, Request, Vm } from "../../api/types";
-import { AskingButton, useSending } from "../../parts/asking";
-import { Bar, Command, Loading, Panel, State, Told } from "../../parts/basics";
+import { ConfirmButton, useSending } from "../../parts/dialogs";
+import { Bar, Command, Loading, Panel, ProblemMessage, State } from "../../parts/basics";
 import { Listing } from "../../parts/listing";
 import { aged, type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
@@ -148,7 +148,7 @@ function Propose() {
       <p class="hint">
         {KINDS.find(([each]) => each === kind)?.[2]} Nothing moves before you approve what is proposed.
       </p>
-      <Told problem={sending.problem} />
+      <ProblemMessage problem={sending.problem} />
       <p class="buttons">
         <button type="submit" class="primary" disabled={sending.busy || !ready}>
           Propose
@@ -188,7 +188,7 @@ const MOVES: Column<Move>[] = [
       session.readOnly || each.cancelled_by !== null ? (
         each.cancelled_by && "asked to end"
       ) : (
-        <AskingButton
+        <ConfirmButton
           name="Cancel"
           title={`Cancel the move of ${each.vm_name}?`}
           action="Cancel the move"
@@ -199,7 +199,7 @@ const MOVES: Column<Move>[] = [
           body={{}}
         >
           <p>The VM stays on {each.from_host}, and runs on. If it has arrived by then, it stays there.</p>
-        </AskingButton>
+        </ConfirmButton>
       ),
   },
 ];
@@ -216,7 +216,7 @@ function UnderWay() {
   const { data, problem } = useRows<Move>("moves", [{ open: true }]);
   return (
     <Panel title="Moves under way">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data && (
         <Table
@@ -255,7 +255,7 @@ export function PlanView({ id }: { id: string }) {
     const timer = setInterval(() => document.hidden || again(), LOOK_EVERY_MS);
     return () => clearInterval(timer);
   }, [state]);
-  if (plan === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (plan === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   const hosts = plan.arguments["hosts"];
   return (
     <>
@@ -269,9 +269,9 @@ export function PlanView({ id }: { id: string }) {
         {plan.approved_by && ` Approved by ${plan.approved_by}.`}
         {plan.ended_at && ` Over since ${moment(plan.ended_at)}${took(plan)}.`}
       </p>
-      {plan.state === "pending" && <p class="told" role="status">The control centre has not decided it yet.</p>}
-      {plan.last_error && <p class={`told ${plan.state === "failed" ? "bad" : "warn"}`}>{plain(plan.last_error)}</p>}
-      {plan.cut && <p class="told warn">Its budget ended before it was through: there may be better moves.</p>}
+      {plan.state === "pending" && <p class="message" role="status">The control centre has not decided it yet.</p>}
+      {plan.last_error && <p class={`message ${plan.state === "failed" ? "bad" : "warn"}`}>{plain(plan.last_error)}</p>}
+      {plan.cut && <p class="message warn">Its budget ended before it was through: there may be better moves.</p>}
       {!session.readOnly && <Steps plan={plan} />}
       {(plan.state === "approved" || plan.state === "done") && plan.moves > 0 && (
         <Panel title="Progress">
@@ -332,7 +332,7 @@ function Steps({ plan }: { plan: Plan }) {
   return (
     <div class="buttons" role="group" aria-label="Actions">
       {plan.state === "proposed" && (
-        <AskingButton
+        <ConfirmButton
           name="Approve"
           title="Carry this plan out?"
           action="Approve"
@@ -346,10 +346,10 @@ function Steps({ plan }: { plan: Plan }) {
             {decimals(plan.moved_gib, 1)} GiB. Guests run on and stand still for a moment; what is no longer possible when
             its turn comes is left out.
           </p>
-        </AskingButton>
+        </ConfirmButton>
       )}
       {["pending", "proposed", "approved"].includes(plan.state) && (
-        <AskingButton
+        <ConfirmButton
           name="Cancel"
           title="End this plan?"
           action="End the plan"
@@ -364,7 +364,7 @@ function Steps({ plan }: { plan: Plan }) {
               ? `${count(over, "move")} are not over: those under way go on, no others begin. What has moved stays there.`
               : "Nothing has moved, and nothing will."}
           </p>
-        </AskingButton>
+        </ConfirmButton>
       )}
     </div>
   );
@@ -395,19 +395,19 @@ function Measure(given: {
 }
 
 function LetIn({ plan }: { plan: Plan }) {
-  const told = plan.admitted as {
+  const admitted = plan.admitted as {
     hosts: { host: string; count: number }[];
     still_waits: { count: number; reason: string } | null;
     in_the_way?: Record<string, number> | null;
   } | null;
-  if (told === null) return null;
-  const inTheWay = Object.entries(told.in_the_way ?? {}).map(([why, vms]) => `${vms} ${readable(why)}`);
+  if (admitted === null) return null;
+  const inTheWay = Object.entries(admitted.in_the_way ?? {}).map(([why, vms]) => `${vms} ${readable(why)}`);
   return (
-    <p class={`told ${told.still_waits ? "warn" : "good"}`}>
-      {told.hosts.length
-        ? `Lets in ${told.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
+    <p class={`message ${admitted.still_waits ? "warn" : "good"}`}>
+      {admitted.hosts.length
+        ? `Lets in ${admitted.hosts.map((each) => `${each.count} on ${each.host}`).join(", ")}.`
         : "No moves let this request in."}
-      {told.still_waits && ` ${count(told.still_waits.count, "VM")} wait as before: ${readable(told.still_waits.reason)}.`}
+      {admitted.still_waits && ` ${count(admitted.still_waits.count, "VM")} wait as before: ${readable(admitted.still_waits.reason)}.`}
       {inTheWay.length > 0 && ` VMs on the hosts where it could be: ${inTheWay.join(", ")}.`}
     </p>
   );
@@ -476,11 +476,11 @@ const NAMED = 100;
 /** Names of VMs, read once and one after another: a plan may leave many where they are. */
 function useNames(ids: string[]): ReadonlyMap<string, string> {
   const [names, setNames] = useState<ReadonlyMap<string, string>>(new Map());
-  const asked = ids.join(" ");
+  const joined = ids.join(" ");
   useEffect(() => {
     let over = false;
     const read = async (): Promise<void> => {
-      for (const id of asked.split(" ").filter(Boolean)) {
+      for (const id of joined.split(" ").filter(Boolean)) {
         const vm = await get<Vm>(`vms/${id}`).catch(() => null); // it may be gone
         if (over) return;
         if (vm !== null) setNames((now) => new Map(now).set(id, vm.name));
@@ -490,6 +490,6 @@ function useNames(ids: string[]): ReadonlyMap<string, string> {
     return () => {
       over = true;
     };
-  }, [asked]);
+  }, [joined]);
   return names;
 }

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { get, newKey, Problem, send } from "../../api/client";
 import type { Plan, PlanMoves } from "../../api/types";
-import { Told } from "../../parts/basics";
+import { ProblemMessage } from "../../parts/basics";
 import { count, decimals, duration, readable } from "../../words";
 
 const LOOK_EVERY_MS = 500;
@@ -25,12 +25,12 @@ export function usePreview(hosts: string[] | null): Preview {
   const [problem, setProblem] = useState<Problem | null>(null);
   const [waitedMs, setWaited] = useState(0);
   const [kept] = useState<Set<string>>(() => new Set());
-  const asked = hosts === null ? null : hosts.join("\n");
+  const joined = hosts === null ? null : hosts.join("\n");
   useEffect(() => {
     setPlan(null);
     setMoves(null);
     setProblem(null);
-    if (asked === null) return;
+    if (joined === null) return;
     let over = false;
     let id: string | null = null;
     const began = Date.now();
@@ -41,7 +41,7 @@ export function usePreview(hosts: string[] | null): Preview {
     const look = async (): Promise<void> => {
       try {
         let found = await send<Plan>("POST", "plans", {
-          body: { kind: "evacuate", hosts: asked.split("\n") },
+          body: { kind: "evacuate", hosts: joined.split("\n") },
           key: newKey(),
         });
         id = found.id;
@@ -64,7 +64,7 @@ export function usePreview(hosts: string[] | null): Preview {
       over = true;
       drop();
     };
-  }, [asked]);
+  }, [joined]);
   return { hosts: hosts ?? [], plan, moves, problem, waitedMs, keep: () => plan && kept.add(plan.id) };
 }
 
@@ -89,22 +89,22 @@ export function whyItStays(each: Stays): string {
 
 export function WouldMove({ preview, names }: { preview: Preview; names: Map<string, string> }) {
   const { plan, moves, problem } = preview;
-  if (problem !== null) return <Told problem={problem} />;
+  if (problem !== null) return <ProblemMessage problem={problem} />;
   if (plan === null || plan.state === "pending") {
     return (
-      <p class="told" role="status">
+      <p class="message" role="status">
         The control centre decides what would move …
         {preview.waitedMs > 5_000 && ` It has taken ${duration(preview.waitedMs / 1000)} by now: is one there?`}
       </p>
     );
   }
-  if (plan.state === "failed") return <p class="told bad" role="alert">{plan.last_error}</p>;
+  if (plan.state === "failed") return <p class="message bad" role="alert">{plan.last_error}</p>;
   const stays = staysOf(plan);
   const goals = new Map<string, number>();
   for (const move of moves?.items ?? []) goals.set(move.to_host, (goals.get(move.to_host) ?? 0) + 1);
   const where = [...goals].sort((a, b) => b[1] - a[1]);
   return (
-    <div class={`told ${stays.length ? "warn" : "good"}`} role="status">
+    <div class={`message ${stays.length ? "warn" : "good"}`} role="status">
       <p>
         {count(plan.moves, "VM")} would move{plan.moves > 0 && `, in ${count(plan.waves, "wave")}, with ${decimals(plan.moved_gib, 1)} GiB`}
         {where.length > 0 &&

@@ -4,8 +4,8 @@ import { get, Problem, type Query, queryText } from "../../api/client";
 import { useLive, useReading, useSlowly } from "../../api/live";
 import { session } from "../../api/session";
 import type { AuditEntry, HostMap, OverdueWork, Page, ProcessStatus, SettingInForce, SlotLoop, Status } from "../../api/types";
-import { AskingButton } from "../../parts/asking";
-import { Command, Loading, Panel, State, Told } from "../../parts/basics";
+import { ConfirmButton } from "../../parts/dialogs";
+import { Command, Loading, Panel, ProblemMessage, State } from "../../parts/basics";
 import { aged, type Column, Table } from "../../parts/table";
 import { to } from "../../route";
 import { age, count, duration, moment, plain, shellWord } from "../../words";
@@ -19,7 +19,7 @@ export function SiteView() {
   return (
     <>
       <h1>Site</h1>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {status === null ? problem === null && <Loading /> : <Leads status={status} />}
       <div class="panels">
         <Findings status={status} />
@@ -58,7 +58,7 @@ function Findings({ status }: { status: Status | null }) {
   return (
     <Panel title="What is wrong">
       {status && late.length === 0 && disks.length === 0 && map && troubled.length === 0 && !status.paused && (
-        <p class="told good">Nothing is late, and every active host takes VMs.</p>
+        <p class="message good">Nothing is late, and every active host takes VMs.</p>
       )}
       <ul class="plain">
         {late.map((each) => (
@@ -129,7 +129,7 @@ function Loop() {
   const runs = loop?.state === "running";
   return (
     <Panel title="Slot loop">
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {loop === null && problem === null && <Loading />}
       {loop && (
         <>
@@ -147,7 +147,7 @@ function Loop() {
               </label>
               <p class="buttons">
                 {runs ? (
-                  <AskingButton
+                  <ConfirmButton
                     name="Pause"
                     title="Pause the slot loop?"
                     action="Pause"
@@ -161,9 +161,9 @@ function Loop() {
                   >
                     <p>No round places anything until you resume it: requests gather and wait. VMs that are placed are
                       created, switched and deleted as ever.</p>
-                  </AskingButton>
+                  </ConfirmButton>
                 ) : (
-                  <AskingButton
+                  <ConfirmButton
                     name="Resume"
                     title="Resume the slot loop?"
                     action="Resume"
@@ -174,7 +174,7 @@ function Loop() {
                     onDone={() => setReason("")}
                   >
                     <p>The next slot is decided, with all that has gathered.</p>
-                  </AskingButton>
+                  </ConfirmButton>
                 )}
               </p>
             </div>
@@ -327,7 +327,7 @@ function Audit() {
           only
         </label>
       </div>
-      <Told problem={first.problem ?? problem} />
+      <ProblemMessage problem={first.problem ?? problem} />
       {kept === null ? (
         first.problem === null && <Loading />
       ) : (
@@ -375,7 +375,7 @@ function Settings() {
   return (
     <Panel title="Settings in force">
       <p class="hint">Of the API that answers this page; secrets are masked. Workers and monitors may have others.</p>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {data === null && problem === null && <Loading />}
       {data && (
         <Table

@@ -4,8 +4,8 @@ import { newKey, Problem, queryText, send } from "../../api/client";
 import { useLive } from "../../api/live";
 import { session } from "../../api/session";
 import type { Effects, Quota, TenantShare, Tenant } from "../../api/types";
-import { Ask, AskingButton, useSending } from "../../parts/asking";
-import { Bar, Command, Loading, Told } from "../../parts/basics";
+import { ConfirmButton, ConfirmDialog, useSending } from "../../parts/dialogs";
+import { Bar, Command, Loading, ProblemMessage } from "../../parts/basics";
 import { amount, count, percent, shellWord, unitName } from "../../words";
 import "./site.css";
 import "./tenants.css";
@@ -21,11 +21,11 @@ interface Change {
   parent?: string | null;
 }
 
-type Asked = { kind: "change"; name: string; change: Change } | { kind: "quota"; name: string } | { kind: "new"; parent: string | null };
+type OpenDialog = { kind: "change"; name: string; change: Change } | { kind: "quota"; name: string } | { kind: "new"; parent: string | null };
 
 export function TenantsView() {
   const { data, problem } = useLive<{ items: TenantShare[] }>("shares");
-  const [asked, ask] = useState<Asked | null>(null);
+  const [dialog, ask] = useState<OpenDialog | null>(null);
   const dragging = useDragging((name, parent) => drop(name, parent));
   const { dragged } = dragging;
   const rows = data?.items ?? null;
@@ -49,7 +49,7 @@ export function TenantsView() {
   return (
     <>
       <h1>Tenants</h1>
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {may && (
         <p class="buttons">
           <button type="button" onClick={() => ask({ kind: "new", parent: null })}>
@@ -119,11 +119,11 @@ export function TenantsView() {
         </button>
       )}
       <Command line="fuga tenant list" calls={[{ path: "shares" }]} />
-      {asked?.kind === "change" && rows && (
-        <ChangeAsks rows={rows} name={asked.name} begins={asked.change} onDone={() => ask(null)} />
+      {dialog?.kind === "change" && rows && (
+        <ChangeAsks rows={rows} name={dialog.name} begins={dialog.change} onDone={() => ask(null)} />
       )}
-      {asked?.kind === "quota" && <QuotaAsks name={asked.name} onDone={() => ask(null)} />}
-      {asked?.kind === "new" && rows && <NewAsks rows={rows} onDone={() => ask(null)} />}
+      {dialog?.kind === "quota" && <QuotaAsks name={dialog.name} onDone={() => ask(null)} />}
+      {dialog?.kind === "new" && rows && <NewAsks rows={rows} onDone={() => ask(null)} />}
     </>
   );
 }
@@ -136,7 +136,7 @@ function Row(given: {
   may: boolean;
   drop: Drop;
   isDragged: boolean;
-  onAsk: (asked: Asked) => void;
+  onAsk: (dialog: OpenDialog) => void;
 }) {
   const { row, may } = given;
   return (
@@ -192,7 +192,7 @@ function Row(given: {
             >
               Quota
             </button>
-            <AskingButton
+            <ConfirmButton
               name="Remove"
               title={`Remove ${row.name}?`}
               action="Remove"
@@ -202,7 +202,7 @@ function Row(given: {
               path={`tenants/${encodeURIComponent(row.name)}`}
             >
               <p>Its history is kept. It must have no requests, and a group no members.</p>
-            </AskingButton>
+            </ConfirmButton>
           </span>
         </td>
       )}
@@ -298,14 +298,14 @@ function mayGoTo(rows: TenantShare[], moved: TenantShare, parent: string | null)
 function useRehearsal(method: "POST" | "PATCH", path: string, body: object | null): { effects: Effects | null; problem: Problem | null } {
   const [effects, setEffects] = useState<Effects | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const asked = body === null ? null : JSON.stringify(body);
+  const json = body === null ? null : JSON.stringify(body);
   useEffect(() => {
     setEffects(null);
     setProblem(null);
-    if (asked === null) return;
+    if (json === null) return;
     let over = false;
     const timer = setTimeout(() => {
-      send<Effects>(method, path + queryText({ dry_run: true }), { body: JSON.parse(asked) as object }).then(
+      send<Effects>(method, path + queryText({ dry_run: true }), { body: JSON.parse(json) as object }).then(
         (found) => over || setEffects(found),
         (found: unknown) => {
           if (!(found instanceof Problem)) throw found;
@@ -317,7 +317,7 @@ function useRehearsal(method: "POST" | "PATCH", path: string, body: object | nul
       over = true;
       clearTimeout(timer);
     };
-  }, [method, path, asked]);
+  }, [method, path, json]);
   return { effects, problem };
 }
 
@@ -348,7 +348,7 @@ function ChangeAsks(given: { rows: TenantShare[]; name: string; begins: Change; 
     ...(change.parent === undefined ? [] : [`fuga tenant move ${shellWord(name)} --to ${shellWord(change.parent ?? "/")}`]),
   ];
   return (
-    <Ask
+    <ConfirmDialog
       title={`Change ${before.is_group ? "group" : "tenant"} ${name}`}
       action="Apply"
       busy={sending.busy}
@@ -374,7 +374,7 @@ function ChangeAsks(given: { rows: TenantShare[]; name: string; begins: Change; 
       {commands.map((each, index) => (
         <Command key={each} line={each} calls={index === 0 ? [{ method: "PATCH", path, body: change }] : []} />
       ))}
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -400,7 +400,7 @@ function GroupChoice(given: { groups: TenantShare[]; value: string | null; onCha
 function EffectsShown(given: { rehearsal: { effects: Effects | null; problem: Problem | null }; about: string | null }) {
   const { effects, problem } = given.rehearsal;
   if (given.about !== null) return <p class="hint">{given.about}</p>;
-  if (problem !== null) return <Told problem={problem} />;
+  if (problem !== null) return <ProblemMessage problem={problem} />;
   if (effects === null) return <Loading />;
   const touched = effects.tenants.filter(
     (each) =>
@@ -477,7 +477,7 @@ function NewAsks({ rows, onDone }: { rows: TenantShare[]; onDone: () => void }) 
     ...(isGroup ? ["--group"] : []),
   ];
   return (
-    <Ask
+    <ConfirmDialog
       title="New tenant or group"
       action="Create"
       busy={sending.busy}
@@ -506,7 +506,7 @@ function NewAsks({ rows, onDone }: { rows: TenantShare[]; onDone: () => void }) 
         line={["fuga tenant create", shellWord(name || "NAME"), ...options].join(" ")}
         calls={[{ method: "POST", path: "tenants", body }]}
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -535,9 +535,9 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
     if (done) onDone();
   };
   const below = Object.entries(limits).flatMap(([resource, limit]) => {
-    const asked = own.get(resource)?.requested;
-    return limit !== null && asked !== undefined && asked > limit
-      ? [`${unitName(resource)}: ${amount(resource, asked)} is requested, ${amount(resource, asked - limit)} more than that. No VM ends; new ones are not accepted.`]
+    const requested = own.get(resource)?.requested;
+    return limit !== null && requested !== undefined && requested > limit
+      ? [`${unitName(resource)}: ${amount(resource, requested)} is requested, ${amount(resource, requested - limit)} more than that. No VM ends; new ones are not accepted.`]
       : [];
   });
   const options = [
@@ -546,7 +546,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
   ];
   const above = quota?.limits.filter((each) => each.tenant !== name) ?? [];
   return (
-    <Ask
+    <ConfirmDialog
       title={`Quota of ${name}`}
       action="Apply"
       busy={sending.busy}
@@ -555,7 +555,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
       onYes={() => void yes()}
       onNo={onDone}
     >
-      <Told problem={problem} />
+      <ProblemMessage problem={problem} />
       {quota === null && problem === null && <Loading />}
       {quota && (
         <>
@@ -592,7 +592,7 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
         </>
       )}
       {below.length > 0 && (
-        <ul class="told warn plain" role="status">
+        <ul class="message warn plain" role="status">
           {below.map((each) => (
             <li key={each}>{each}</li>
           ))}
@@ -602,6 +602,6 @@ function QuotaAsks({ name, onDone }: { name: string; onDone: () => void }) {
         line={["fuga quota set", shellWord(name), ...options].join(" ")}
         calls={[{ method: "PATCH", path, body }]}
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }

@@ -4,8 +4,8 @@ import { newKey, send } from "../../api/client";
 import { useLive, useRows } from "../../api/live";
 import { session } from "../../api/session";
 import type { Host, PolicySummary, WhatIf, WhatIfDetail, WhatIfInput, WhatIfReport, WhatIfRun } from "../../api/types";
-import { AskingButton, useSending } from "../../parts/asking";
-import { Bar, Command, Fact, Loading, Panel, State, Told } from "../../parts/basics";
+import { ConfirmButton, useSending } from "../../parts/dialogs";
+import { Bar, Command, Fact, Loading, Panel, ProblemMessage, State } from "../../parts/basics";
 import { Listing } from "../../parts/listing";
 import { aged, type Column, Table } from "../../parts/table";
 import { go, to } from "../../route";
@@ -33,8 +33,8 @@ const COLUMNS: Column<WhatIf>[] = [
 ];
 
 /** What is changed, in a line. */
-function said(asked: WhatIfInput): string {
-  const { add_hosts: added, remove_hosts: gone = [], parameters = {}, weights = {} } = asked;
+function said(input: WhatIfInput): string {
+  const { add_hosts: added, remove_hosts: gone = [], parameters = {}, weights = {} } = input;
   const sizes = Object.entries(added?.capacity ?? {}).map(([name, n]) => `${amount(name, n)} ${noun(name)}`);
   const set = Object.entries(parameters).map(([name, value]) => `${name}=${asTyped(value)}`);
   const parts = [
@@ -46,7 +46,7 @@ function said(asked: WhatIfInput): string {
         ]
       : []),
     ...(gone.length > 0 ? [`without ${gone.join(", ")}`] : []),
-    ...(asked.policy ? [`by ${asked.policy}${set.length > 0 ? ` (${set.join(", ")})` : ""}`] : []),
+    ...(input.policy ? [`by ${input.policy}${set.length > 0 ? ` (${set.join(", ")})` : ""}`] : []),
     ...Object.entries(weights).map(([name, weight]) => `${name} weighs ${weight}`),
   ];
   return parts.join("; ");
@@ -210,7 +210,7 @@ function Asking() {
         The site as it is now and the same with these changes, both simulated for as many hours: requests of the past
         hours come again. Nothing is changed.
       </p>
-      <Told problem={sending.problem} />
+      <ProblemMessage problem={sending.problem} />
       <p class="buttons">
         <button type="submit" class="primary" disabled={sending.busy || !ready}>
           {sending.busy ? "Sending …" : "Simulate"}
@@ -247,12 +247,12 @@ export function WhatIfView({ id }: { id: string }) {
     const timer = setInterval(again, LOOK_EVERY_MS);
     return () => clearInterval(timer);
   }, [open, again]);
-  if (data === null) return problem ? <Told problem={problem} /> : <Loading />;
+  if (data === null) return problem ? <ProblemMessage problem={problem} /> : <Loading />;
   return (
     <>
       <h1>What if {shortId(data.id)}</h1>
-      <Told problem={problem} />
-      <Panel title="Asked">
+      <ProblemMessage problem={problem} />
+      <Panel title="Change">
         <dl class="facts">
           <Fact name="Changed" value={said(data.arguments)} />
           <Fact name="State" value={<State word={data.state} />} />
@@ -260,7 +260,7 @@ export function WhatIfView({ id }: { id: string }) {
           <Fact name="Cancelled by" value={data.cancelled_by} />
         </dl>
         {data.last_error && (
-          <p class="told bad" role="alert">
+          <p class="message bad" role="alert">
             {data.last_error}
           </p>
         )}
@@ -274,7 +274,7 @@ export function WhatIfView({ id }: { id: string }) {
         )}
         {open && !session.readOnly && (
           <p class="buttons">
-            <AskingButton
+            <ConfirmButton
               name="Cancel"
               title="End this what-if?"
               action="End it"
@@ -286,12 +286,12 @@ export function WhatIfView({ id }: { id: string }) {
               onDone={again}
             >
               <p>Its simulation is ended, and there will be no report.</p>
-            </AskingButton>
+            </ConfirmButton>
           </p>
         )}
         <Command line={`fuga what-if show ${data.id}`} calls={[{ path }]} />
       </Panel>
-      {data.report && <Report told={data.report} />}
+      {data.report && <Report report={data.report} />}
     </>
   );
 }
@@ -299,8 +299,8 @@ export function WhatIfView({ id }: { id: string }) {
 const span = (seconds: number | null): string => (seconds === null ? "-" : duration(seconds));
 const part = (value: number | null | undefined): string => (value === null || value === undefined ? "-" : percent(value));
 
-function Report({ told }: { told: WhatIfReport }) {
-  const { inputs, as_it_is: before, what_if: after } = told;
+function Report({ report }: { report: WhatIfReport }) {
+  const { inputs, as_it_is: before, what_if: after } = report;
   const measures: [string, (of: WhatIfRun) => string][] = [
     ["policy", (of) => of.policy],
     ["hosts", (of) => String(of.hosts)],
@@ -329,8 +329,8 @@ function Report({ told }: { told: WhatIfReport }) {
         {!inputs.lifetimes_known && (
           <p class="hint">Too few VMs have ended to say how long others live: what runs is taken to run on.</p>
         )}
-        {told.cut.map((each) => (
-          <p key={each} class="told">
+        {report.cut.map((each) => (
+          <p key={each} class="message">
             {each}
           </p>
         ))}
@@ -411,8 +411,8 @@ const TENANTS: Column<TenantRow>[] = [
   { name: "Tenant", value: (each) => each.name, cell: (each) => each.name },
   { name: "Share", value: (each) => each.before?.share ?? 0, cell: (each) => part(each.before?.share), numeric: true },
   { name: "What if", value: (each) => each.after?.share ?? 0, cell: (each) => part(each.after?.share), numeric: true },
-  { name: "Placed", value: (each) => each.before?.placed ?? 0, cell: (each) => ofAsked(each.before), numeric: true },
-  { name: "Placed, what if", value: (each) => each.after?.placed ?? 0, cell: (each) => ofAsked(each.after), numeric: true },
+  { name: "Placed", value: (each) => each.before?.placed ?? 0, cell: (each) => placedOfRequested(each.before), numeric: true },
+  { name: "Placed, what if", value: (each) => each.after?.placed ?? 0, cell: (each) => placedOfRequested(each.after), numeric: true },
   {
     name: "Mean wait so far",
     value: (each) => each.before?.mean_wait_so_far_s ?? 0,
@@ -427,7 +427,7 @@ const TENANTS: Column<TenantRow>[] = [
   },
 ];
 
-const ofAsked = (of: TenantRow["before"]): string => (of ? `${of.placed} of ${of.asked}` : "-");
+const placedOfRequested = (of: TenantRow["before"]): string => (of ? `${of.placed} of ${of.asked}` : "-");
 
 function Tenants({ before, after }: { before: WhatIfRun; after: WhatIfRun }) {
   const names = [...new Set([...after.tenants, ...before.tenants].map((each) => each.tenant))];

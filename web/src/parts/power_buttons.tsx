@@ -2,7 +2,7 @@
 import { newKey, send } from "../api/client";
 import type { Vm } from "../api/types";
 import { shellWord } from "../words";
-import { Acting, some } from "./acting";
+import { ActionButton, some } from "./action_button";
 
 const SWITCHES = [
   ["start", "Start", "stopped"],
@@ -10,7 +10,7 @@ const SWITCHES = [
   ["reboot", "Reboot", "running"],
 ] as const;
 
-export function Switching({ vms, onDone }: { vms: Vm[]; onDone?: () => void }) {
+export function PowerButtons({ vms, onDone }: { vms: Vm[]; onDone?: () => void }) {
   return (
     <>
       {SWITCHES.map(([what, name, from]) => {
@@ -19,7 +19,7 @@ export function Switching({ vms, onDone }: { vms: Vm[]; onDone?: () => void }) {
         const keys = new Map(possible.map((vm) => [vm.id, newKey()]));
         const many = possible.length > 1;
         return (
-          <Acting
+          <ActionButton
             key={what}
             things={possible}
             action={name}

@@ -3,10 +3,10 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { newKey } from "../api/client";
 import { type Call, Command } from "./as_command";
-import { useSending } from "./asking";
-import { Told } from "./basics";
+import { useSending } from "./dialogs";
+import { ProblemMessage } from "./basics";
 
-export function Adding(given: {
+export function CreateForm(given: {
   title: string;
   /** What is sent: another content is another intention. */
   content: unknown;
@@ -29,7 +29,7 @@ export function Adding(given: {
         }}
       >
         {given.children}
-        <Told problem={problem} />
+        <ProblemMessage problem={problem} />
         <p class="buttons">
           <button type="submit" class="primary" disabled={busy || !given.ready}>
             {busy ? "Sending …" : problem?.passes ? "Send again" : given.title}
@@ -42,7 +42,7 @@ export function Adding(given: {
 }
 
 /** How many VMs, as text: what is typed stays, a number or not. */
-export function HowMany(given: { value: string; onInput: (value: string) => void }) {
+export function CountField(given: { value: string; onInput: (value: string) => void }) {
   return (
     <label>
       How many

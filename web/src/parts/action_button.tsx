@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { Problem } from "../api/client";
 import { changed } from "../api/live";
 import { type Call, Command } from "./as_command";
-import { Ask } from "./asking";
+import { ConfirmDialog } from "./dialogs";
 
 /** So many calls at once: the API refuses crowds. */
 const AT_ONCE = 4;
@@ -27,7 +27,7 @@ export interface Given<T> {
   onDone?: (() => void) | undefined;
 }
 
-export function Acting<T>(given: Given<T>) {
+export function ActionButton<T>(given: Given<T>) {
   const { things, nameOf } = given;
   const [asks, setAsks] = useState(false);
   const [left, setLeft] = useState<number | null>(null);
@@ -36,7 +36,7 @@ export function Acting<T>(given: Given<T>) {
 
   const run = async (): Promise<void> => {
     const queue = [...things];
-    const told: string[] = [];
+    const failures: string[] = [];
     setLeft(queue.length);
     setFailed([]);
     const take = async (): Promise<void> => {
@@ -45,16 +45,16 @@ export function Acting<T>(given: Given<T>) {
           await patiently(() => given.act(next as T));
         } catch (problem) {
           if (!(problem instanceof Problem)) throw problem;
-          told.push(`${nameOf(next)}: ${problem.message}`);
+          failures.push(`${nameOf(next)}: ${problem.message}`);
         }
         setLeft((n) => (n ?? 1) - 1);
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, take));
     setLeft(null);
-    setFailed(told);
+    setFailed(failures);
     changed();
-    if (told.length === 0) given.onDone?.();
+    if (failures.length === 0) given.onDone?.();
   };
 
   return (
@@ -68,14 +68,14 @@ export function Acting<T>(given: Given<T>) {
         {left === null ? `${given.action}${things.length > 1 ? ` ${things.length}` : ""}` : `${left} to go`}
       </button>
       {failed.length > 0 && (
-        <ul class="told bad" role="alert">
+        <ul class="message bad" role="alert">
           {failed.map((each) => (
             <li key={each}>{each}</li>
           ))}
         </ul>
       )}
       {asks && (
-        <Ask
+        <ConfirmDialog
           title={given.title ?? ""}
           action={given.action}
           danger={given.danger ?? false}
@@ -88,7 +88,7 @@ export function Acting<T>(given: Given<T>) {
           <p class="names">{some(names, ", ")}</p>
           {given.children}
           <Command line={given.line} calls={things.slice(0, 1).map(given.call)} />
-        </Ask>
+        </ConfirmDialog>
       )}
     </>
   );

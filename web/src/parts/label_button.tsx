@@ -2,16 +2,16 @@
 import { useState } from "preact/hooks";
 import { send } from "../api/client";
 import { shellWord } from "../words";
-import { Acting, some } from "./acting";
+import { ActionButton, some } from "./action_button";
 import { Command } from "./as_command";
-import { Dialog } from "./asking";
+import { Dialog } from "./dialogs";
 
 interface Labelled {
   id: string;
   name: string;
 }
 
-export function Labelling(given: { things: Labelled[]; path: "vms" | "requests"; onDone?: () => void }) {
+export function LabelButton(given: { things: Labelled[]; path: "vms" | "requests"; onDone?: () => void }) {
   const [open, setOpen] = useState(false);
   return (
     <>
@@ -55,7 +55,7 @@ function Asks(given: { things: Labelled[]; path: string; onDone?: () => void; on
         <button type="button" onClick={given.onClose}>
           Cancel
         </button>
-        <Acting
+        <ActionButton
           things={things}
           action={value.trim() ? "Set" : "Remove"}
           disabled={!key.trim()}

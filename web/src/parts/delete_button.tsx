@@ -1,7 +1,7 @@
 /** Deleting one or many things, after a question. */
 import { send } from "../api/client";
 import { count, shellWord } from "../words";
-import { Acting, some } from "./acting";
+import { ActionButton, some } from "./action_button";
 
 interface Deletable {
   id: string;
@@ -52,7 +52,7 @@ const KINDS = {
   },
 } satisfies Record<string, Kind>;
 
-export function Deleting(given: {
+export function DeleteButton(given: {
   things: Deletable[];
   path: keyof typeof KINDS;
   /** The words of the caller for it; ours say the same. */
@@ -64,7 +64,7 @@ export function Deleting(given: {
   const action = kind.action ?? "Delete";
   const whole = (each: Deletable): string => `${path}/${encodeURIComponent(each.id)}`;
   return (
-    <Acting
+    <ActionButton
       things={things}
       action={action}
       danger
@@ -76,6 +76,6 @@ export function Deleting(given: {
       onDone={given.onDone}
     >
       <p>{kind.consequence}</p>
-    </Acting>
+    </ActionButton>
   );
 }

@@ -4,7 +4,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Problem, send } from "../api/client";
 import { changed } from "../api/live";
 import { Command } from "./as_command";
-import { Told } from "./basics";
+import { ProblemMessage } from "./basics";
 
 /** Over the page: keyboard and screen readers stay in it, and are back where they were when it ends. */
 export function Dialog(given: {
@@ -55,7 +55,7 @@ export function Dialog(given: {
 }
 
 /** A question with what follows from a yes; stays open, with the reason, if it is refused. */
-export function Ask(given: {
+export function ConfirmDialog(given: {
   title: string;
   action: string;
   danger?: boolean;
@@ -76,7 +76,7 @@ export function Ask(given: {
         }}
       >
         {given.children}
-        <Told problem={given.problem ?? null} />
+        <ProblemMessage problem={given.problem ?? null} />
         <p class="buttons">
           <button type="button" data-first={danger ? "" : undefined} disabled={busy} onClick={given.onNo}>
             Cancel
@@ -98,7 +98,7 @@ export interface Sending {
   clear: () => void;
 }
 
-/** One change after another; the first that is refused is told, and no other is tried. */
+/** One change after another; the first that is refused is shown, and no other is tried. */
 export function useSending(): Sending {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -121,7 +121,7 @@ export function useSending(): Sending {
 }
 
 /** A button that asks, and then sends one call. */
-export function AskingButton(given: {
+export function ConfirmButton(given: {
   name: string;
   title: string;
   action: string;
@@ -160,7 +160,7 @@ export function AskingButton(given: {
         {given.name}
       </button>
       {asks && (
-        <Ask
+        <ConfirmDialog
           title={given.title}
           action={given.action}
           danger={given.danger ?? false}
@@ -171,7 +171,7 @@ export function AskingButton(given: {
         >
           {given.children}
           <Command line={given.line} calls={[{ method, path, ...(body === undefined ? {} : { body }) }]} />
-        </Ask>
+        </ConfirmDialog>
       )}
     </>
   );

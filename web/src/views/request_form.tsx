@@ -4,9 +4,9 @@ import { newKey, send } from "../api/client";
 import { useLive, useNamesLike, useRows, useSettled } from "../api/live";
 import { session } from "../api/session";
 import type { Capacity, Request, RequestInput, Reservation, Quota, VmType } from "../api/types";
-import { HowMany } from "../parts/adding";
-import { useSending } from "../parts/asking";
-import { Command, Told } from "../parts/basics";
+import { CountField } from "../parts/create_form";
+import { useSending } from "../parts/dialogs";
+import { Command, ProblemMessage } from "../parts/basics";
 import { go } from "../route";
 import { amount, count, noun, shellWord } from "../words";
 
@@ -14,7 +14,7 @@ interface Named {
   name: string;
 }
 
-interface Asked {
+interface Form {
   type: string;
   many: string;
   name: string;
@@ -27,7 +27,7 @@ interface Asked {
   reservation: string;
 }
 
-const EMPTY: Asked = {
+const EMPTY: Form = {
   type: "",
   many: "1",
   name: "",
@@ -41,26 +41,26 @@ const EMPTY: Asked = {
 };
 
 export function RequestForm() {
-  const [asked, setAsked] = useState<Asked>(EMPTY);
+  const [form, setForm] = useState<Form>(EMPTY);
   const { busy, problem, run } = useSending();
   const types = useRows<VmType>("vm-types").data?.rows;
   const known = useRows<Named & { is_group?: boolean }>(session.isOperator ? "tenants" : null).data;
   const images = useRows<Named & { state: string }>("images").data?.rows;
   const networks = useRows<Named>("networks").data?.rows;
   const reservations = useRows<Reservation>("reservations", [{ state: "in_force" }]).data?.rows;
-  const tenantsLike = useNamesLike(known?.more ? "tenants" : null, asked.tenant);
+  const tenantsLike = useNamesLike(known?.more ? "tenants" : null, form.tenant);
   // Of a name that is still being typed there is nothing to ask.
-  const named = !known?.more || tenantsLike.includes(asked.tenant);
-  const tenant = session.caller.value?.tenant ?? (named ? asked.tenant : "");
-  const set = (change: Partial<Asked>): void => setAsked({ ...asked, ...change });
-  const type = asked.type || types?.[0]?.name || "";
-  const many = Number(asked.many);
+  const named = !known?.more || tenantsLike.includes(form.tenant);
+  const tenant = session.caller.value?.tenant ?? (named ? form.tenant : "");
+  const set = (change: Partial<Form>): void => setForm({ ...form, ...change });
+  const type = form.type || types?.[0]?.name || "";
+  const many = Number(form.many);
   // Of another type or tenant nothing can be drawn.
   const drawable = reservations?.filter((each) => each.vm_type === type && each.tenant === tenant && each.left > 0);
-  const reservation = drawable?.find((each) => each.id === asked.reservation);
+  const reservation = drawable?.find((each) => each.id === form.reservation);
   const body = useMemo<RequestInput>(
-    () => bodyOf(asked, type, many, reservation?.id),
-    [asked, type, many, reservation?.id],
+    () => bodyOf(form, type, many, reservation?.id),
+    [form, type, many, reservation?.id],
   );
   // One key for one content: sending again after lost answers asks once.
   const key = useMemo(newKey, [JSON.stringify(body)]);
@@ -88,7 +88,7 @@ export function RequestForm() {
             ))}
           </select>
         </label>
-        <HowMany value={asked.many} onInput={(many) => set({ many })} />
+        <CountField value={form.many} onInput={(many) => set({ many })} />
         {session.isOperator && (
           <label>
             Tenant
@@ -98,7 +98,7 @@ export function RequestForm() {
                   required
                   list="tenants-like"
                   placeholder="type a part of its name"
-                  value={asked.tenant}
+                  value={form.tenant}
                   onInput={(event) => set({ tenant: event.currentTarget.value.trim() })}
                 />
                 <datalist id="tenants-like">{tenantsLike.map((each) => <option key={each} value={each} />)}</datalist>
@@ -106,7 +106,7 @@ export function RequestForm() {
             ) : (
               <select
                 required
-                value={asked.tenant}
+                value={form.tenant}
                 onChange={(event) => set({ tenant: event.currentTarget.value })}
               >
                 <option value="">choose one</option>
@@ -117,25 +117,25 @@ export function RequestForm() {
         )}
         <label>
           Name <span class="hint">(may stay empty)</span>
-          <input value={asked.name} maxLength={63} onInput={(event) => set({ name: event.currentTarget.value })} />
+          <input value={form.name} maxLength={63} onInput={(event) => set({ name: event.currentTarget.value })} />
         </label>
-        <Choice name="Image" none="the site's own" names={images?.filter((each) => each.state === "ready")} value={asked.image} onChange={(image) => set({ image })} />
-        <Choice name="Network" none="the host's own" names={networks} value={asked.network} onChange={(network) => set({ network })} />
+        <Choice name="Image" none="the site's own" names={images?.filter((each) => each.state === "ready")} value={form.image} onChange={(image) => set({ image })} />
+        <Choice name="Network" none="the host's own" names={networks} value={form.network} onChange={(network) => set({ network })} />
         <label>
           Labels <span class="hint">(key=value, separated by commas)</span>
-          <input value={asked.labels} placeholder="tier=front, team=web" onInput={(event) => set({ labels: event.currentTarget.value })} />
+          <input value={form.labels} placeholder="tier=front, team=web" onInput={(event) => set({ labels: event.currentTarget.value })} />
         </label>
         <label class="check">
           <input
             type="checkbox"
-            checked={asked.together}
+            checked={form.together}
             onChange={(event) => set({ together: event.currentTarget.checked })}
           />{" "}
           All of them in one round, or none yet
         </label>
         <label class="check">
-          <input type="checkbox" checked={asked.spot} onChange={(event) => set({ spot: event.currentTarget.checked })} />{" "}
-          Spot VMs <span class="hint">(on what nobody else wants, in no share; they end, told before, when others need the room)</span>
+          <input type="checkbox" checked={form.spot} onChange={(event) => set({ spot: event.currentTarget.checked })} />{" "}
+          Spot VMs <span class="hint">(on what nobody else wants, in no share; they end, with notice, when others need the room)</span>
         </label>
         {Boolean(drawable?.length) && (
           <label>
@@ -156,7 +156,7 @@ export function RequestForm() {
         {type && !reservation && (tenant || !session.isOperator) && (
           <Fits type={type} many={many} tenant={tenant || null} resources={types?.find((each) => each.name === type)?.resources ?? {}} />
         )}
-        <Told problem={problem} />
+        <ProblemMessage problem={problem} />
         <p class="buttons">
           <button type="submit" class="primary" disabled={busy || !type}>
             {busy ? "Sending …" : problem?.passes ? "Send again" : "Request"}
@@ -199,15 +199,15 @@ function Fits(given: { type: string; many: number; tenant: string | null; resour
   });
   const quota = useLive<Quota>(tenant ? `tenants/${encodeURIComponent(tenant)}/quota` : null);
   if (!(many > 0)) return null;
-  if (problem !== null) return <Told problem={problem} />;
-  if (data === null || data.vm_type !== type) return <p class="told">Looking up what fits …</p>;
+  if (problem !== null) return <ProblemMessage problem={problem} />;
+  if (data === null || data.vm_type !== type) return <p class="message">Looking up what fits …</p>;
   const least = data.at_least ? "at least " : "";
   const short = many > data.fits;
   const excess = (quota.data?.limits ?? []).filter(
     (each) => each.requested + many * (each.resource === "vms" ? 1 : (resources[each.resource] ?? 0)) > each.limit,
   );
   return (
-    <div class={`told ${short || excess.length ? "warn" : "good"}`} role="status">
+    <div class={`message ${short || excess.length ? "warn" : "good"}`} role="status">
       <p>
         {short
           ? data.fits === 0
@@ -232,8 +232,8 @@ function sizes(type: VmType): string {
     .join(", ");
 }
 
-function bodyOf(asked: Asked, type: string, many: number, reservation?: string): RequestInput {
-  const labels = asked.labels
+function bodyOf(form: Form, type: string, many: number, reservation?: string): RequestInput {
+  const labels = form.labels
     .split(",")
     .map((each) => each.trim())
     .filter(Boolean)
@@ -241,13 +241,13 @@ function bodyOf(asked: Asked, type: string, many: number, reservation?: string):
   return {
     vm_type: type,
     count: many,
-    ...(asked.together && many > 1 ? { min_count: many } : {}),
-    ...(asked.spot ? { spot: true } : {}),
+    ...(form.together && many > 1 ? { min_count: many } : {}),
+    ...(form.spot ? { spot: true } : {}),
     ...(reservation ? { reservation } : {}),
-    ...(asked.name.trim() ? { name: asked.name.trim() } : {}),
-    ...(asked.tenant ? { tenant: asked.tenant } : {}),
-    ...(asked.image ? { image: asked.image } : {}),
-    ...(asked.network ? { network: asked.network } : {}),
+    ...(form.name.trim() ? { name: form.name.trim() } : {}),
+    ...(form.tenant ? { tenant: form.tenant } : {}),
+    ...(form.image ? { image: form.image } : {}),
+    ...(form.network ? { network: form.network } : {}),
     ...(labels.length ? { labels: Object.fromEntries(labels) } : {}),
   } as RequestInput;
 }
