@@ -85,7 +85,7 @@ class Walk:
 
 
 class Tracer:
-    """Notes which of our functions run while it is on, in every thread that begins during that time."""
+    """Notes which of our functions run while it is on, also in threads that begin then."""
 
     def __init__(self) -> None:
         self._ours = frozenset(packages())
