@@ -471,7 +471,7 @@ def _check_vm_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
             f"{found.subject} on host {found.host} may be the only one there is: another machine"
             f" answers as host {row.name}"
         )
-    machines = machines_of(connection, here.id, row.id)
+    machines = read_machines(connection, here.id, row.id)
     report_theirs = all(
         report is not None and report.machine_uuid is not None
         for report in (latest_report(connection, key) for key in (here.id, row.id))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, or_, select
 
 from registry.db.schema import hosts
 from registry.hosts.health import ANSWERED_LATELY
-from registry.hosts.host_records import host_of
+from registry.hosts.host_records import read_host
 from registry.hosts.machines import is_namesake
 from registry.lifecycle import HostAdmin
 
@@ -31,7 +31,7 @@ def other_address_of_machine(connection: Connection, host_id: UUID) -> str | Non
     Either host's address leads to the other one's machine, or the machine is registered twice. An
     answer counts until the polls of that address failed ten times in a row.
     """
-    host = host_of(connection, host_id)
+    host = read_host(connection, host_id)
     if host.machine_uuid is None:
         return None
     others = (

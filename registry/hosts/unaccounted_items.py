@@ -16,7 +16,7 @@ from registry.db.bulk import chunks
 from registry.db.ids import uuid7
 from registry.db.schema import assignments, hosts, is_arriving, is_place, leftovers, strangers, vms
 from registry.hosts.health import ANSWERED_LATELY
-from registry.hosts.stored_reports import reports_of
+from registry.hosts.stored_reports import read_reports
 from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import AssignmentState, HostAdmin, VmDesired
 from registry.reconciliation import (
