@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.forecasts import JudgedEstimate, calibration_factors, judged, told_by
+from benchmarks.forecasts import JudgedEstimate, calibration_factors, judge_estimates, judged
 from placement.forecast.estimate import QUANTILES
 from simulation.traces.chunks import Arrivals, Chunk
 from simulation.traces.constraint_table import ConstraintTable
@@ -50,7 +50,7 @@ def test_nine_in_ten_intervals_hold() -> None:
     )
 
     told = list(
-        told_by(
+        judge_estimates(
             engine,
             Arrivals(Stream(hours=14)),
             every_s=HOUR_S,
