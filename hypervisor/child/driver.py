@@ -377,7 +377,7 @@ class LibvirtHost:
         mark = None if domain is None else _mark_of(domain)
         definitions = None
         if domain is not None and mark is not None and mark.assignment_id == assignment_id:
-            definitions = snapshots.definitions_of(domain)
+            definitions = snapshots.read_definitions(domain)
         files = self._deletable_files(
             conn, pool, volumes, vm_id, definitions, patience_s=patience_s
         )
