@@ -71,7 +71,10 @@ def go_down(register: Registry, name: str = "h1") -> None:
 
 def miss(register: Registry, name: str, *, down_after: int) -> None:
     host = register.hosts.get(name)
-    register.hosts.record_miss(host.id, "timeout", unreachable_after=1, down_after=down_after)
+    began = register.now()
+    register.hosts.record_miss(
+        host.id, "timeout", unreachable_after=1, down_after=down_after, started_at=began
+    )
 
 
 def come_back(
