@@ -10,7 +10,7 @@ from sqlalchemy import Connection, or_, select
 from registry.db.schema import hosts
 from registry.hosts.health import ANSWERED_LATELY
 from registry.hosts.host_records import read_host
-from registry.hosts.machines import is_namesake
+from registry.hosts.machine_identity import is_namesake
 from registry.lifecycle import HostAdmin
 
 _EXCHANGED: Final = (

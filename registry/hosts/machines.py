@@ -17,13 +17,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_, u
 from plain_text import are_host_names_apart, split_host_name
 from registry.audit.events import record_event
 from registry.db.bulk import chunks, is_any_of
-from registry.db.host_access import VENDOR_UUIDS
 from registry.db.locks import take_advisory_lock
 from registry.db.schema import hosts
-from registry.hosts.machine_names import MACHINE_LABEL, NO_UUID, machine_label_of
-from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
+from registry.hosts.machine_names import MACHINE_LABEL, machine_label_of
 from registry.ledger.release import release_unclaimed
-from registry.lifecycle import AssignmentState, HostAdmin
+from registry.lifecycle import HostAdmin
 from registry.records.hosts import Host, HostReport
 
 _TURN: Final = "machines"
@@ -84,7 +82,7 @@ def host_with_machine(
 
     If several machines report it, it is the one with this ``name``.
     """
-    others = (hosts.c.machine_uuid == uuid) & (hosts.c.id != apart_from) & _COUNTS
+    others = (hosts.c.machine_uuid == uuid) & (hosts.c.id != apart_from) & IS_OWN_MACHINE
     query = select(hosts.c.name).where(others).order_by(hosts.c.id)
     if name is not None:
         named_so = query.where(hosts.c.machine_name == name).limit(1)
@@ -164,103 +162,10 @@ def duplicate_message(host: str, first: str) -> str:
     )
 
 
-def is_same_machine(
-    connection: Connection,
-    host: Host,
-    report: HostReport,
-    live: Mapping[UUID, Row[Any]],
-    *,
-    now: datetime,
-    actor: str,
-) -> bool:
-    """Return whether a report with another UUID, or none, is from the host, by its VMs or disks.
-
-    Some machines have no UUID of their own, and libvirt generates another at each start. So
-    another UUID alone proves nothing. If nothing of ours is on the machine, the host may have been
-    built anew, or its VMs may run on a machine that is not polled. Volumes of a pool that other
-    machines may see prove nothing either.
-    """
-    found = report.machine_uuid
-    if found is None and host.machine_uuid is None:
-        return True
-    name, domain = split_host_name(report.hostname)
-    namesake = found is not None and is_namesake(connection, host, (name, domain))
-    holds = any(row.state in _MAY_RUN for row in live.values())
-    ours = (
-        host.machine_uuid is None
-        or not holds
-        or (host.machine_uuid == found and not namesake)
-        or any(domain.assignment_id in live for domain in report.domains)
-        or _reports_vm_disk(connection, host, report, live)
-    )
-    values: dict[str, str | None] = {"found_machine_uuid": None, "found_machine_name": None}
-    if found is not None:
-        values |= {"machine_uuid": found, "machine_name": name or host.machine_name}
-        if domain is not None or name not in {None, host.machine_name}:
-            values["machine_domain"] = domain
-    if not ours:
-        values = {"found_machine_uuid": found or NO_UUID, "found_machine_name": name}
-    before = {each: getattr(host, each) for each in values}
-    if values == before and ours:
-        return True
-    row = update(hosts).where(hosts.c.id == host.id)
-    connection.execute(row.values(**values, found_missed_polls=0))
-    if values == before:
-        return False
-    changed = found is not None and host.machine_uuid not in {None, found}
-    if changed or not ours or namesake:
-        data = {"name": host.name, "before": host.machine_uuid, "machine": found}
-        if host.machine_uuid == found:
-            data |= {"name_before": host.machine_name, "machine_name": name}
-        kind = "machine_changed" if ours else "another_machine"
-        record_event(connection, now, actor, kind, "host", host.id, data=data)
-    return ours
-
-
-def is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
-    """Return whether a machine with the host's UUID has another name, and may be another machine.
-
-    Names decide if the host has a machine label, or others have the UUID. Otherwise another name
-    means that the machine was renamed.
-    """
-    if not are_host_names_apart(name, (host.machine_name, host.machine_domain)):
-        return False
-    if machine_label_of(host.labels) is not None or host.machine_uuid in VENDOR_UUIDS:
-        return True
-    uuid = hosts.c.machine_uuid == host.machine_uuid
-    is_shared = select(hosts.c.id).where(uuid, hosts.c.id != host.id, _COUNTS).limit(1)
-    return connection.scalar(is_shared) is not None
-
-
-def _reports_vm_disk(
-    connection: Connection, host: Host, report: HostReport, live: Mapping[UUID, Row[Any]]
-) -> bool:
-    """Return whether a report has a disk of the host's VMs in a pool that only the host sees.
-
-    A pool with a disk of another host's VM is shared, even if no label says so.
-    """
-    if host.shared_pool is not None:
-        return False
-    marks = {key for name in report.volumes if (key := assignment_of_volume(name)) is not None}
-    if not marks & live.keys():
-        return False
-    return all(
-        each.released_at is not None
-        for each in known_assignments(connection, marks - live.keys()).values()
-    )
-
-
-#: States of assignments whose domains may run.
-_MAY_RUN: Final = frozenset(
-    each.value
-    for each in (
-        AssignmentState.ACTIVE,
-        AssignmentState.RELEASING,
-        AssignmentState.ARRIVING,
-        AssignmentState.LEAVING,
-    )
+#: A host that is not retired and no second name of a machine.
+IS_OWN_MACHINE: Final = hosts.c.same_machine_as.is_(None) & (
+    hosts.c.admin != HostAdmin.RETIRED.value
 )
-_COUNTS: Final = hosts.c.same_machine_as.is_(None) & (hosts.c.admin != HostAdmin.RETIRED.value)
 _QUERY: Final[Select[Any]] = select(
     hosts.c.id,
     hosts.c.name,

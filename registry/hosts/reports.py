@@ -18,13 +18,8 @@ from registry.db.schema import hosts, inventories, vms
 from registry.hosts.confinement import store_confinement
 from registry.hosts.health import change_health
 from registry.hosts.ledger_view import HostLedger, read_ledgers
-from registry.hosts.machines import (
-    Machine,
-    duplicate_message,
-    duplicates_of,
-    is_same_machine,
-    store_duplicates,
-)
+from registry.hosts.machine_identity import is_same_machine
+from registry.hosts.machines import Machine, duplicate_message, duplicates_of, store_duplicates
 from registry.hosts.silent_pools import pool_trouble, record_silent_pools
 from registry.hosts.stored_reports import keep_reports
 from registry.hosts.unaccounted_items import (

@@ -665,6 +665,30 @@ def test_an_answer_of_another_machine_counts_anew_after_each_poll(
         register.fencing.confirm("h1", actor=ACTOR)
 
 
+@pytest.mark.parametrize("state", ["running", "paused", "stopped"])
+@pytest.mark.parametrize("machine", [None, "made up"])
+def test_a_machine_that_reports_no_known_uuid_is_the_host_whose_vms_it_runs(
+    register: Registry,
+    running: UUID,
+    exchanged: Callable[..., None],
+    machine: str | None,
+    state: str,
+) -> None:
+    seen = replace(a_vm_of(register, running, "h1"), state=state)
+    told = machine and str(uuid4())
+    with pytest.raises(AnotherMachineError):
+        come_back(register, seen, name="h2", machine=told, hostname="kvm9")
+    go_down(register)
+
+    if state == "stopped":  # it may be a copy
+        assert register.fencing.confirm("h1", actor=ACTOR) == 1
+        return
+    with pytest.raises(ConflictError, match="its machine answers at the address of host h2"):
+        register.fencing.confirm("h1", actor=ACTOR)
+    with pytest.raises(ConflictError, match="which answers at the address of host h2, is host h1"):
+        register.differences.repair("h2", Difference.ANOTHER_MACHINE, MACHINES["h1"], actor=ACTOR)
+
+
 def test_a_machine_of_the_same_uuid_and_another_name_keeps_no_host_from_being_fenced(
     register: Registry, running: UUID, exchanged: Callable[..., None]
 ) -> None:
