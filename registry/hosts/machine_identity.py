@@ -14,7 +14,7 @@ from registry.audit.events import record_event
 from registry.db.host_access import VENDOR_UUIDS
 from registry.db.schema import hosts
 from registry.hosts.machine_names import NO_UUID, machine_label_of
-from registry.hosts.machines import IS_OWN_MACHINE, host_with_machine, machines_of
+from registry.hosts.machines import IS_OWN_MACHINE, host_with_machine, read_machines
 from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
 from registry.lifecycle import AssignmentState
 from registry.records.hosts import Host, HostReport
@@ -98,7 +98,7 @@ def _uuid_of_other_machine(connection: Connection, host: Host, report: HostRepor
     known = known_assignments(connection, {each for each in running if each is not None})
     theirs = {each.host_id for each in known.values() if each.released_at is None}
     if len(theirs) == 1:
-        [machine] = machines_of(connection, *theirs).values()
+        [machine] = read_machines(connection, *theirs).values()
         return machine.uuid or found or NO_UUID
     return found or NO_UUID
 
