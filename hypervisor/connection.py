@@ -309,7 +309,7 @@ class HostConnection:
         volumes: Sequence[str],
         deadline_s: float | None = None,
     ) -> list[str]:
-        """Return the names of files that `remove` deletes besides these volumes, as of snapshots.
+        """Return the names of files that `remove` deletes with these volumes, as of snapshots.
 
         Raises while a domain or volume of the host uses one of them.
         """

@@ -123,18 +123,18 @@ DECIDED: Final[Mapping[Difference, DifferenceDecision]] = MappingProxyType(
         ),
         Difference.STRANGER: DifferenceDecision(
             remedy=Remedy.NOTE,
-            action="it is left alone, and what it holds is not offered",
+            action="it is left alone, and its resources are not offered",
             why="it is not ours",
         ),
         Difference.UNKNOWN_MARK: DifferenceDecision(
             remedy=Remedy.CONFIRM,
-            action="it is left alone, and what it holds is not offered",
+            action="it is left alone, and its resources are not offered",
             why="it is another fuga's, or younger than the backup that was restored",
             on_confirmation="a worker removes it and its disk",
         ),
         Difference.WRONG_HOST: DifferenceDecision(
             remedy=Remedy.CONFIRM,
-            action="it is left alone, and what it holds is not offered",
+            action="it is left alone, and its resources are not offered",
             why="the ledger has or had this VM on another host: it was moved or copied by hand, or"
             " its host is here under another name",
             on_confirmation="a worker removes it here, if the VM runs where the ledger says; a disk"

@@ -170,7 +170,7 @@ def _walks(registry: Registry) -> tuple[Walk, Walk]:
         decider.close()
     placed = registry.rounds.last()
     if placed is None or placed.placed != _BODY["count"]:
-        raise RuntimeError(f"the round placed nothing or not all that was asked for: {placed}")
+        raise RuntimeError(f"the round placed nothing or not all that was requested: {placed}")
     return asking.walk("POST /v1/requests"), deciding.walk("a round")
 
 

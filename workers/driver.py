@@ -75,7 +75,7 @@ class HostDriver(Protocol):
     def files_removed_with(
         self, vm_id: str, *, assignment_id: str, pool: str, volumes: Sequence[str]
     ) -> list[str]:
-        """Return the names of files that `remove` deletes besides these volumes."""
+        """Return the names of files that `remove` deletes with these volumes."""
 
     def remove(
         self,

@@ -48,8 +48,8 @@ def first_fit_pass(snapshot: Snapshot) -> tuple[float, npt.NDArray[np.int64]]:
     placed = np.zeros_like(snapshot.count)
     for request in range(len(snapshot.count)):
         demand = snapshot.demand[request]
-        asked = demand > 0
-        fits = (free[:, asked] // demand[asked]).min(axis=1)
+        demanded = demand > 0
+        fits = (free[:, demanded] // demand[demanded]).min(axis=1)
         fits[~snapshot.eligible[request, snapshot.host_class]] = 0
         taken = np.clip(snapshot.count[request] - (np.cumsum(fits) - fits), 0, fits)
         free -= taken[:, None] * demand

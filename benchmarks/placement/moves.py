@@ -72,18 +72,18 @@ def a_site(hosts: int, *, load: float = 0.75, vms: int = 0, seed: int = 5) -> Ru
     np.add.at(held, tenant, VM_TYPES[kind])
     count = rng.integers(1, 21, vms // 10 + 1) if vms else np.zeros(0, dtype=np.int64)
     count = count[np.cumsum(count) <= vms]
-    asked = len(count)
+    requests = len(count)
     snapshot = Snapshot(
         resources=("vcpus", "memory_gib"),
         capacity=capacity,
         free=room,
         host_class=np.zeros(hosts, dtype=np.int64),
-        eligible=np.ones((asked, 1), dtype=np.bool_),
-        demand=VM_TYPES[rng.integers(0, len(VM_TYPES), asked)],
+        eligible=np.ones((requests, 1), dtype=np.bool_),
+        demand=VM_TYPES[rng.integers(0, len(VM_TYPES), requests)],
         count=count.astype(np.int64),
-        min_count=np.ones(asked, dtype=np.int64),
-        tenant=rng.integers(0, TENANTS, asked),
-        age=np.zeros(asked, dtype=np.int64),
+        min_count=np.ones(requests, dtype=np.int64),
+        tenant=rng.integers(0, TENANTS, requests),
+        age=np.zeros(requests, dtype=np.int64),
         weight=np.ones(TENANTS),
         held=held,
     )
@@ -143,11 +143,11 @@ def growth_table(repeats: int) -> None:
         plan, seconds = timed(lambda: evacuate(running, leaving), repeats=repeats)  # noqa: B023
         check_plan(running, plan)
         first = first or (len(running), seconds)
-        told = "-"
+        growth = "-"
         if hosts > SIZES[0]:
             grown = math.log(seconds / first[1]) / math.log(len(running) / first[0])
-            told = f"{grown:.2f}"
-        print(f"  {hosts:>9}{len(running):>10}{len(plan.moves):>11}{seconds:>10.3f}{told:>7}")
+            growth = f"{grown:.2f}"
+        print(f"  {hosts:>9}{len(running):>10}{len(plan.moves):>11}{seconds:>10.3f}{growth:>7}")
 
 
 def spare_table(repeats: int) -> None:

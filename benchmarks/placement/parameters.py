@@ -146,7 +146,7 @@ def print_games(seeds: int) -> None:
     )
     print(
         f"{'hosts':<16}{'leaves':>9}{'subgames':>10}{'at most':>10}{'sweeps lack':>13}"
-        f"{'how often':>11}{'exact, ms':>11}{'at most':>9}{'exact × sweeps':>16}"
+        f"{'otherwise':>11}{'exact, ms':>11}{'at most':>9}{'exact × sweeps':>16}"
     )
     for name, game in GAMES.items():
         lacking, subgames = [], []
@@ -243,8 +243,8 @@ def stream_cell(
         rounds.append(stream.rounds_until_placed(MAX_ROUNDS))
         idle.append(fmean(stream.idle))
     waited = [number for number in rounds if number is not None]
-    told = f"{fmean(waited):.0f}" if len(waited) == len(rounds) else f"above {MAX_ROUNDS}"
-    return f"{told:>25}{fmean(idle):>9.4f}"
+    wait = f"{fmean(waited):.0f}" if len(waited) == len(rounds) else f"above {MAX_ROUNDS}"
+    return f"{wait:>25}{fmean(idle):>9.4f}"
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ class _Children:
         """Return the processor time in seconds since the first reading."""
         now: dict[str, int] = {}
         for child in self._parent.read_text().split():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 now[child] = sum(
                     int((thread / "schedstat").read_text().split()[0])
                     for thread in Path(f"/proc/{child}/task").iterdir()

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tables = {}
     for load in loads:
         rounds = [a_round(given.hosts, load, seed) for seed in range(given.seeds)]
-        print(f"  … {load:g} times the cores asked for", file=sys.stderr, flush=True)
+        print(f"  … {load:g} times the cores requested", file=sys.stderr, flush=True)
         tables[load] = {name: measure(rounds, name) for name in names}
     fewer = [a_round(given.hosts // 4, loads[-1], seed) for seed in range(given.seeds)]
     growth = {
@@ -135,7 +135,7 @@ def print_table(
     growth: dict[str, float],
     hosts: int,
 ) -> None:
-    print(f"{hosts} hosts; load is what is asked for, in times the cores that there are")
+    print(f"{hosts} hosts; load is what is requested, in times the cores that there are")
     print(f"{'':<18}" + "".join(f"{f'load {load:g}':^44}" for load in loads))
     columns = f"{'cores/bound':>12}{'unfair':>9}{'seconds':>10}{'× ' + BASE:>13}"
     print(f"{'policy':<18}" + columns * len(loads) + f"{'growth':>9}")

@@ -73,7 +73,7 @@ def scan_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
     from benchmarks.placement.baseline import scan_all_hosts  # noqa: PLC0415 - compiles
 
     cases = (
-        ("10,000 hosts, as many cores asked for", fresh_round(10_000, load=0.98)),
+        ("10,000 hosts, as many cores requested", fresh_round(10_000, load=0.98)),
         ("12,500 hosts, 1.2 times, equal CPU per type", fresh_round(12_500)),
         ("12,500 hosts, 1.2 times, equal tenants", fresh_round(12_500, mix="equal tenants")),
         ("1,000 hosts of 128 cores, 20 types, labels", large_hosts_round(1_000)),
@@ -104,7 +104,7 @@ def slot_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
 
 
 def half_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
-    print("\nhalf filled hosts, 1.2 times the cores asked for that are left")
+    print("\nhalf filled hosts, requests for 1.2 times the cores that are left")
     print(
         f"  {'hosts':>7}{'VMs':>8}{'best_fit_drfh':>15}{'fuga':>9}{'times':>7}"
         f"{'exchanges':>11}{'seconds':>9}{'with arrays':>13}{'times':>7}"
@@ -149,7 +149,7 @@ class Exchanged:
 
 def growth_table(given: argparse.Namespace, say: Callable[[str], None]) -> None:
     sizes = SIZES + (LARGE_SIZES if given.full else ())
-    print("\ngrowth: fresh hosts, 1.2 times the cores asked for, equal CPU per type")
+    print("\ngrowth: fresh hosts, 1.2 times the cores requested, equal CPU per type")
     print(f"  {'policy':<18}{'hosts':>9}{'VMs':>10}{'seconds':>10}{'n^':>7}{'peak MiB':>10}  cut")
     context = multiprocessing.get_context("spawn")
     for name in POLICIES:
@@ -193,7 +193,7 @@ def measure(
 ) -> tuple[float, Allocation]:
     """Return the least seconds of processor time of some runs, and the outcome, checked.
 
-    As in the process of a policy, nobody searches for cycles of objects meanwhile.
+    As in the process of a policy, the collector of cyclic garbage is off.
     """
     policy = policy_by_name(name, {})
     seconds = []

@@ -44,7 +44,7 @@ _LOAD: Final = 0.93  #: of all cores, that small VMs would hold if all were plac
 WAYS: Final[Mapping[str, tuple[Mapping[str, Any], MoveOptions]]] = {
     "nothing": ({"patience": 0}, MoveOptions(measured=True)),
     "patience": ({"patience": 12, "held_part": 0.1}, MoveOptions(measured=True)),
-    "room": ({}, MoveOptions.of_options(room="")),
+    "room": ({}, MoveOptions.from_options(room="")),
 }
 
 
@@ -109,31 +109,31 @@ def _run(folder: Path, policy: str, way: str, seed: int, days: float) -> list[fl
         slot_length_s=SLOT_S,
         seed=seed,
     )
-    told = simulate(replace(spec, moving=moving), out)
+    summary = simulate(replace(spec, moving=moving), out)
     table = pq.read_table(out / "placements.parquet").to_pydict()
     large = np.array([tenant == LARGE for tenant in table["tenant"]])
     waits = (np.array(table["start_s"]) - np.array(table["arrival_s"])) / SLOT_S
     tenants = pq.read_table(out / "tenants.parquet").to_pydict()
-    asked = dict(zip(tenants["tenant"], tenants["vms_asked"], strict=True))[LARGE]
+    requested = dict(zip(tenants["tenant"], tenants["vms_asked"], strict=True))[LARGE]
     return [
-        asked,
+        requested,
         large.sum(),
         waits[large].mean() if large.any() else np.nan,
         waits[large].max(initial=0),
-        told["moves"]["held_idle_part"],
-        told["used"]["vcpus"]["mean"],
+        summary["moves"]["held_idle_part"],
+        summary["used"]["vcpus"]["mean"],
         waits[~large].mean() * SLOT_S,
-        told["moves"]["moved"],
-        told["moves"]["moved_gib"],
+        summary["moves"]["moved"],
+        summary["moves"]["moved_gib"],
     ]
 
 
 def _shown(runs: Sequence[Sequence[float]]) -> str:
     means = np.array(runs, dtype=np.float64).mean(axis=0)
-    asked, placed, waited, _, idle, used, small_s, moves, gib = means.tolist()
+    requested, placed, waited, _, idle, used, small_s, moves, gib = means.tolist()
     longest = max(run[3] for run in runs)
     return (
-        f"{asked:>7.1f}{placed:>8.1f}{waited:>8.1f}{longest:>9.0f}{100 * idle:>6.2f} %"
+        f"{requested:>7.1f}{placed:>8.1f}{waited:>8.1f}{longest:>9.0f}{100 * idle:>6.2f} %"
         f"{100 * used:>6.1f} %{small_s:>9.1f}{moves:>7.0f}{gib:>8.0f}"
     )
 

@@ -20,7 +20,7 @@ Row: TypeAlias = tuple[int, ...]
 class PropertyCase:
     """Hosts, and tenants who ask for divisible tasks.
 
-    ``says`` is what the first tenant claims to demand, where that is asked about.
+    ``says`` is what the first tenant claims to demand, where the property depends on it.
     """
 
     hosts: tuple[Row, ...]  #: capacities

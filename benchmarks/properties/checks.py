@@ -49,10 +49,10 @@ class CheckedCase:
 
     def runs(self, tenant: int, amounts: FloatArray) -> float:
         """Return the tasks that a tenant could run with ``amounts``, (K, R), and wants."""
-        asked = self.problem.demand[tenant] > 0
-        if not asked.any():
+        demanded = self.problem.demand[tenant] > 0
+        if not demanded.any():
             return 0.0
-        per_host = (amounts[:, asked] / self.problem.demand[tenant, asked]).min(axis=1)
+        per_host = (amounts[:, demanded] / self.problem.demand[tenant, demanded]).min(axis=1)
         runs = float(per_host[self.problem.eligible[tenant]].sum())
         return min(runs, float(self.problem.count[tenant]))
 
@@ -240,7 +240,7 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
         "sharing_incentive": Property(
             title="Sharing incentive",
             says="Nobody has fewer tasks than it could run with its weight's part `w_i / Σw` of "
-            "*every* host that it may use (of the pool, for `drf`), nor than it asked for.",
+            "*every* host that it may use (of the pool, for `drf`), nor than it requested.",
             check=sharing_incentive,
             found="somebody has {} less than its part of every host would run",
         ),
@@ -263,7 +263,7 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
         ),
         "pareto": Property(
             title="Pareto optimality",
-            says="Nobody's tasks could be more while nobody's are fewer. Gains are told as part "
+            says="Nobody's tasks could be more while nobody's are fewer. Gains are given as part "
             "of what the tenant could run alone.",
             check=pareto,
             found="somebody could have {} more of all that it could run alone, at nobody's cost",
@@ -300,7 +300,7 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
             title="Hierarchical share guarantee",
             says="For everybody who wants more there is a resource, used up, of which no sibling "
             "of it or of a group above it holds more per weight than the dominant share per "
-            "weight of that node. A miss is told in parts of the pool.",
+            "weight of that node. A miss is given in parts of the pool.",
             check=hierarchical_shares,
             found="a sibling holds {} of the pool more than it may",
         ),
@@ -313,7 +313,7 @@ PROPERTIES: Final[Mapping[str, Property]] = MappingProxyType(
         "sharing_incentive_1": Property(
             title="Sharing incentive up to one VM",
             says="Nobody, with one VM more than it has, would still run fewer than the whole VMs "
-            "that fit into its weight's part of every host that it may use, nor than it asked for.",
+            "that fit into its weight's part of every host that it may use, nor than it requested.",
             check=whole_vms.sharing_incentive,
             found="with one VM more somebody still has {} less than its part of every host holds",
         ),

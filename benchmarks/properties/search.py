@@ -25,7 +25,7 @@ MECHANISMS: Final = (
 )
 #: Those that divide one pool among groups of tenants.
 TREE_MECHANISMS: Final = ("mch", "mch_staged", "collapsed")
-#: What is asked of them; the other properties are of hosts.
+#: Properties checked of them; the others are of hosts.
 TREE_PROPERTIES: Final = (
     "hierarchical_shares",
     "pareto",

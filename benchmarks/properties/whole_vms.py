@@ -63,10 +63,10 @@ class Placed:
 def whole_vms(case: PropertyCase, tenant: int, amounts: FloatArray | IntArray) -> int:
     """Return the whole VMs that fit into ``amounts`` on allowed hosts, at most those wanted."""
     demand = np.array(case.demands[tenant])
-    asked = demand > 0
-    if not asked.any():
+    demanded = demand > 0
+    if not demanded.any():
         return 0
-    per_host = np.floor((amounts[:, asked] / demand[asked]).min(axis=1) + _ROUNDING)
+    per_host = np.floor((amounts[:, demanded] / demand[demanded]).min(axis=1) + _ROUNDING)
     count = case.counts[tenant]
     runs = int(per_host[np.array(case.allowed[tenant]) > 0].sum())
     return runs if count is None else min(runs, count)

@@ -113,14 +113,14 @@ def measured(site: PagesSite, repeats: int, *, restart: bool) -> list[Answered]:
         for each in (TimedCall(READY), *questions(site.registry)):
             if restart:
                 site.restart()
-            first_s, answer = asked(client, each)
-            again_s = [asked(client, each)[0] for _ in range(repeats)]
+            first_s, answer = timed_answer(client, each)
+            again_s = [timed_answer(client, each)[0] for _ in range(repeats)]
             said = answer.text if answer.is_error else ""
             found.append(Answered(each, answer.status_code, first_s, median(again_s), said))
         return found
 
 
-def asked(client: httpx.Client, question: TimedCall) -> tuple[float, httpx.Response]:
+def timed_answer(client: httpx.Client, question: TimedCall) -> tuple[float, httpx.Response]:
     """Make a call and read its answer."""
     began = time.perf_counter()
     answer = client.request(

@@ -35,7 +35,7 @@ class ProcessId:
     started: int  #: in clock ticks since boot
 
     @classmethod
-    def of_pid(cls, pid: int) -> ProcessId | None:
+    def from_pid(cls, pid: int) -> ProcessId | None:
         """Return the identity of a running process; None if it has ended or is a zombie."""
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -47,7 +47,7 @@ class ProcessId:
     @property
     def alive(self) -> bool:
         """Whether this process still runs; another one with its pid does not count."""
-        return ProcessId.of_pid(self.pid) == self
+        return ProcessId.from_pid(self.pid) == self
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         """Send a signal to the process, or to its process group; ignore an ended process."""
@@ -175,7 +175,7 @@ class ChildSupervisor:
         except OSError as error:  # no memory or no process is left
             self._postpone_start(child, f"cannot be started ({error.strerror})")
             return
-        child.identity = ProcessId.of_pid(child.process.pid)
+        child.identity = ProcessId.from_pid(child.process.pid)
         self._write_record()
 
     def _open_log(self, name: str) -> BinaryIO:

@@ -155,7 +155,7 @@ def lock_state_dir(state: StateDir, *, wait_s: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise AlreadyRunningError(state, lock_holder(state)) from None
                 time.sleep(0.05)
-        me = ProcessId.of_pid(os.getpid())
+        me = ProcessId.from_pid(os.getpid())
         with suppress(OSError):  # for messages alone: the lock holds without it
             os.ftruncate(descriptor, 0)
             if me is not None:

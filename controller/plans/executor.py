@@ -151,7 +151,7 @@ class PlanExecutor:
             inputs = self._read_inputs(plan)
             data = inputs.encode()
             result = self._process.plan(data, kind=plan.kind, deadline_s=self._planning.deadline_s)
-            decided = DecidedPlan.of_document(result)
+            decided = DecidedPlan.from_document(result)
             check_plan(inputs.running, decided)
         except (PolicyFailedError, PlacementError) as error:
             bound.error("plan_failed", error=str(error), alert=True)

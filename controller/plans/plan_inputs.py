@@ -75,7 +75,7 @@ def decode_plan_inputs(data: bytes) -> PlanInputs:
     return PlanInputs(
         kind=inputs.policy,
         arguments=inputs.parameters,
-        running=RunningState.of_document(document["running"], inputs.snapshot),
+        running=RunningState.from_document(document["running"], inputs.snapshot),
         names=RunningNames(snapshot=inputs.names, vms=tuple(document["vms"])),
         limits=RebalanceLimits(
             per_source=per_source, per_destination=per_destination, at_once=at_once

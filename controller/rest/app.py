@@ -294,8 +294,8 @@ def _openapi_document(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-#: Held while the document is built. With `cache` alone, every thread that calls meanwhile would
-#: build its own, and unauthenticated callers could keep all threads busy.
+#: Held while the document is built. With `cache` alone, every thread that calls during that
+#: time would build its own, and unauthenticated callers could keep all threads busy.
 _DESCRIBING: Final = threading.Lock()
 
 

@@ -195,14 +195,14 @@ class SpareInputs:
     domain: IntArray  #: (H,) the failure domain of each host, -1 for none
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values that `of_document` converts back."""
+        """Return JSON values that `from_document` converts back."""
         return {"running": self.running.document(), "domain": self.domain.tolist()}
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
+    def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
         """Convert the JSON values of `document` back."""
         return cls(
-            running=RunningState.of_document(document["running"], snapshot),
+            running=RunningState.from_document(document["running"], snapshot),
             domain=np.array(document["domain"], dtype=np.int64),
         )
 
@@ -217,16 +217,16 @@ class ReservedInputs:
     rooms: tuple[int, ...] = ()  #: room of each allowance before reservations took any
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values that `of_document` converts back."""
+        """Return JSON values that `from_document` converts back."""
         listed = {"drawn": list(map(list, self.drawn)), "kept": list(map(list, self.kept))}
         rooms = list(self.rooms)
         return {"reserved": self.reserved.document(), "rooms": rooms, **listed}
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
+    def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
         """Convert the JSON values of `document` back."""
         return cls(
-            reserved=Reservations.of_document(document["reserved"], snapshot),
+            reserved=Reservations.from_document(document["reserved"], snapshot),
             drawn=parse_rows(document["drawn"]),
             kept=parse_rows(document["kept"]),
             rooms=tuple(document["rooms"]),
@@ -407,18 +407,18 @@ def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
     priority = stored.get("priority")
     snapshot = Snapshot(
         resources=resources,
-        tree=None if tree is None else TenantTree.of_document(tree),
-        constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(map(QuotaHeadroom.of_document, stored.get("allowances", ()))),
+        tree=None if tree is None else TenantTree.from_document(tree),
+        constraints=None if rules is None else Constraints.from_document(rules),
+        allowances=tuple(map(QuotaHeadroom.from_document, stored.get("allowances", ()))),
         priority=None if priority is None else np.array(priority, dtype=np.int64),
-        spot=None if spot is None else Spot.of_document(spot, len(resources)),
+        spot=None if spot is None else Spot.from_document(spot, len(resources)),
         **arrays,
     )
     spare, reserved = document.get("spare"), document.get("reserved")
     return RoundInputs(
         snapshot=snapshot,
-        spare=None if spare is None else SpareInputs.of_document(spare, snapshot),
-        reserved=None if reserved is None else ReservedInputs.of_document(reserved, snapshot),
+        spare=None if spare is None else SpareInputs.from_document(spare, snapshot),
+        reserved=None if reserved is None else ReservedInputs.from_document(reserved, snapshot),
         names=SnapshotNames(
             hosts=tuple(map(tuple, names["hosts"])),  # of a large cluster, the most by far
             tenants=tuple((a, b) for a, b in names["tenants"]),

@@ -14,7 +14,7 @@ from controller.rounds.reservations import SettledReservations, quota_in_use
 from controller.rounds.snapshots import SnapshotNames
 from placement import Allocation, LeftOut, Reason, Shortage, Snapshot, shortages
 from placement.constraints.allowances import RemainingAllowances
-from placement.model.reasons import how_many_fit, needed_at_once
+from placement.model.reasons import count_fitting_vms, needed_at_once
 from registry.requests import WaitingStatus
 
 
@@ -65,7 +65,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
         }
         needed = needed_at_once(snapshot, request, count)
         if needed > 1:
-            fit = how_many_fit(snapshot, request, free)
+            fit = count_fitting_vms(snapshot, request, free)
             detail["gang"] = {"fit": fit, "needed": needed}
         if Reason.QUOTA in reasons:
             counts = (needed, count)

@@ -83,7 +83,7 @@ def _next_commands(plan: Mapping[str, Any]) -> str:
 def wait_until_empty(api: Client, host: str) -> None:
     """Wait until an evacuated host holds nothing: the disks of moved VMs are removed last.
 
-    Raises `CliError` if another VM arrived on the host meanwhile.
+    Raises `CliError` if another VM arrived on the host in between.
     """
     for look in poll_attempts(_EMPTY_S):
         with look:

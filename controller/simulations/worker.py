@@ -163,7 +163,7 @@ def run_message(
     """Run the job that a message names, if its file is below ``root``.
 
     Loading a job's checkpoint can execute code. So messages can only name files below one folder,
-    and whoever may write there is trusted.
+    and every process that may write there is trusted.
     """
     there = Path(folder).resolve()
     if not there.is_relative_to(root) or name in ("", "..") or Path(name).name != name:

@@ -111,7 +111,7 @@ class _DiskCopy:
     def run(self, here: libvirt.virStorageVol) -> int:
         """Copy the file and verify it by reading it back; return the bytes sent.
 
-        Raises OperationFailedError if the source's file was modified meanwhile: the guest may have
+        Raises OperationFailedError if the source's file was modified in between: the guest may have
         run during the copy and be off again.
         """
         written_at = disks.last_written_at(here)

@@ -20,7 +20,7 @@ _KEEPALIVE: Final = (3, 3)
 
 
 class MoveHost:
-    """One host of a move: a connection that the move may block, and one for queries meanwhile."""
+    """One host of a move: a connection that the move may block, and one for other queries."""
 
     def __init__(self, endpoint: HostEndpoint) -> None:
         self.uri = endpoint.uri

@@ -307,7 +307,7 @@ def _read_memory(conn: libvirt.virConnect) -> tuple[int, int | None]:
 def _read_domains(
     conn: libvirt.virConnect, statistics: Values
 ) -> Iterator[tuple[HostDomain, ParsedDomain]]:
-    """Yield the domains in order of UUID. Domains that vanish meanwhile are left out."""
+    """Yield the domains in order of UUID. Domains that vanish during it are left out."""
     for domain in sorted(conn.listAllDomains(0), key=libvirt.virDomain.UUIDString):
         if serial_logs.is_log_reader(domain):
             continue

@@ -24,7 +24,7 @@ from hypervisor.xml import domain as domain_xml
 
 #: Limit of libvirt's remote protocol in all releases.
 _PEEK_BYTES: Final = 1 << 16
-#: Attempts to read a log that is rotated meanwhile.
+#: Attempts to read a log that is rotated during the read.
 _TRIES: Final = 3
 #: Attempts to delete a log: each concurrent removal of a VM may drop the reader once.
 _TRIES_TO_DELETE: Final = 20
@@ -140,7 +140,7 @@ def _remove_readers(conn: libvirt.virConnect, vm_id: str) -> None:
 def _try_read_tail(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read a log once; return its last bytes and its end, or None if it was rotated meanwhile."""
+    """Read a log once; return its last bytes and its end, or None if it was rotated."""
     sizes = _log_sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MAX_LOG_BYTES:

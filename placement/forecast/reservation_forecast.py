@@ -94,7 +94,7 @@ def reservation_verdict(
         fits = _count_vms_with_room(room, waits, wanted)
         return ReservationVerdict(fits=fits, samples=0, samples_with_room=0, hurried=bool(found))
     found.sort()
-    # So many samples may have less.
+    # The number of samples that may have less room.
     fewer = int(np.floor((1 - REQUIRED_PART) * len(found) + 1e-9))
     return ReservationVerdict(
         fits=found[fewer],

@@ -238,7 +238,7 @@ class TopCombinations:
         places_of: dict[bytes, list[int]] = {}
         for place, query in enumerate(queries):
             places_of.setdefault(query, []).append(place)
-        # So many alternatives that hosts alike differ, in all no more than are of use.
+        # Enough alternatives that like hosts differ, and in all no more than are of use.
         enough = max(2 * self._eta, _POOLS // len(places_of))
         # Of each query the place of its first player, and the answer.
         found: dict[bytes, tuple[int, Combinations]] = {}

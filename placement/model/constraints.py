@@ -63,7 +63,7 @@ class Constraints:
             _check_indices("preferred", listed, classes)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         return {
             "groups": [
                 [group.apart, group.hard, list(group.requests), list(group.hosts)]
@@ -75,7 +75,7 @@ class Constraints:
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Constraints:
+    def from_document(cls, document: Mapping[str, Any]) -> Constraints:
         """Build the object from the JSON values that `document` returned."""
         return cls(
             groups=tuple(

@@ -65,7 +65,7 @@ def unplaced_vms(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple
     requests = np.flatnonzero(missing)
     never = never_placeable_reasons(snapshot, requests)
     counts = missing[requests]
-    fit = how_many_fit_of_each(snapshot, requests, free)
+    fit = count_fitting_vms_of_each(snapshot, requests, free)
     needed = needed_at_once_of_each(snapshot, requests, counts)
     return tuple(
         LeftOut(request=request, count=count, reason=never.get(request) or _temporary_reason(*room))
@@ -91,7 +91,7 @@ def needed_at_once_of_each(snapshot: Snapshot, requests: IntArray, missing: IntA
     return needed
 
 
-def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
+def count_fitting_vms(snapshot: Snapshot, request: int, free: IntArray) -> int:
     """Return how many VMs of a request its hosts hold at once, with ``free`` (H, R).
 
     VMs of one request are alike, so each takes one place of one host and
@@ -102,10 +102,10 @@ def how_many_fit(snapshot: Snapshot, request: int, free: IntArray) -> int:
     return total_vms_that_fit(free[open_to], snapshot.demand[request])
 
 
-def how_many_fit_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
-    """Return `how_many_fit` of many requests, computed once for equal requests, shape (X,)."""
+def count_fitting_vms_of_each(snapshot: Snapshot, requests: IntArray, free: IntArray) -> IntArray:
+    """Return `count_fitting_vms` of many requests, computed once for equal requests, shape (X,)."""
     kinds = group_rows(snapshot.demand[requests], snapshot.eligible[requests])
-    fit = [how_many_fit(snapshot, request, free) for request in requests[kinds.first].tolist()]
+    fit = [count_fitting_vms(snapshot, request, free) for request in requests[kinds.first].tolist()]
     return np.array(fit, dtype=np.int64)[kinds.of_row]
 
 

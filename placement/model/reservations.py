@@ -36,7 +36,7 @@ class Reservations:
     closed: tuple[int, ...] = ()  #: hosts that are kept for others: no room is chosen there
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         return {
             field.name: value.tolist() if isinstance(value, np.ndarray) else _to_lists(value)
             for field in dataclasses.fields(self)
@@ -44,7 +44,7 @@ class Reservations:
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reservations:
+    def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reservations:
         """Build the object from the JSON values that `document` returned."""
         size = len(document["count"])
         return cls(

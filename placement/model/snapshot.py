@@ -29,7 +29,7 @@ class Spot:
     asks: BoolArray  #: (Q,) whether it requests spot VMs
     host: IntArray  #: (S,) an index of H
     tenant: IntArray  #: (S,) an index of N
-    amounts: IntArray  #: (S, R) what it holds
+    amounts: IntArray  #: (S, R) that it holds
     #: (S,) may a round end it? Not if it ends or moves already, nor on a host that is overfull
     may_end: BoolArray
     #: rows of request, host, count: the room that spot VMs leave, or left, for a request
@@ -48,7 +48,7 @@ class Spot:
         return held
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         arrays = {
             field.name: value.tolist()
             for field in dataclasses.fields(self)
@@ -58,7 +58,7 @@ class Spot:
         return {**arrays, "kept": list(map(list, self.kept)), **margin}
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
+    def from_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
         """Build the object from the JSON values that `document` returned."""
         return cls(
             asks=np.array(document["asks"], dtype=np.bool_),
@@ -84,7 +84,7 @@ class QuotaHeadroom:
     room: int  #: at least 0
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> QuotaHeadroom:
+    def from_document(cls, document: Mapping[str, Any]) -> QuotaHeadroom:
         """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
         return cls(**{**document, "tenants": tuple(document["tenants"])})
 

@@ -66,7 +66,7 @@ class TenantTree:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         return {
             "parent": list(self.parent),
             "weight": self.weight.tolist(),
@@ -74,7 +74,7 @@ class TenantTree:
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> TenantTree:
+    def from_document(cls, document: Mapping[str, Any]) -> TenantTree:
         """Build the object from the JSON values that `document` returned."""
         return cls(
             parent=tuple(document["parent"]),

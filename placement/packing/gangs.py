@@ -1,7 +1,7 @@
 """Gangs: requests of which at least ``min_count`` VMs are placed at once, or none.
 
 Whether a gang is whole does not depend on which hosts are chosen first (see
-`placement.model.reasons.how_many_fit`), so a policy that serves requests one by one
+`placement.model.reasons.count_fitting_vms`), so a policy that serves requests one by one
 calls `admit_request` and then places by its own rule. A policy that serves tenants in
 turn fills through `fill_with_gangs`.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from placement.fairness.levels import level_in_steps, levels_of
 from placement.fairness.targets import fair_targets
 from placement.model.arrays import BoolArray, FloatArray
-from placement.model.reasons import how_many_fit_of_each
+from placement.model.reasons import count_fitting_vms_of_each
 from placement.packing.draft import Draft
 
 #: A target so close to ``min_count`` covers it.
@@ -96,7 +96,7 @@ def _begin_one_by_one(draft: Draft, which: BoolArray, fill: Callable[[], object]
 def _gangs_that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
     """Return those of some gangs that fit whole by themselves."""
     which = np.array(gangs, dtype=np.int64)
-    fit = how_many_fit_of_each(draft.snapshot, which, draft.room)
+    fit = count_fitting_vms_of_each(draft.snapshot, which, draft.room)
     whole = draft.snapshot.min_count[which] <= np.minimum(fit, draft.not_begun[which])
     return [gang for gang, is_whole in zip(gangs, whole.tolist(), strict=True) if is_whole]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
+from placement.model.reasons import count_fitting_vms_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Reason, Snapshot
 from placement.model.vm_kinds import vm_kinds
@@ -164,7 +164,7 @@ def _replace_reasons(draft: Draft, allocation: Allocation) -> Allocation:
         [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
         dtype=np.int64,
     )
-    fits = how_many_fit_of_each(draft.snapshot, above, draft.room)
+    fits = count_fitting_vms_of_each(draft.snapshot, above, draft.room)
     needed = needed_at_once_of_each(draft.snapshot, above, draft.unplaced_counts[above])
     without_slots = set(above[fits >= needed].tolist())
     left = tuple(

@@ -206,7 +206,7 @@ class RunningState:
                 raise RunningError("spreads.others", len(spread.others), f"0 or {zones}, of zones")
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values for everything but the snapshot; see `of_document`."""
+        """Return JSON values for everything but the snapshot; see `from_document`."""
         arrays = {_STORED_AS.get(name, name): getattr(self, name).tolist() for name in _DTYPES}
         groups = [
             [each.apart, each.hard, list(each.vms), list(each.requests), list(each.hosts)]
@@ -218,7 +218,7 @@ class RunningState:
         return {**arrays, "groups": groups, "spreads": spreads}
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
+    def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
         """Build the object from the JSON values that `document` returned."""
         arrays: dict[str, Any] = {
             name: np.array(document[_STORED_AS.get(name, name)], dtype=dtype)
@@ -413,7 +413,7 @@ class MovePlan:
         return tuple(tuple(wave) for wave in waves)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         return {
             "policy": self.policy,
             "parameters": dict(self.parameters),
@@ -442,7 +442,7 @@ class MovePlan:
         }
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> MovePlan:
+    def from_document(cls, document: Mapping[str, Any]) -> MovePlan:
         """Build the object from the JSON values that `document` returned."""
         return cls(
             policy=document["policy"],

@@ -10,7 +10,7 @@ import numpy as np
 
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
-from placement.model.reasons import how_many_fit_of_each, needed_at_once_of_each
+from placement.model.reasons import count_fitting_vms_of_each, needed_at_once_of_each
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
 from placement.rebalancing.destination_search import SearchLimits
@@ -247,7 +247,7 @@ def mark_kept_room(
     requested = np.array(
         [left.request for left in allocation.left_out if left.reason in _FOR_ROOM], dtype=np.int64
     )
-    fit = how_many_fit_of_each(snapshot, requested, rest.free)
+    fit = count_fitting_vms_of_each(snapshot, requested, rest.free)
     needed = needed_at_once_of_each(snapshot, requested, (snapshot.count - given)[requested])
     fit = np.where(fit >= needed, fit, 0) - (first - given)[requested]
     room = dict(zip(requested.tolist(), np.maximum(fit, 0).tolist(), strict=True))

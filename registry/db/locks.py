@@ -35,7 +35,7 @@ from registry.db.schema import assignments, hosts, tenants, unreleased, vm_group
 def lock_tenants(connection: Connection, *keys: UUID) -> None:
     """Lock rows of tenants until this transaction ends.
 
-    Other transactions cannot request VMs for them meanwhile.
+    Until then other transactions cannot request VMs for them.
     """
     for some in chunks(sorted(keys)):
         _lock_rows(

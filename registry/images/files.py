@@ -43,7 +43,7 @@ def check_image_files(
 
 
 def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
-    """Delete the files that belong to no image, and return them. Images may be added meanwhile."""
+    """Delete the files that belong to no image, and return them. Images may be added during it."""
     return [_remove_file(path, why) for path, why, _ in _stray_files(images, store)]
 
 

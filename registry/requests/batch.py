@@ -4,7 +4,7 @@ Calls that arrive at the same time share the costs of a transaction and of its s
 call is checked as it would be alone, after those before it. A call that cannot be accepted gets
 its error and leaves nothing behind.
 
-Statements are few, as the tenants' locks are held meanwhile: the names of a new request are not
+Statements are few, as the tenants' locks are held until the end: the names of a new request are not
 read back, and the answer is composed of the rows that were written.
 
 The locks are keys, tenants, and the groups of tenants above them. All locks of a kind are taken in

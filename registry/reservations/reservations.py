@@ -163,7 +163,7 @@ class Reservations:
     ) -> Reservation:
         """Record a decision, after a check of quotas under their locks.
 
-        A reservation that was cancelled or decided meanwhile stays as it is.
+        A reservation that was cancelled or decided in between stays as it is.
         """
         with self._database.write() as connection:
             check_epoch(connection, lease.name, lease.holder, lease.epoch)

@@ -154,7 +154,7 @@ class MoveSteps:
         """Record that the VM has arrived; this is the only place that does so.
 
         ``observed`` is its state at the destination, running or stopped. The result is False if
-        the VM was deleted meanwhile; its domain there is then removed.
+        the VM was deleted before; its domain there is then removed.
 
         Raises
         ------

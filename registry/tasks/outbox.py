@@ -344,7 +344,7 @@ def _queue_room(
     """Return how many messages may be added to a queue that has ``waiting`` messages.
 
     A queue has at most as many messages as workers hold claims, so that no message waits much
-    longer than a task takes; it would be sent again meanwhile. The queue is refilled when it is
+    longer than a task takes; otherwise it would be sent again. The queue is refilled when it is
     half empty.
     """
     max_waiting = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))

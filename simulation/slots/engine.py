@@ -149,7 +149,7 @@ class Engine:
             constraints=len(self.names.constraint_tables),
             hosts=len(self.cluster.capacity),
         )
-        self.waiting = WaitingRows.of_state(kept["waiting"], sizes)
+        self.waiting = WaitingRows.from_state(kept["waiting"], sizes)
         self.running.restore(kept["running"], sizes)
         self.rules.restore(kept["rules"], sizes)
         self._requests, self._stood = read_integer(kept, "requests"), read_integer(kept, "stood")

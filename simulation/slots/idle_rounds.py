@@ -84,9 +84,9 @@ def _restored_snapshot(
     tree, rules = kept["tree"], kept["constraints"]
     snapshot = Snapshot(
         resources=resources,
-        tree=None if tree is None else TenantTree.of_document(tree),
-        constraints=None if rules is None else Constraints.of_document(rules),
-        allowances=tuple(map(QuotaHeadroom.of_document, kept["allowances"])),
+        tree=None if tree is None else TenantTree.from_document(tree),
+        constraints=None if rules is None else Constraints.from_document(rules),
+        allowances=tuple(map(QuotaHeadroom.from_document, kept["allowances"])),
         **arrays,
     )
     return snapshot, read_array(kept, "requests", "int", (None,))

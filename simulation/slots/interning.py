@@ -181,7 +181,7 @@ class InternedNames:
         self.tenants, self.constraint_tables, self._kinds = Interner(), Interner(), Interner()
         self.tenants.numbers(tenants)
         self.constraint_tables.numbers(
-            ConstraintTable.of_document(each) for each in kept["constraint_tables"]
+            ConstraintTable.from_document(each) for each in kept["constraint_tables"]
         )
         self._kinds.numbers(tuple(row) for row in kinds.tolist())
         if (len(self._kinds), len(self.constraint_tables)) != (

@@ -46,7 +46,7 @@ class Rows:
         return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
 
     @classmethod
-    def of_state(cls, kept: CheckpointData, sizes: Sizes) -> Self:
+    def from_state(cls, kept: CheckpointData, sizes: Sizes) -> Self:
         """Return the rows whose columns a checkpoint kept.
 
         Raises

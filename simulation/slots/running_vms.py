@@ -121,7 +121,7 @@ class RunningBuckets:
         """Restore saved VMs."""
         lengths = read_array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = read_array(kept, "slots", "int", (None,))
-        vms = None if kept["vms"] is None else VmRows.of_state(kept["vms"], sizes)
+        vms = None if kept["vms"] is None else VmRows.from_state(kept["vms"], sizes)
         total = 0 if vms is None else len(vms)
         misfit = (vms is None) != (len(lengths) == 0) or total != int(lengths.sum())
         if misfit or len(slots) > len(lengths):

@@ -30,11 +30,11 @@ class ConstraintTable:
         return bool(self.memberships) or self.rules.spread is not None
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `of_document` reads back."""
+        """Return the JSON values that `from_document` reads back."""
         return asdict(self)
 
     @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
+    def from_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
         """Build the object from the JSON values that `document` returned."""
         said = dict(document["rules"])
         for name in ("anti_affinity", "affinity"):

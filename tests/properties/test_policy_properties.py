@@ -21,8 +21,8 @@ from placement import (
     shortages,
 )
 from placement.model.reasons import (
-    how_many_fit,
-    how_many_fit_of_each,
+    count_fitting_vms,
+    count_fitting_vms_of_each,
     needed_at_once,
     needed_at_once_of_each,
 )
@@ -303,9 +303,9 @@ def test_what_fits_and_is_needed_of_many_requests_is_what_it_is_of_each(snapshot
     requests = np.flatnonzero(snapshot.count)
     missing = (snapshot.count[requests] + 1) // 2
 
-    fit = how_many_fit_of_each(snapshot, requests, snapshot.free)
+    fit = count_fitting_vms_of_each(snapshot, requests, snapshot.free)
     needed = needed_at_once_of_each(snapshot, requests, missing)
 
     pairs = list(zip(requests.tolist(), missing.tolist(), strict=True))
-    assert fit.tolist() == [how_many_fit(snapshot, each, snapshot.free) for each, _ in pairs]
+    assert fit.tolist() == [count_fitting_vms(snapshot, each, snapshot.free) for each, _ in pairs]
     assert needed.tolist() == [needed_at_once(snapshot, *each) for each in pairs]

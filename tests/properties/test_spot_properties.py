@@ -177,7 +177,7 @@ def test_new_spot_vms_leave_the_margin_free(snapshot, margin, seed):
     before = snapshot.after_placing(allocation.placed[~of_spot]).free.sum(axis=0)
     taken = placed[:, 2] @ snapshot.demand[placed[:, 0]]
     assert (taken <= np.maximum(0, before - snapshot.pool * margin / 1000)).all()
-    assert Spot.of_document(spot.document(), 3).margin == margin
+    assert Spot.from_document(spot.document(), 3).margin == margin
 
 
 def test_room_that_spot_vms_left_to_one_request_is_not_counted_for_another():

@@ -217,7 +217,7 @@ class SimulateOptions:
             slot_length_s=_SLOT_LENGTH_S if self.slot_length_s is None else self.slot_length_s,
             budget_units=(_BUDGET_UNITS if self.budget is None else self.budget) or None,
             wait_at_most_s=self.give_up_s,
-            moving=MoveOptions.of_options(
+            moving=MoveOptions.from_options(
                 balance=self.balance,
                 spare=self.spare,
                 roll=self.roll,

@@ -152,7 +152,7 @@ def sweep_until_converged(
 
 
 def _repeats_at_once(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
-    """Return how often ``change`` (N, K) may be repeated at once."""
+    """Return the number of times that ``change`` (N, K) may be repeated at once."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total
     along, long, length = float((now * then).sum()), float((then**2).sum()), float((now**2).sum())

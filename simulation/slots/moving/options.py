@@ -128,7 +128,7 @@ class MoveOptions:
         return self.moves or self.spare is not None
 
     @classmethod
-    def of_options(
+    def from_options(
         cls,
         *,
         balance: str | None = None,

@@ -241,7 +241,7 @@ def test_shares_stand_still_and_the_same_plan_is_made_again(running, limits):
     contains(plan.moves)
     assert len({each.fairness_distance for each in plan.measures}) == 1
     assert plan.document() == balance(running, limits=limits).document()
-    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
+    assert MovePlan.from_document(json.loads(json.dumps(plan.document()))) == plan
 
 
 @about("hosts that are emptied", least=0.1)

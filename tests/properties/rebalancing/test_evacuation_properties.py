@@ -77,14 +77,14 @@ def test_an_evacuation_is_decided_again_bit_for_bit(
     stored = json.loads(json.dumps(running.document()))
 
     again = evacuate(
-        RunningState.of_document(stored, running.snapshot),
+        RunningState.from_document(stored, running.snapshot),
         hosts,
         limits=plan.limits,
         seed=plan.seed,
     )
 
     assert again == plan
-    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
+    assert MovePlan.from_document(json.loads(json.dumps(plan.document()))) == plan
 
 
 @given(runnings(), st.integers(0, 60))

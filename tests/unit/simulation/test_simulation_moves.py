@@ -203,7 +203,7 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
 )
 def test_options_that_say_nothing_of_moves_are_refused(told: dict[str, str], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        MoveOptions.of_options(**told)
+        MoveOptions.from_options(**told)
 
 
 def test_hours_may_pass_midnight() -> None:

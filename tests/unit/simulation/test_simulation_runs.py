@@ -94,7 +94,7 @@ def test_a_drained_run_ends_when_everything_has_ended(spec: RunSpec, tmp_path: P
 def test_a_run_with_moves_is_the_same_each_time_and_says_what_they_took(
     spec: RunSpec, tmp_path: Path
 ) -> None:
-    moving = MoveOptions.of_options(
+    moving = MoveOptions.from_options(
         balance="every_s=120", spare="host", room="patience=2", roll="takes_s=60"
     )
     asked = replace(
@@ -126,7 +126,7 @@ def test_moves_stand_beside_a_run_without_them() -> None:
         name="",
         trace=TraceSpec(path="x"),
         hosts="2:1c",
-        moving=MoveOptions.of_options(spare="zone"),
+        moving=MoveOptions.from_options(spare="zone"),
     )
 
     asis, changed = plan_study(base, policies=["first_fit"], seeds=1, compare_unchanged=True)

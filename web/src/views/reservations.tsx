@@ -176,11 +176,11 @@ function Reserve() {
   );
 }
 
-/** What became of the reservation that was just asked for: one that is refused is in no list of open ones. */
+/** What became of the reservation that was just requested: one that is refused is in no list of open ones. */
 function Decision({ id }: { id: string }) {
   const { data } = useLive<Reservation>(`reservations/${id}`);
   if (data === null) return null;
-  const tone = { refused: "warn", asked: "" }[data.state as string] ?? "good";
+  const tone = { refused: "warn", pending: "" }[data.state as string] ?? "good";
   return (
     <p class={`message ${tone}`} role="status">
       {data.state === "pending"

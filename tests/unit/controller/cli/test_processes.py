@@ -214,7 +214,7 @@ def a_parent(folder: Path) -> tuple[subprocess.Popen[bytes], ProcessId]:
     record = folder / "processes.json"
     until(record.exists)
     pid = int(record.read_text().split('"pid": ')[1].split(",")[0])
-    child = ProcessId.of_pid(pid)
+    child = ProcessId.from_pid(pid)
     assert child is not None
     until(lambda: b"launch.py" not in Path(f"/proc/{pid}/cmdline").read_bytes())
     return parent, child
@@ -243,7 +243,7 @@ def test_what_outlived_its_parent_is_ended_by_the_next_start(tmp_path: Path) -> 
 
 
 def test_a_pid_that_is_somebody_elses_by_now_is_left_alone(tmp_path: Path) -> None:
-    me = ProcessId.of_pid(os.getpid())
+    me = ProcessId.from_pid(os.getpid())
     assert me is not None
     record = tmp_path / "processes.json"
     record.write_text(f'{{"api": {{"pid": {me.pid}, "started": {me.started - 1}}}}}')

@@ -326,8 +326,8 @@ def test_a_plan_and_what_runs_are_read_back_as_they_were() -> None:
         still_waits=(UnplacedVms(request=0, count=1, reason=Reason.QUOTA),),
     )
 
-    assert MovePlan.of_document(json.loads(json.dumps(plan.document()))) == plan
-    again = RunningState.of_document(json.loads(json.dumps(running.document())), running.snapshot)
+    assert MovePlan.from_document(json.loads(json.dumps(plan.document()))) == plan
+    again = RunningState.from_document(json.loads(json.dumps(running.document())), running.snapshot)
     assert again.document() == running.document()
 
 
@@ -344,7 +344,7 @@ def test_stored_documents_keep_the_keys_of_earlier_versions() -> None:
 def test_nothing_that_runs_is_read_back_as_nothing() -> None:
     running = a_running(host=[])
 
-    again = RunningState.of_document(json.loads(json.dumps(running.document())), running.snapshot)
+    again = RunningState.from_document(json.loads(json.dumps(running.document())), running.snapshot)
 
     assert len(again) == 0
     assert again.document() == running.document()
