@@ -560,12 +560,12 @@ def exchanged(register: Registry, lease: Lease, running: UUID) -> Callable[..., 
 
     def poll(**machines: str) -> None:
         for address, name in machines.items():
-            told = {"machine": MACHINES[name], "hostname": name}
+            answer = {"machine": MACHINES[name], "hostname": name}
             if address == name:
-                come_back(register, domains[name], name=address, **told)
+                come_back(register, domains[name], name=address, **answer)
                 continue
             with pytest.raises(AnotherMachineError):
-                come_back(register, domains[name], name=address, **told)
+                come_back(register, domains[name], name=address, **answer)
             miss(register, address, down_after=1)
 
     return poll
@@ -675,9 +675,9 @@ def test_a_machine_that_reports_no_known_uuid_is_the_host_whose_vms_it_runs(
     state: str,
 ) -> None:
     seen = replace(a_vm_of(register, running, "h1"), state=state)
-    told = machine and str(uuid4())
+    uuid = machine and str(uuid4())
     with pytest.raises(AnotherMachineError):
-        come_back(register, seen, name="h2", machine=told, hostname="kvm9")
+        come_back(register, seen, name="h2", machine=uuid, hostname="kvm9")
     go_down(register)
 
     if state == "stopped":  # it may be a copy

@@ -394,7 +394,7 @@ def test_files_that_go_with_a_vm_are_known_before_so_that_other_hosts_are_asked(
     define(conn, "web", MARK, disk=disk, kind=kind, vm_id=VM_ID)
     before = files_of(conn, "a")
 
-    told = LibvirtHost("test:///default")._files_removed_with(
+    listed = LibvirtHost("test:///default")._files_removed_with(
         conn,
         vm_id=VM_ID,
         assignment_id="33333333-3333-4333-8333-333333333333",
@@ -403,7 +403,7 @@ def test_files_that_go_with_a_vm_are_known_before_so_that_other_hosts_are_asked(
         patience_s=60,
     )
 
-    assert told == found
+    assert listed == found
     assert files_of(conn, "a") == before
     assert remove(conn)
     assert files_of(conn, "a") == before - {f"/a/{each}" for each in (DISK, *found)}
