@@ -14,7 +14,7 @@
 # make house   draw the packages and rooms of docs/architecture.md from the imports of the code
 # make api-docs  write docs/openapi.json, docs/api-problems.md and the types of the client
 # make screenshots  pictures of the web console in docs/images, from a running `make up`
-# make bench   speed and fairness, each beside a baseline (ARGS="--only scan,slot --full")
+# make bench   speed and fairness, each against a baseline (ARGS="--only scan,slot --full")
 # make chaos   FAULTS=60 SEED=1,2,3: kill, pause and cut a production site, look what is left
 # make mutants  change the meaning of placement/ in one place at a time: does a test notice?
 # make fuzz    MINUTES=10: generated calls with real ids, as each role, on PostgreSQL

@@ -194,7 +194,7 @@ def test_a_word_that_we_gave_up_is_found_with_its_line_and_the_word_to_use(
     [
         Text("docs/x.md", 1, "A difference of kind `stranger` is noted."),
         Text("docs/from-openstack.md", 1, "A flavor is a VM type."),
-        Text("x.py", 1, "# so many threads", code=True),
+        Text("x.py", 1, "# a tick of the clock", code=True),
     ],
 )
 def test_code_words_of_others_and_comments_are_let_pass(text):
