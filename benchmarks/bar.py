@@ -176,14 +176,14 @@ def misses(found: Mapping[str, Sequence[Found]]) -> list[str]:
     placed, wait_s, unfair = (
         [_mean(each, name) for each in (own, *others)] for name in ("placed", "wait_s", "unfair")
     )
-    misses = []
+    texts = []
     if placed[0] < max(placed[1:]) - MAX_FEWER:
-        misses.append(f"misses: {100 * (max(placed[1:]) - placed[0]):.2f} points fewer placed")
+        texts.append(f"misses: {100 * (max(placed[1:]) - placed[0]):.2f} points fewer placed")
     if wait_s[0] > MAX_LONGER * min(wait_s[1:]):
-        misses.append(f"misses: waits {wait_s[0] / min(wait_s[1:]):.2f} times as long")
+        texts.append(f"misses: waits {wait_s[0] / min(wait_s[1:]):.2f} times as long")
     if unfair[0] > min(unfair[1:]) + MAX_UNFAIRER:
-        misses.append(f"misses: {100 * (unfair[0] - min(unfair[1:])):.2f} points less fair")
-    return misses
+        texts.append(f"misses: {100 * (unfair[0] - min(unfair[1:])):.2f} points less fair")
+    return texts
 
 
 def _mean(runs: Iterable[Found], name: str) -> float:

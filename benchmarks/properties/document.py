@@ -130,8 +130,8 @@ def _of_property(part: Part, prop: str, found: Found) -> str:
         cells = [found[prop, mechanism, family] for family in part.families]
         if not any(cells):
             continue
-        cells = [_cell(prop, mechanism, family, found) for family in part.families]
-        rows.append([f"`{mechanism}`", claim(mechanism, prop), *cells])
+        texts = [_cell(prop, mechanism, family, found) for family in part.families]
+        rows.append([f"`{mechanism}`", claim(mechanism, prop), *texts])
         first = next((cell for cell in cells if cell and cell.example), None)
         if first:
             examples.append(
