@@ -659,10 +659,25 @@ def test_an_answer_of_another_machine_counts_anew_after_each_poll(
     for _ in range(3):
         for _ in range(6):
             miss(register, "h2", down_after=1)
+        with pytest.raises(ConflictError, match="at the address of host h2"):
+            register.fencing.confirm("h1", actor=ACTOR)
         exchanged(h2="h1")
 
-    with pytest.raises(ConflictError, match="at the address of host h2"):
-        register.fencing.confirm("h1", actor=ACTOR)
+
+def test_a_host_whose_machine_answers_at_another_hosts_address_is_given_no_new_one(
+    register: Registry, running: UUID, exchanged: Callable[..., None]
+) -> None:
+    unknown = str(uuid4())
+    exchanged(h2="h1")
+    with pytest.raises(AnotherMachineError):
+        come_back(register, name="h1", machine=unknown)
+
+    with pytest.raises(ConflictError, match="no other machine: .* at the address of host h2"):
+        register.differences.repair("h1", Difference.ANOTHER_MACHINE, unknown, actor=ACTOR)
+
+    exchanged(h2="h2")
+    register.differences.repair("h1", Difference.ANOTHER_MACHINE, unknown, actor=ACTOR)
+    assert register.hosts.get("h1").machine_uuid == unknown
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "stopped"])
