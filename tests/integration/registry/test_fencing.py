@@ -672,7 +672,7 @@ def test_a_host_whose_machine_answers_at_another_hosts_address_is_given_no_new_o
     with pytest.raises(AnotherMachineError):
         come_back(register, name="h1", machine=unknown)
 
-    with pytest.raises(ConflictError, match="no other machine: .* at the address of host h2"):
+    with pytest.raises(ConflictError, match=r"no other machine: .* at the address of host h2"):
         register.differences.repair("h1", Difference.ANOTHER_MACHINE, unknown, actor=ACTOR)
 
     exchanged(h2="h2")
