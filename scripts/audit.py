@@ -22,7 +22,7 @@ from typing import Any
 
 from packaging.markers import Marker
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ _STALE_DAYS = 90
 class Locked:
     """One version of one package that a lock file names."""
 
-    name: str
+    name: NormalizedName
     version: str
     marker: str = ""
 

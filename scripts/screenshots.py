@@ -110,7 +110,7 @@ class ScreenshotSite:
                 self.api.post("/v1/requests", json=body).raise_for_status()
             if missing:
                 before = self.round()
-                wait_until(lambda before=before: self.round() > before)
+                self.wait_for_round_after(before)
         wait_until(lambda: self.observed(VM) == "running")
         hosts = self.items("hosts")
         for place, host in enumerate(hosts):
@@ -136,6 +136,10 @@ class ScreenshotSite:
     def round(self) -> int:
         """Return the number of the last round."""
         return int(self.api.get("/v1/status").json()["last_round"] or 0)
+
+    def wait_for_round_after(self, number: int) -> None:
+        """Wait for a round after one of this number."""
+        wait_until(lambda: self.round() > number)
 
     def vm(self, name: str) -> dict[str, Any]:
         """Return a VM."""
@@ -262,9 +266,11 @@ def open_browser() -> Iterator[Browser]:
 
 def open_logged_in(browser: Browser, url: str, token: str, width: int, theme: str) -> Page:
     """Open the console in a tab of its own."""
-    scheme = "dark" if theme == "dark" else "light"
-    size = {"width": width, "height": HEIGHT}
-    page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+    page = browser.new_page(
+        viewport={"width": width, "height": HEIGHT},
+        color_scheme="dark" if theme == "dark" else "light",
+        reduced_motion="reduce",
+    )
     page.set_default_timeout(PATIENCE_MS)
     page.goto(url + "/web/")
     page.get_by_label("Token").fill(token)
@@ -289,9 +295,8 @@ def save(picture: bytes, path: Path) -> None:
 
 def committed_memory_mib(host: dict[str, Any]) -> int:
     """Return how much memory of a host is committed, in MiB."""
-    return next(
-        each["committed"] for each in host["inventories"] if each["resource"] == "memory_mib"
-    )
+    [memory] = (each for each in host["inventories"] if each["resource"] == "memory_mib")
+    return int(memory["committed"])
 
 
 def wait_until(look: Callable[[], object]) -> None:

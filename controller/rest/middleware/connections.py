@@ -28,7 +28,14 @@ from typing import Any, Final
 
 import structlog
 
-from controller.rest.middleware.rate_limits import Buckets, Rate, as_ipv4, network_of, site_of
+from controller.rest.middleware.rate_limits import (
+    MAX_KEYS,
+    Buckets,
+    Rate,
+    as_ipv4,
+    network_of,
+    site_of,
+)
 
 #: File descriptors kept for other uses than callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
@@ -41,8 +48,9 @@ LOG_EVERY_S: Final = 60.0
 #: Connections accepted in one turn of the event loop; calls under way need turns, too.
 _MAX_ACCEPTED_PER_TURN: Final = 16
 #: Time per turn for refusing: as long as all else took since the last turn, within these bounds.
-_MIN_REFUSING_S: Final = 0.0005
-_MAX_REFUSING_S: Final = 0.003
+# Each call needs some twenty turns, so a turn must stay short.
+_MIN_REFUSING_S: Final = 0.0002
+_MAX_REFUSING_S: Final = 0.001
 #: Asyncio accepts again after a second; until then there is nothing to accept.
 _RETRY_S: Final = 0.9
 _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -127,6 +135,7 @@ class LimitedListener(socket.socket):
         super().__init__(*given, **more)
         self._bounds = UNBOUNDED
         self._refused: Callable[[str], None] = lambda _reason: None
+        self._unbounded: dict[str, bool] = {}  #: by address; parsing is slow
         self._open = 0
         self._of_addresses: Counter[str] = Counter()
         self._connections: dict[str, weakref.WeakSet[CountedConnection]] = {}  #: by network
@@ -140,6 +149,7 @@ class LimitedListener(socket.socket):
     def set_bounds(self, bounds: Bounds, refused: Callable[[str], None] | None = None) -> None:
         """Set the limits, and the function that is called with the reason of each refusal."""
         self._bounds = bounds
+        self._unbounded.clear()
         self._refused = refused or self._refused
         # A caller that connects and closes at once counts as one that stays.
         rate = Rate(per_s=bounds.per_address, burst=2 * bounds.per_address)
@@ -247,8 +257,15 @@ class LimitedListener(socket.socket):
         return self._of_addresses[holder[level]] > has + (has > 0)
 
     def _is_unbounded(self, address: Any) -> bool:
-        found = ipaddress.ip_address(str(address[0]).partition("%")[0])
-        return any(found in network for network in self._bounds.unbounded)
+        key = str(address[0])
+        known = self._unbounded.get(key)
+        if known is None:
+            if len(self._unbounded) >= MAX_KEYS:
+                self._unbounded.clear()
+            found = ipaddress.ip_address(key.partition("%")[0])
+            known = any(found in network for network in self._bounds.unbounded)
+            self._unbounded[key] = known
+        return known
 
     def _count_connection(self, connection: socket.socket, address: Any) -> socket.socket:
         counted = CountedConnection(
