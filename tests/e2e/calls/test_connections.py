@@ -120,7 +120,7 @@ class Flooded(Calling):
 
 
 @pytest.mark.parametrize(
-    ("others_s", "refused_in_a_turn"), [(0.0, 5), (0.0012, 12), (0.1, 30), (3600.0, 30)]
+    ("others_s", "refused_in_a_turn"), [(0.0, 2), (0.0006, 6), (0.1, 10), (3600.0, 10)]
 )
 def test_refusing_takes_no_longer_than_the_calls_under_way(others_s, refused_in_a_turn):
     refused: list[str] = []
