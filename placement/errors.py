@@ -28,7 +28,7 @@ class ShapeMismatchError(PlacementError):
 
 
 class GangTooLargeError(PlacementError):
-    """A request wants more VMs at once than it wants at all."""
+    """A request must get more VMs at once (``min_count``) than it has VMs to place."""
 
     def __init__(self, request: int, min_count: int, count: int) -> None:
         super().__init__(

@@ -54,7 +54,7 @@ class CertificateEnd:
     problem: str | None = None
 
     def ends_soon(self, now: datetime) -> bool:
-        """Return whether the certificate has to be replaced soon."""
+        """Return whether the certificate ends within `CERTIFICATES_LAST` of ``now``."""
         return self.ends_at is not None and self.ends_at - now <= CERTIFICATES_LAST
 
 

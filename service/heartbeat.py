@@ -42,7 +42,7 @@ def sending_heartbeats(
     The first one also has the release and the settings. Each one names full disks, for which an
     operator has to act.
 
-    A check that hangs delays the heartbeat, so that the process is rightly late.
+    A check that hangs delays the heartbeat, so a process that hangs is reported as late.
     """
     over = threading.Event()
     beat = _HeartbeatSender(registry, kind, name, ready, settings)

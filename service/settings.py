@@ -29,7 +29,7 @@ from service.settings_names import check_setting_names
 
 
 class _Environment(EnvSettingsSource):
-    """Reads variables; JSON in them says each name once."""
+    """Reads environment variables; a name repeated in their JSON is an error."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Parse a variable's JSON; `InvalidError` for a repeated name."""

@@ -21,7 +21,7 @@ from registry.hosts import HostAccess
 
 
 class HostDriver(Protocol):
-    """Acts on one host.
+    """The operations of a worker on one host.
 
     Every call is bounded. It raises `HostUnreachableError` if the host did not answer in time (the
     outcome is unknown then), and `OperationFailedError` if the host answered with an error. All

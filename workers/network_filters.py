@@ -52,7 +52,7 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def network_guard(host: HostAccess, card: InterfaceRules, known: HostNetworks) -> Guard | None:
-    """Return the guard of a card; None for the test driver, which has no network."""
+    """Return the guard of an interface; None for the test driver, which has no network."""
     if host.domain_type == "test":
         return None
     closed = [*known.networks, *_ipv4_addresses((card.gateway, urlsplit(host.uri).hostname))]

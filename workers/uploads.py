@@ -124,7 +124,7 @@ class _UploadMeter:
 
 
 def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Delete the copy of an image that was removed."""
+    """Delete a removed image's copy from its host, if the claim succeeds."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     copies = context.registry.image_copies

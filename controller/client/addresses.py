@@ -13,7 +13,7 @@ _CONNECT_S: Final = 3.0
 
 
 class FailoverTransport(httpx.BaseTransport):
-    """Sends each call to the address that answered last, and to the next if none connects there.
+    """Sends each call to the address that answered last; if it does not connect, to the next one.
 
     A call goes to another address by itself only while none of it was sent. One that was sent
     and lost is for the caller to judge; a repetition begins at the next address.

@@ -1,4 +1,4 @@
-"""The things of one kind, with the type that the published description gives them."""
+"""Collections of the API's resources, with the types of the published OpenAPI document."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ApiCaller(Protocol):
 
 
 class Collection(Generic[T]):
-    """What is below one path."""
+    """The resources of one kind, below one path of the API."""
 
     def __init__(self, caller: ApiCaller, path: str) -> None:
         self.caller = caller
@@ -49,11 +49,11 @@ class Collection(Generic[T]):
         return cast(Iterator[T], self.caller.items(self.path, max_items=max_items, **query))
 
     def get(self, key: object) -> T:
-        """Read one member."""
+        """Return one member by its name or id."""
         return cast(T, self.caller.get(self._member_path(key)))
 
     def read(self, key: object) -> tuple[T, str | None]:
-        """Read one member with its version, for ``if_match``."""
+        """Return one member and its version, for ``if_match``."""
         found, version = self.caller.versioned(self._member_path(key))
         return cast(T, found), version
 

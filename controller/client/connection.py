@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConnection:
-    """An address and what to say there."""
+    """The addresses of an API, with the token and the authority to use there."""
 
     url: str
     token: str | None

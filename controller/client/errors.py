@@ -46,7 +46,7 @@ class ApiProblemError(ApiError):
 def _problem_message(
     http_status: int, problem: Mapping[str, Any], called: Callable[[str], str]
 ) -> str:
-    """Return the text of a problem document, with a line for each faulty place."""
+    """Return the text of a problem document, with a line for each error of the input."""
     errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
     lines = [line for line in (_faulty_place_text(each, called) for each in errors) if line]
     if not lines:

@@ -40,7 +40,7 @@ _IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 
 class Client:
-    """Calls below ``/v1``: any path, and the collections with their types.
+    """Calls paths below ``/v1``, and has the typed collections of their resources.
 
     Every creating POST carries an Idempotency-Key that stays the same over the
     attempts, so that a lost answer never makes two of a thing. What the API has no

@@ -40,7 +40,7 @@ class Broker(TaskQueue, Protocol):
 
 
 class Dispatcher:
-    """Sweeps at an interval, and at once when nudged."""
+    """Sends due tasks to workers in sweeps: at an interval, and at once when nudged."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ def read_hosts_file(path: Path) -> list[dict[str, Any]]:
 
 
 class _HostTable:
-    """One [[host]] table on its way to a body."""
+    """Converts one [[host]] table of the file to the body of a call."""
 
     def __init__(self, path: Path, index: int, table: object) -> None:
         self._path = path

@@ -24,7 +24,7 @@ LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 
 @dataclass(frozen=True, slots=True)
 class StateDir:
-    """The folder and the places in it."""
+    """The state folder, and the paths in it."""
 
     path: Path
 
@@ -87,7 +87,7 @@ class StateDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """The record of what was set up, so that the next start sets up nothing twice."""
+    """The record of completed setup steps; the next start skips them."""
 
     hosts_from: str | None = None  #: "lab", or "file" for the operator's own
     driver: str | None = None  #: of the lab: "qemu" or "test"

@@ -14,7 +14,7 @@ from registry.requests import ImageWait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortageExplanation:
-    """One resource that stood in the way of one more VM."""
+    """A resource of which too little was free for one more VM."""
 
     resource: str
     hosts_short: int  #: hosts with too little of it free
@@ -25,7 +25,7 @@ class ShortageExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObstacleExplanation:
-    """One reason why hosts take no VM of it; a host may have several."""
+    """A reason why hosts take no VM of the request; a host may have several."""
 
     kind: str
     what: str | None  #: the label, zone, group, resource, network or quota
@@ -39,7 +39,7 @@ class ObstacleExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaExplanation:
-    """One quota that stood in the way of more VMs."""
+    """A quota that did not allow more VMs."""
 
     tenant: str  #: the owner of the quota: the tenant or a group above it
     resource: str  #: "vms" is the number of VMs
@@ -59,7 +59,7 @@ class ShareExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseExplanation:
-    """Nothing is decided at all: an operator wants that."""
+    """An operator paused the slot loop, so nothing is decided."""
 
     since: datetime | None
     reason: str | None
@@ -67,7 +67,7 @@ class PauseExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndecidedExplanation:
-    """Nothing is decided, unintentionally: no control centre works."""
+    """No control centre works, so nothing is decided."""
 
     since: datetime | None  #: None: nothing was decided yet
 
@@ -148,7 +148,7 @@ class WeighedCombination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmExplanation:
-    """Why this host."""
+    """Why a VM is on its host."""
 
     vm: UUID
     name: str

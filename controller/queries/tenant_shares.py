@@ -114,7 +114,7 @@ def _share_positions(view: ClusterView) -> Mapping[str, _SharePosition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tree:
-    """The tenant tree with the names of its nodes; groups without tenants have no node."""
+    """The tenant tree, with the names of tenants and groups; groups without tenants have no node."""
 
     tree: TenantTree
     node_of: Mapping[str, int]

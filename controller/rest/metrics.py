@@ -53,7 +53,7 @@ class HttpMetrics:
 
 
 def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
-    """Register the counter of refused connections; return the function that counts a reason."""
+    """Register the counter of refused connections; return a function that counts one by reason."""
     counter = Counter(
         "fuga_http_connections_refused",
         "Connections refused because there were too many.",

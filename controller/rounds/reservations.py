@@ -54,7 +54,7 @@ def quota_in_use(
     need: int,
     resource: int | None,
 ) -> int:
-    """Return the part of a quota in use that limits a request.
+    """Return the used amount of a quota that counts against a request, in the quota's unit.
 
     Room kept for the reservation on which the request draws does not limit it, unless the quota
     is exceeded only with that room.

@@ -21,7 +21,7 @@ TASK: Final = "simulations.run"
 
 
 class NoFleetError(ControllerError):
-    """There is no shared broker, or it does not answer."""
+    """No broker is configured for simulation workers, or it does not answer."""
 
 
 def build_app(settings: SharedSettings) -> Celery:

@@ -20,7 +20,7 @@ WIDE = 400  #: columns where no terminal limits them
 
 
 class OutputFormat(StrEnum):
-    """How answers are printed."""
+    """The format in which a command prints its result."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -30,7 +30,7 @@ class OutputFormat(StrEnum):
 
     @property
     def for_programs(self) -> bool:
-        """Whether the output is for programs: records and nothing else."""
+        """Whether only records are printed, for programs: JSON, YAML or names."""
         return self not in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 

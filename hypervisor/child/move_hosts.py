@@ -64,7 +64,7 @@ class MoveHost:
         self._without_shares = self.for_move
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         opened, self._opened = self._opened, {}
         for conn in opened.values():
             with contextlib.suppress(libvirt.libvirtError):

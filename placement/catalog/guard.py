@@ -19,7 +19,7 @@ from placement.model.snapshot import Allocation, LeftOut, Policy, Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginCode:
-    """The distribution that the code belongs to."""
+    """The distribution (package) that a plugin's code belongs to."""
 
     name: str  #: in the catalogue
     origin: str  #: the distribution, and the entry point

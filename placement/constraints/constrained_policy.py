@@ -78,7 +78,7 @@ class ConstrainedPolicy:
 
 
 class _PolicyRuns:
-    """The runs of one decision; ``closed`` requests take no part."""
+    """Runs a policy, once or more, for one decision; ``closed`` requests take no part."""
 
     def __init__(
         self, policy: Policy, snapshot: Snapshot, constraints: Constraints, closed: set[int]

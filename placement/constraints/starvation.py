@@ -241,7 +241,7 @@ class _ReservedHosts:
 
 @dataclass(frozen=True, slots=True)
 class _RequestRoom:
-    """VMs of one request that still have room, on its hosts and on those held from it."""
+    """How many VMs of one kind still fit: on open hosts, and on hosts reserved for others."""
 
     own: int
     held: int

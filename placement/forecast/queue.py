@@ -21,7 +21,7 @@ _FEW_ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queues:
-    """A current state whose rows are queues of alike rows."""
+    """A current state in which each row is a queue: alike requests merged, in order."""
 
     present: CurrentState
     queue: IntArray  #: (Q,) of each row of the present that it was made of

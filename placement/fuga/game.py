@@ -164,7 +164,7 @@ class Game:
         return fairness - float(self.skewness().sum())
 
     def move(self, player: int, totals: Counts) -> PlayerChoice:
-        """Return a player's move; a player without one takes nothing while all take ``totals``."""
+        """Return a player's choice; a player that has not chosen takes no VM."""
         move = self.moves.get(player)
         if move is None:
             fairness = [self.serving.fairness_of_one(totals)]

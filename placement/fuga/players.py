@@ -24,7 +24,7 @@ class Player:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Players:
-    """Many players: the same, with an axis P in front."""
+    """Many players: the fields of `Player` as arrays, with an axis P in front."""
 
     host: IntArray  #: (P,)
     capacity: IntArray  #: (P, R)

@@ -233,7 +233,7 @@ class _Round:
                 return exchanged
 
     def _place_and_report(self, kind: str, placing: Callable[[], Placed]) -> Placed:
-        """Run a placement and report its rows as a step of a kind."""
+        """Run a placement and return its result; if steps are recorded, report its rows as one."""
         if not self.steps:
             return placing()
         before = self.draft.rows

@@ -85,7 +85,7 @@ class Division:
 
 
 class Mechanism(Protocol):
-    """A way to divide, picked by name. Pure: same input, same division."""
+    """Divides resources among tenants; picked by name. Pure: same input, same division."""
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
         """Divide the free capacity."""

@@ -43,7 +43,7 @@ class Prices:
 
     @property
     def of_fairness(self) -> float:
-        """The amount that fairness kept out, in units of the resource, at least 0."""
+        """``maximum`` less ``fair``: the amount not placed for fairness's sake, at least 0."""
         return self.maximum - self.fair
 
 

@@ -159,7 +159,7 @@ def _allowed_hosts(snapshot: Snapshot, reserved: Reservations, number: int) -> B
 
 
 class _ReservationDraws:
-    """Requests that draw, one after another.
+    """Lets requests draw on reservations, one after another.
 
     It takes what they draw out of what is ``kept`` and is ``free``. What has no place where room is
     kept, as its own rules exclude those hosts, would be placed by the policy outside that room, and
@@ -265,7 +265,7 @@ class _ReservationDraws:
 
 
 class _Allowances:
-    """The allowances of tenants that draw."""
+    """The quota allowances of tenants whose requests draw on reservations."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._room = [each.room for each in snapshot.allowances]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Spot:
-    """Requests for spot VMs, and those that run.
+    """Requests for spot VMs, and the spot VMs that run.
 
     Axes: Q requests, R resources, S spot VMs with a place, by when they got it.
     """

@@ -65,7 +65,7 @@ def mismatch(demand: Sequence[int], free: Sequence[int], pool: Sequence[int]) ->
 
 
 class FreeBuckets:
-    """Finds the host of least H for a kind of VM; ties go to the lowest index.
+    """Finds the best-fit host (least H, see `mismatch`) of a kind of VM; ties: the lowest index.
 
     A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
     so demands of one shape (multiples of one vector) share it, and of one shape

@@ -20,7 +20,7 @@ class TaskRule(Protocol):
     """A rule that chooses hosts for VMs and gives the VMs that a tenant could run alone."""
 
     def vms_alone(self, kind: int, *, first: bool) -> float | None:
-        """Return the VMs of a kind that levels are taken of; None: none fits any more.
+        """Return how many VMs of a kind a tenant could run alone; None if no more VM fits.
 
         ``first`` says that the tenant holds nothing yet, so that it is level
         with every tenant on every host. May not grow as hosts fill up.

@@ -31,7 +31,7 @@ def tsf_fit(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
 
 
 class _BestShapes:
-    """Hosts by H; only `take` finds out whether one has room."""
+    """Hosts in order of H; only `take` checks whether one has room."""
 
     def __init__(self, draft: Draft, kinds: VmKinds) -> None:
         snapshot = draft.snapshot

@@ -200,7 +200,7 @@ class _DestinationFinder:
     def _solve_exactly(
         self, possible: Sequence[int], found: UnitDestinations
     ) -> dict[int, int] | None:
-        """Solve a small case exactly; None if the solver finds no place for all."""
+        """Solve a small case exactly; None if the solver finds no destinations for all."""
         units = [self._units[number] for number in possible]
         hosts = len(self._where.room)
         if len(units) * hosts > self._search.pairs:

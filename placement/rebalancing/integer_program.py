@@ -23,7 +23,7 @@ _OPTIMAL: Final = 0
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RebalanceSolution:
-    """The most units that find a place."""
+    """The most units that get a destination at once."""
 
     hosts: dict[int, int]  #: unit to host
     proven: bool  #: do no others place more?
@@ -62,7 +62,7 @@ def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[i
 def solve_destinations(
     where: PlacementState, units: Sequence[Unit], pairs: Sequence[tuple[int, int]]
 ) -> RebalanceSolution | None:
-    """Return the most units that find places at once, among these pairs.
+    """Return the most units that get destinations at once, among these pairs.
 
     Everything that leaves has left: whether an order of moves leads there is not checked.
 

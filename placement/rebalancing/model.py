@@ -304,7 +304,7 @@ class MoveReason(StrEnum):
 
 
 class StayReason(StrEnum):
-    """Why a VM that should move has no place."""
+    """Why a VM that should move has no destination."""
 
     OBSTACLE = "obstacle"  #: it cannot move: see `StayingVm.obstacle`
     NO_ELIGIBLE_HOST = "no_eligible_host"  #: no other host that it may use takes VMs now
@@ -320,7 +320,7 @@ class StayReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRoom:
-    """The missing room on the host that lacks least."""
+    """What the host that lacks least lacks for a VM."""
 
     host: int
     amounts: tuple[int, ...]  #: (R,) beyond what is free there once all moves are over
@@ -328,7 +328,7 @@ class MissingRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StayingVm:
-    """A VM that should move and has no place."""
+    """A VM that should move but has no destination."""
 
     vm: int
     why: StayReason

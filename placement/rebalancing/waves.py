@@ -29,7 +29,7 @@ class UnitDestination:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WaveOrder:
-    """Moves in waves, and the units whose destinations no order reaches."""
+    """Moves in waves, and the units that cannot reach their destinations in any order."""
 
     moves: tuple[RebalanceMove, ...]
     left: tuple[UnitDestination, ...]  #: stay where they are

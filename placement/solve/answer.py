@@ -153,7 +153,7 @@ def replace_nonfinite(value: Any) -> Any:
 
 
 class _AllocationNaming:
-    """Puts names in place of the indices of hosts and requests, a function per key."""
+    """Replaces indices of hosts and requests in an allocation's details by names."""
 
     def __init__(self, whole: WholeVmProblem) -> None:
         self._hosts = whole.host_names()

@@ -135,7 +135,7 @@ def _missing_reason(divisible: DivisibleProblem, tenant: int) -> Reason:
 
 
 class _DivisionNaming:
-    """Puts names in place of the indices of tenants and hosts.
+    """Replaces indices of tenants and hosts in a division's details by names.
 
     One value for each tenant, or one stop of the climb after another, is recognised by its
     key and its form; anything else passes as it is.

@@ -112,7 +112,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _from_json(stored: Mapping[str, Any]) -> HostReport:
-    """Return the report of its JSON form, without fields that later versions added."""
+    """Return the report that JSON values hold, without fields that later versions added."""
     domains = tuple(
         DomainReport(
             **{name: each[name] for name in _DOMAIN_FIELDS if name in each}

@@ -19,7 +19,7 @@ from registry.records.hosts import Host, HostReport
 
 
 def lock_copies(connection: Connection, host_ids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Lock and return the copies on hosts."""
+    """Lock the image copies on these hosts, in order of id; return their rows."""
     there = COPY_ROWS.where(image_copies.c.host_id.in_(host_ids)).order_by(image_copies.c.id)
     return connection.execute(there).all()
 

@@ -34,7 +34,7 @@ def to_json(waiting: WaitingStatus) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
-    """Return the waiting status of its JSON form."""
+    """Return the waiting status that JSON values hold; None for None."""
     if stored is None:
         return None
     since = stored["since"]

@@ -26,7 +26,7 @@ from registry.subnets import address_bounds, address_text, name_servers, parse_s
 
 @dataclass(frozen=True, slots=True)
 class _AddressRange:
-    """The addresses of a network."""
+    """The address range of a network, from the first to the last as integers."""
 
     id: UUID
     name: str

@@ -104,7 +104,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedResource:
-    """One resource on every host of a map, in its order."""
+    """Capacity and committed amount of one resource on each host of a `HostMap`, in its order."""
 
     resource: str
     capacity: tuple[int, ...]

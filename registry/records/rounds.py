@@ -159,7 +159,7 @@ class FreedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotVm:
-    """A spot VM with a place."""
+    """A spot VM that is on a host."""
 
     id: UUID
     name: str

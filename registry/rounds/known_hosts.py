@@ -83,7 +83,7 @@ log: Final = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ReadPosition:
-    """The position of a read: its snapshot and its database."""
+    """The snapshot and the database of a read; later changes are read from there on."""
 
     oldest: int  #: transactions below were over
     place: tuple[object, ...]

@@ -19,7 +19,7 @@ CODE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """The derivation of one secret, which can be repeated."""
+    """Derives a secret from a credential and a salt; equal ones give the same secret."""
 
     credential: str = field(repr=False)  #: the secret of the maker's own token
     salt: str = field(repr=False)

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class JobTakenError(SimulationError):
-    """Another process works in the folder."""
+    """Another process runs the job in its folder."""
 
 
 class SharedFolderError(SimulationError):

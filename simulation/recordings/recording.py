@@ -59,7 +59,7 @@ def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, i
 
 
 def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
-    """Return the groups that any tenant of the trace was ever part of."""
+    """Return the groups above any tenant of the trace, at any time, directly or indirectly."""
     above: dict[str, set[str]] = {
         tenant.name: {each.parent for each in tenant.standings if each.parent is not None}
         for tenant in tenants

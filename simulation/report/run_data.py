@@ -74,7 +74,7 @@ def first_seed_runs(runs: Sequence[RunData]) -> list[RunData]:
 def thin_series(
     times: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the means of known values over at most `MAX_POINTS` equal periods."""
+    """Return times and values, averaged to about `MAX_POINTS` points; unknown values are dropped."""
     known = np.isfinite(values)
     times, values = times[known], values[known]
     if len(values) <= _INVISIBLE * MAX_POINTS:

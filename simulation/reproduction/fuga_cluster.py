@@ -210,7 +210,7 @@ def _reproduce_fig5b(setup: Setup) -> ItemOutcome:
 
 
 def judge_fairness(fuga: Sequence[float], slots: Mapping[int, Sequence[float]]) -> Statement:
-    """Judge that FUGA deviates less than slots do, into however many hosts are cut.
+    """Judge that FUGA deviates less than slots do, for each number of slots per host.
 
     Parameters
     ----------

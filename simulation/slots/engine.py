@@ -34,7 +34,7 @@ from simulation.traces.chunks import Chunk
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Round:
-    """One decision with its snapshot."""
+    """A round: its snapshot, and the decision."""
 
     snapshot: Snapshot
     allocation: Allocation

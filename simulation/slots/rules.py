@@ -211,5 +211,5 @@ def _zone_numbers(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def may_use(table: ConstraintTable, host: SimHost) -> bool:
-    """Return whether a request may use a host, as the register center says."""
+    """Return whether a request may use a host, by the rules of the register center."""
     return rules_allow(table.rules, table.requires, table.hosts, host=host.name, labels=host.labels)

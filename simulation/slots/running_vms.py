@@ -118,7 +118,7 @@ class RunningBuckets:
         }
 
     def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
-        """Restore saved VMs."""
+        """Restore the running VMs of a checkpoint, which `state` saved."""
         lengths = read_array(kept, "lengths", "int", (None,), ValueRange(0, 2**48))
         slots = read_array(kept, "slots", "int", (None,))
         vms = None if kept["vms"] is None else VmRows.from_state(kept["vms"], sizes)

@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedQuota:
-    """The most that a tenant, or all tenants below a group, may hold of one thing."""
+    """The most that a tenant, or all tenants below a group, may hold of one resource, or VMs."""
 
     owner: str
     resource: str  #: "vms": their number

@@ -68,7 +68,7 @@ def hosts_like_google(number: int) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A trace that is made, not read; equal seeds make equal ones.
+    """A generated trace; equal parameters and seeds give equal traces.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _NOT_FOUND: Final = 404
 
 
 class _MoveGroup(ImpliedCommand):
-    """A group whose first word is a command of it or a VM."""
+    """A command group whose first word is one of its commands or names a VM."""
 
     implied = "vm"
 

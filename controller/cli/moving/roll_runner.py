@@ -35,7 +35,7 @@ _PHASES: Final[Mapping[str, str]] = {
 
 
 class Screen(Protocol):
-    """Shows lines that stay, and below them how far the moves of the present turn are."""
+    """Prints permanent lines, and below them the progress of the current turn's moves."""
 
     def line(self, line: str) -> None:
         """Print a line."""
@@ -47,7 +47,7 @@ class Screen(Protocol):
 
 
 class RollRunner:
-    """Takes one step after the other until the roll goes no further.
+    """Drives a roll, step by step, until it ends or stops.
 
     The first Ctrl-C lets nothing more begin and waits for hosts at work; the second ends their
     commands, as SIGTERM and a terminal that goes away do.

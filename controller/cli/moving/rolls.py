@@ -28,7 +28,7 @@ _SEARCHED: Final = 500
 
 
 class _RollGroup(ImpliedCommand):
-    """A group whose first word is a command of it, or else a roll begins."""
+    """A command group that begins a roll if the first word is none of its commands."""
 
     implied = "over"
 

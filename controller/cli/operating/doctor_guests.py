@@ -29,7 +29,7 @@ _KVM: Final = "kvm"
 
 
 class GuestSettings(Protocol):
-    """What is read here of the settings of workers, which this package does not import."""
+    """The workers' settings that are read here; this package does not import `workers`."""
 
     host_networks: Sequence[str]
 

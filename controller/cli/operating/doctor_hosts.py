@@ -1,4 +1,4 @@
-"""What `fuga doctor` finds about hosts: what confines their guests, and who reaches them."""
+"""What `fuga doctor` finds about hosts: why they get no VMs, confinement, exposure, moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOVES_NOTHING: Final = "test"
 
 
 class MoveSettings(Protocol):
-    """What is read here of the settings of workers, which this package does not import."""
+    """The workers' settings that are read here; this package does not import `workers`."""
 
     moves_per_host: int
     moves_at_once: int

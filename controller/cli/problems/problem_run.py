@@ -123,7 +123,7 @@ def _run_policy(
 
 
 class Stopwatch:
-    """Measures the seconds of one step after another."""
+    """Measures the durations of consecutive steps, in seconds."""
 
     def __init__(self) -> None:
         self.laps_s: dict[str, float] = {}

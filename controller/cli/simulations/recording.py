@@ -27,7 +27,7 @@ _NO_ZONES: Final = "none"  #: --policy decides everywhere, whatever the live sys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingWindow:
-    """The period of the register center, as it was typed."""
+    """The period of the register center to record, as typed."""
 
     since: str | None
     until: str | None

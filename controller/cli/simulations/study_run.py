@@ -158,7 +158,7 @@ _SLOT_LENGTH_S, _BUDGET_UNITS = 60.0, 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """The options as typed."""
+    """The options of `fuga simulate`, as typed."""
 
     trace: str = ""
     hosts: str | None

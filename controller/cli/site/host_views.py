@@ -166,7 +166,7 @@ def _seconds_text(nanoseconds: int | None) -> str | None:
 
 
 def _fencing_state(fence: Mapping[str, Any]) -> str:
-    """Return the state of a host's fencing."""
+    """Return the state of a host's fencing as text, after a failure with attempts and error."""
     if fence["last_error"] is None:
         return str(fence["state"])
     return f"{fence['state']}, {fence['attempts']} attempts: {fence['last_error']}"

@@ -38,7 +38,7 @@ _NO_SUCH_LINK: Final = (
 
 
 class LoginInput(Input):
-    """Exchange what proves who you are for a token."""
+    """Exchange a proof of identity for a token."""
 
     code: Annotated[SecretStr, Field(min_length=1, max_length=8192)] = Field(
         description="Of a one-time link: what follows `#login=`. Or the provider's."

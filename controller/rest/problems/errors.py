@@ -22,7 +22,7 @@ class UnauthorizedError(RestError):
 
 
 class LoginRefusedError(RestError):
-    """A login failed: the link was used, is over, or never was one; or it was refused elsewhere."""
+    """A login failed: its link is unknown, used or expired, or the provider refused the user."""
 
 
 class ProviderError(RestError):
@@ -104,7 +104,7 @@ class HeaderError(RestError):
 
 
 class VersionMismatchError(RestError):
-    """The thing has changed since the caller read it; nothing was changed."""
+    """The resource has changed since the caller read it; the call changed nothing."""
 
     def __init__(self, kind: str, key: str, given: str, current: str) -> None:
         super().__init__(

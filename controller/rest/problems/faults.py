@@ -1,4 +1,4 @@
-"""Describes the faulty places of a call's input: what was found, what is allowed."""
+"""Describes the errors of a call's input: the place, what was found, what is allowed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def call_of(scope: Scope) -> RefusedCall:
 
 
 def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
-    """Return the faulty places of the input, each once; empty for other errors."""
+    """Return the errors of the input, one per place; empty for an error that is none."""
     match error:
         case RequestValidationError():
             return list(
@@ -114,7 +114,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
 
 
 def faulty_places_summary(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence about the first faulty places."""
+    """Return a sentence with the first three errors of the input, and the number of the others."""
     first = "; ".join(str(error["detail"]) for error in errors[:3])
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"
 

@@ -24,7 +24,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedValues:
-    """The values that are allowed at a place of a call."""
+    """The values that are allowed in one field or parameter of a call."""
 
     path: tuple[str | int, ...]  #: the longest part of the path that the document knows
     schema: Schema | None
@@ -32,12 +32,12 @@ class ExpectedValues:
 
     @property
     def description(self) -> str | None:
-        """Return a description, if the document knows the place."""
+        """Return a description, if the document has the field or parameter."""
         return None if self.schema is None else _schema_description(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
-        """Return the names of the object's fields there."""
+        """Return the names of the fields, if the value is an object."""
         if self.schema is None:
             return []
         each = (
@@ -47,7 +47,7 @@ class ExpectedValues:
 
     @property
     def choices(self) -> list[str]:
-        """Return the allowed words there."""
+        """Return the allowed words, if the value is one of a few."""
         if self.schema is None:
             return []
         branches = _schema_branches(self.schema, self.document)
@@ -55,7 +55,7 @@ class ExpectedValues:
 
     @property
     def pattern(self) -> str | None:
-        """Return the pattern of the text there, if it has one."""
+        """Return the pattern of the value's text, if it has one."""
         branches = () if self.schema is None else _schema_branches(self.schema, self.document)
         return next((str(found["pattern"]) for found in branches if "pattern" in found), None)
 

@@ -128,7 +128,7 @@ class ProofsQuery(PageQuery):
 
 
 class ClassPrices(BaseModel):
-    """Work one more unit of each resource would have brought on a class of hosts."""
+    """Work that one more unit of each resource on a class of hosts would have let a round place."""
 
     labels: list[str]
     hosts: int
@@ -138,7 +138,7 @@ class ClassPrices(BaseModel):
 
 
 class RoundPrices(BaseModel):
-    """Work a round was short of, in units of one resource."""
+    """The prices of the resources that a round was short of, in units of one resource."""
 
     resource: str = Field(description="The first ranking resource; all of it is in its units.")
     most: float | None = Field(description="Most that could be placed if shares did not count.")
@@ -326,7 +326,7 @@ class Status(BaseModel):
 
 
 class ProblemError(BaseModel):
-    """One faulty place of the input."""
+    """One error of the input, and its place."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -146,7 +146,7 @@ class VmChange(Input):
 
 
 class ShutdownInput(Input):
-    """Shut down."""
+    """Shut VMs down."""
 
     timeout_s: Annotated[int, Field(ge=0, le=MAX_TIMEOUT_S)] | None = Field(
         None, description="Time for the guest before the power is cut; null: the site's default."
@@ -155,7 +155,7 @@ class ShutdownInput(Input):
 
 
 class StartInput(Input):
-    """Start."""
+    """Start VMs."""
 
 
 class RequestsQuery(SearchQuery):

@@ -89,7 +89,7 @@ def event_json(event: Event, reader: Viewer) -> bytes:
 
 
 class StreamListener:
-    """One stream."""
+    """Wakes one stream for new events, or ends it."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret

@@ -22,7 +22,7 @@ _OF_AN_ADDRESS: Final = 3  #: a third
 
 
 class StreamPlaces:
-    """The places of one process, for one thread."""
+    """Counts the open streams of a process against its limits; for use by one thread."""
 
     def __init__(self, max_streams: int = MAX_STREAMS) -> None:
         self._max_streams = max_streams
@@ -36,7 +36,7 @@ class StreamPlaces:
         return self._of_tokens.total()
 
     def take(self, caller: Caller, address: str) -> None:
-        """Take a place, or raise `RateLimitedError`."""
+        """Count a stream that opens, or raise `RateLimitedError` if a limit is reached."""
         network = network_of(address)
         if self._of_tokens[caller.token_id] >= -(-self._max_streams // _OF_A_TOKEN):
             raise _rate_limit_error(
@@ -50,7 +50,7 @@ class StreamPlaces:
         self._of_addresses[network] += 1
 
     def give_back(self, caller: Caller, address: str) -> None:
-        """Give a place back."""
+        """Stop counting a stream that ended."""
         self._parties.give_back(caller.scope)
         self._of_tokens[caller.token_id] -= 1
         self._of_addresses[network_of(address)] -= 1

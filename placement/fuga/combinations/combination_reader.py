@@ -31,7 +31,7 @@ _Spare: TypeAlias = tuple[int, ...]
 
 
 class CombinationReader:
-    """Reads the best combinations of one room off a table.
+    """Reads the best combinations for the room of one host from a table.
 
     Parameters
     ----------

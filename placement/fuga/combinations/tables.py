@@ -25,7 +25,7 @@ Bound: TypeAlias = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One kind of a table, with the bounds that a walk back needs.
+    """A table's layer for one kind of VM, with the bounds for tracing combinations back.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ class Point:
 
 
 class Climbs:
-    """The amount that each tenant needs at each point: non-decreasing, piecewise linear.
+    """How much each tenant needs at each point of the common climb of levels.
 
     Amounts are the dominant shares of the tasks alone (tasks times mu). At
     level L a tenant needs the amount g at which the largest of ``(intercept[r]

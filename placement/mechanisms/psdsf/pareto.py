@@ -21,7 +21,7 @@ _THERE: Final = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ParetoResult:
-    """The result of the step."""
+    """The result of the Pareto step."""
 
     tasks: FloatArray  #: (N, K)
     factor: float  #: every tenant has this times its former tasks, or all that it wants
@@ -66,7 +66,7 @@ def scale_all_tasks(problem: DivisibleProblem, tasks: FloatArray) -> ParetoResul
 
 
 class _ParetoProgram:
-    """The linear programs of the step.
+    """The linear programs of the Pareto step.
 
     Unknowns are parts of what a tenant could have of a server alone, rows are
     parts of what is free and multiples of what each tenant had: in units of

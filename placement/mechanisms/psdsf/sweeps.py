@@ -44,7 +44,7 @@ class SweepResult:
 
 
 class Matrix:
-    """The tasks of every tenant on every server, and their totals, step by step."""
+    """The tasks of each tenant on each server, (N, K), and their totals, updated by server steps."""
 
     def __init__(self, problem: DivisibleProblem, tasks: FloatArray) -> None:
         self.tasks = tasks

@@ -169,7 +169,7 @@ class BetterResponses:
         return changed
 
     def follow_responses(self, responses: Sequence[Response]) -> None:
-        """Make the given responses, or like ones of VMs alike, steepest first.
+        """Make the given responses, or equal ones of alike VMs, steepest first.
 
         What does not pay when its turn comes, or breaks a rule still, is not made.
         """

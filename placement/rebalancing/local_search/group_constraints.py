@@ -67,7 +67,7 @@ class GroupConstraints:
         return held
 
     def move(self, vm: int, destination: int) -> IntArray:
-        """Note a VM's new host; return the VMs to which other hosts may be open now, (X,)."""
+        """Record a VM's new host; return the VMs to which other hosts may be open now, (X,)."""
         self.host[vm] = destination
         members = [
             *(self._group_vms[number] for number in self._groups_of.get(vm, ())),

@@ -117,7 +117,7 @@ def read_problem(data: bytes) -> Problem:
 
 
 class _Reader:
-    """Reads the parts in the order in which they refer to one another."""
+    """Reads the parts of a problem file, each after the parts to which it refers."""
 
     def __init__(self, top: JsonObject, faults: Faults) -> None:
         self._top = top

@@ -80,7 +80,7 @@ def decode_json(data: bytes) -> object:
 
 
 class _Scanner:
-    """The hooks of one reading, which share a count of values."""
+    """The hooks of the JSON decoder for one file; they share a count of its values."""
 
     def __init__(self) -> None:
         self._values = 0

@@ -59,7 +59,7 @@ MAX_PAIRS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WholeVmProblem:
-    """A problem as whole-VM policies see it: classes spread out, integers."""
+    """A problem as whole-VM policies see it: one row per host, amounts as integers."""
 
     problem: Problem
     snapshot: Snapshot  #: hosts, tenants and demands in file order

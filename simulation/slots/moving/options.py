@@ -84,7 +84,7 @@ class BalanceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollOptions:
-    """A roll through hosts: empty some, do something to them, go on with the next."""
+    """Options of a roll over hosts: empty some, keep them busy for a time, then the next."""
 
     at_s: float = 0.0  #: when it begins, in seconds of the trace
     hosts: str = "*"  #: names or patterns, with ``;`` between, or one ``label=LABEL``

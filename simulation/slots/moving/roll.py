@@ -49,7 +49,7 @@ class RollState:
         return self.over_s is not None
 
     def reopen(self, at_s: float) -> None:
-        """Let hosts take VMs again once their time is over."""
+        """Let hosts take VMs again if their time in the roll is over by ``at_s``."""
         for host, its in list(self._at.items()):
             if its.busy_until_s is not None and its.busy_until_s <= at_s:
                 self._finish_host(host)
@@ -57,12 +57,12 @@ class RollState:
                 self._end_if_done(its.busy_until_s)
 
     def note_moved(self, host: int, at_s: float) -> None:
-        """Note that a VM has left a host."""
+        """Record that a VM has left a host."""
         if host in self._at:
             self._at[host].emptied_s = at_s
 
     def note_gone(self, host: int, at_s: float) -> None:
-        """Note that a host has failed or left."""
+        """Record that a host has failed or left."""
         if host in self._at:
             del self._at[host]
             self._skip_host(host, ["it failed or left"], at_s)

@@ -64,7 +64,7 @@ class FreedHosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """A plan that was made."""
+    """The summary of a plan that was made."""
 
     what: str  #: balance, evacuate, room
     moves: int
