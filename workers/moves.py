@@ -129,7 +129,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
     context.checkpoint("move.after_volumes")
     noted_at = time.monotonic()
 
-    def note_progress(progress: MigrationProgress) -> None:
+    def report_progress(progress: MigrationProgress) -> None:
         nonlocal noted_at
         if context.stopping.is_set():
             raise StoppingError
@@ -144,7 +144,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
         migrator.check(spec)
         _extend_claim(step, context, None)
         carry = migrator.move_live if step.kind == "live" else migrator.move_cold
-        done = carry(spec, deadline_s=context.moves.deadline_s, on_progress=note_progress)
+        done = carry(spec, deadline_s=context.moves.deadline_s, on_progress=report_progress)
     if done.attempts > 1:
         log.warning("move_repeated_at_other_ports", attempts=done.attempts)
     context.checkpoint("move.after_move")

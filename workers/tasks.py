@@ -16,7 +16,7 @@ from celery import Celery
 
 from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.messages import AllowedMessages, is_one_id
-from workers import builds, consoles, fencing, imports, moves, power, removals, uploads
+from workers import builds, consoles, fencing, image_copies, imports, moves, power, removals
 from workers.context import TaskOutcome, WorkerContext
 from workers.metrics import TaskMetrics
 
@@ -30,9 +30,9 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
             "read_console": ("read_id", consoles.read_console),
             "attach_console": ("session_id", consoles.attach_console),
             "remove_leftover": ("leftover_id", removals.remove_leftover),
-            "upload_image": ("copy_id", uploads.upload_image),
+            "upload_image": ("copy_id", image_copies.upload_image),
             "import_image": ("image_id", imports.import_image),
-            "remove_image": ("copy_id", uploads.remove_image_copy),
+            "remove_image": ("copy_id", image_copies.remove_image_copy),
             "move_vm": ("move_id", moves.move_vm),
             "fence_host": ("host_id", fencing.fence_host),
         }

@@ -48,7 +48,7 @@ def _problem_message(
 ) -> str:
     """Return the text of a problem document, with a line for each error of the input."""
     errors = [each for each in problem.get("errors") or () if isinstance(each, Mapping)]
-    lines = [line for line in (_faulty_place_text(each, called) for each in errors) if line]
+    lines = [line for line in (_input_error_text(each, called) for each in errors) if line]
     if not lines:
         detail = problem.get("detail") or problem.get("title") or f"HTTP status {http_status}"
         return plain(str(detail))
@@ -58,7 +58,7 @@ def _problem_message(
     return "\n".join([f"{title}:", *(f"  {each}" for each in lines)])
 
 
-def _faulty_place_text(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
+def _input_error_text(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
     pointer = error.get("pointer")
     place = pointer_text(str(pointer)) if pointer else str(error.get("parameter") or "")
     detail = str(error.get("detail") or "")

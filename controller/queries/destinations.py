@@ -35,7 +35,7 @@ def destination_hosts(view: ClusterView, vm: str) -> Iterator[str]:
     Parameters
     ----------
     view : ClusterView
-        Contains one request, for the VM to move (`registry.moves.moves.Moves.as_one_more`).
+        Contains one request, for the VM to move (`registry.moves.Moves.cluster_for_move`).
     vm : str
         The name of the VM, for errors.
 

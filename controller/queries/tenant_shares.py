@@ -50,7 +50,7 @@ def tenant_shares(accounts: Accounts) -> tuple[TenantShare, ...]:
     held = np.array([tenant.held for tenant in accounts.tenants], dtype=np.int64)
     held = held.reshape(len(accounts.tenants), len(accounts.resources))
     holdings = fractions_of_pool(held, np.array(accounts.pool, dtype=np.int64))
-    tree = _Tree.of(accounts.tenants, accounts.groups)
+    tree = _NamedTree.of(accounts.tenants, accounts.groups)
     shares, entitlements = tree.shares(holdings), tree.entitlements()
     return tuple(
         TenantShare(
@@ -96,7 +96,7 @@ class _SharePosition:
 
 def _share_positions(view: ClusterView) -> Mapping[str, _SharePosition]:
     snapshot, _ = to_snapshot(drop_spot_requests(view))
-    tree = _Tree.of(view.tenants, view.groups)
+    tree = _NamedTree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))
     targets = tree.shares(target_holdings(snapshot))
     entitlements = tree.entitlements()
@@ -113,8 +113,8 @@ def _share_positions(view: ClusterView) -> Mapping[str, _SharePosition]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tree:
-    """The tenant tree, with the names of tenants and groups; groups without tenants have no node."""
+class _NamedTree:
+    """The tenant tree with the names of tenants and groups; a group without tenants has no node."""
 
     tree: TenantTree
     node_of: Mapping[str, int]
@@ -122,7 +122,7 @@ class _Tree:
     names: Mapping[UUID, str]
 
     @classmethod
-    def of(cls, tenants: Sequence[TenantView], groups: Sequence[GroupView]) -> _Tree:
+    def of(cls, tenants: Sequence[TenantView], groups: Sequence[GroupView]) -> _NamedTree:
         found, nodes = build_tenant_tree(tenants, groups)
         tree = found or TenantTree.flat(np.array([tenant.weight for tenant in tenants]))
         node_of = {tenant.name: node for tenant, node in zip(tenants, tree.leaf, strict=True)}

@@ -52,7 +52,7 @@ class HttpMetrics:
             self._seconds.labels(method, route).observe(seconds)
 
 
-def count_refusals(metrics: ProcessMetrics) -> Callable[[str], None]:
+def refusal_counter(metrics: ProcessMetrics) -> Callable[[str], None]:
     """Register the counter of refused connections; return a function that counts one by reason."""
     counter = Counter(
         "fuga_http_connections_refused",

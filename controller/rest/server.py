@@ -25,7 +25,7 @@ from controller.plans.plan_inputs import build_move_limits
 from controller.policies import check_policies
 from controller.rest.app import build_what_if_executor, create_app
 from controller.rest.login.provider import Provider, ProviderSettings
-from controller.rest.metrics import count_refusals
+from controller.rest.metrics import refusal_counter
 from controller.rest.middleware.connections import (
     LimitedListener,
     ServingLoop,
@@ -145,7 +145,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
                 settings.trusted_proxies,
                 files=files,
             )
-            listener.set_bounds(bounds, count_refusals(metrics))
+            listener.set_bounds(bounds, refusal_counter(metrics))
             if certificate is not None and context is not None:
                 server.config.load()
                 server.config.ssl = context

@@ -1,7 +1,7 @@
 """A stored round step by step: the order of play, and the combinations that each host weighed.
 
 The policy's process computes the round again from its stored bytes (`game_view`), with the steps
-that the policy records (`placement.fuga.steps`) and what they did to the tenants' shares.
+that the policy records (`placement.fuga.round_steps`) and what they did to the tenants' shares.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> d
     return document | {
         "most": found.maximum,
         "fair": found.fair,
-        "of_fairness": found.of_fairness,
+        "of_fairness": found.price_of_fairness,
         "classes": [_class_document(snapshot, each) for each in priced[:MAX_CLASSES]],
         "classes_left_out": max(0, len(priced) - MAX_CLASSES),
     }

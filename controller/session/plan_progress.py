@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 
 from controller.session.polling import change_printer, poll_attempts, progress
-from controller.terminal.bars import new_bar
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo
+from controller.terminal.progress_bars import new_bar
 from plain_text import plain
 
 if TYPE_CHECKING:

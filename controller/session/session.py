@@ -140,7 +140,7 @@ class Session:
     ) -> None:
         self.before_another = before_another  #: whether a subcommand follows this command
         output = common.output or OutputFormat.TABLE
-        self.json = output.for_programs  #: print records instead of sentences
+        self.json = output.is_machine_readable  #: print records instead of sentences
         print_records_as(output)
         self._common = common
         self._environ = environ

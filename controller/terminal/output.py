@@ -29,7 +29,7 @@ class OutputFormat(StrEnum):
     NAME = "name"
 
     @property
-    def for_programs(self) -> bool:
+    def is_machine_readable(self) -> bool:
         """Whether only records are printed, for programs: JSON, YAML or names."""
         return self not in (OutputFormat.TABLE, OutputFormat.WIDE)
 
@@ -65,7 +65,7 @@ def percent(value: float | None, places: int = 1) -> str:
 
 def print_records_as(output: OutputFormat) -> None:
     """Choose how `print_json` writes, for this command."""
-    _format.set(output if output.for_programs else OutputFormat.JSON)
+    _format.set(output if output.is_machine_readable else OutputFormat.JSON)
     _wide.set(output is OutputFormat.WIDE)
 
 

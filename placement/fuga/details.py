@@ -94,7 +94,7 @@ def build_details(
         ``cuts``
             what the budget or a limit cut, empty if nothing;
         ``steps``
-            if requested, all of that move by move, see `placement.fuga.steps`.
+            if requested, all of that move by move, see `placement.fuga.round_steps`.
     """
     acted = np.concatenate([np.zeros(0, np.int64), *(each.game.players.host for each in games)])
     if len(acted) > _FEW_HOSTS and len(np.unique(acted)) > _FEW_HOSTS:

@@ -269,7 +269,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
             stale, in_vain = False, 0
             continue
         player, waiting = int(waiting[0]), waiting[1:]
-        before = game.move(player, panel.totals)
+        before = game.choice_of(player, panel.totals)
         others = _subtract_counts(panel.totals, before.taken)
         strategies = game.clip_strategies(player, _subtract_counts(game.serving.maximum, others))
         after = _best_response(game, before, game.best_response(player, strategies, others))

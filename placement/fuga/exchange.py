@@ -142,20 +142,20 @@ class _Market:
             next((each for each in alike if self._remaining[each] > 0 and each in wanting), -1)
             for alike in parties.requests
         ]
-        self._known_after: dict[int, float] = {}  #: see `_after`
+        self._known_after: dict[int, float] = {}  #: see `_level_after_one_more`
         #: parties without an exchange in their favour: the level that a giver must exceed
-        self._in_vain: dict[int, float] = {}
+        self._without_exchange: dict[int, float] = {}
         #: the same by kind, the lowest level first
-        self._vain_of_kind: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        self._without_exchange_by_kind = defaultdict[int, list[tuple[float, int]]](list)
         #: of these, those for which another party seemed able to make room
         self._seemed_able: set[int] = set()
-        #: the parties that wait and are not in vain, the poorest tenant's first
+        #: the waiting parties that may have an exchange, the poorest tenant's first
         self._queue = sorted(
             self._sort_key(party) for party, waits in enumerate(self._waits) if waits >= 0
         )
         #: the tenants, the richest first
         self._richest = sorted((-self._steps[each], each) for each in parties.of_tenant)
-        #: of each tenant by kind the highest level that giving can leave it at; see `_left_at`
+        #: of each tenant by kind, cached; see `_level_after_making_room`
         self._known_left: list[dict[int, float]] = [{} for _ in self._levels]
         #: of kinds: no tenant of at least this level can be left at the other by making room
         self._ruled_out: dict[int, tuple[float, float]] = {}
@@ -194,7 +194,7 @@ class _Market:
             party
             for each in both
             for party in self._parties.of_tenant[each]
-            if self._waits[party] >= 0 and party not in self._in_vain
+            if self._waits[party] >= 0 and party not in self._without_exchange
         ]
         for party in waiting:
             _remove_from_order(self._queue, self._sort_key(party))
@@ -221,7 +221,7 @@ class _Market:
         again = self._parties_to_recheck(touched, opened, now_poorer=poorer, now_richer=richer)
         concerned = {of_request[rich], of_request[poor], *waiting, *again}
         for party in concerned:
-            if self._waits[party] >= 0 and party not in self._in_vain:
+            if self._waits[party] >= 0 and party not in self._without_exchange:
                 insort(self._queue, self._sort_key(party))
 
     def write_to_draft(self) -> None:
@@ -244,10 +244,10 @@ class _Market:
     ) -> list[int]:
         """Return the parties to check again because the last exchange may help them."""
         of_tenant = self._parties.of_tenant
-        again = [party for party in of_tenant[now_poorer] if party in self._in_vain]
+        again = [party for party in of_tenant[now_poorer] if party in self._without_exchange]
         richer, no_tenant, known_after = of_tenant[now_richer], frozenset[int](), self._known_after
         # No other tenant became richer, or able with fewer VMs.
-        for kind, parties in self._vain_of_kind.items():
+        for kind, parties in self._without_exchange_by_kind.items():
             highest, left = (
                 self._levels[now_richer],
                 self._level_after_making_room(kind, now_richer),
@@ -274,16 +274,16 @@ class _Market:
         some = touched.union(richer)
         again += [party for party in self._seemed_able if self._has_able_party(party, some)]
         for party in set(again):
-            place = (self._in_vain.pop(party), party)
-            _remove_from_order(self._vain_of_kind[self._parties.kind[party]], place)
+            place = (self._without_exchange.pop(party), party)
+            _remove_from_order(self._without_exchange_by_kind[self._parties.kind[party]], place)
         self._seemed_able.difference_update(again)
         return again
 
     def _mark_without_exchange(self, party: int) -> None:
         # Its own level may have risen, which helps it nowhere.
         above = self._levels[self._parties.tenant[party]] + self._vm_level[party]
-        self._in_vain[party] = above
-        insort(self._vain_of_kind[self._parties.kind[party]], (above, party))
+        self._without_exchange[party] = above
+        insort(self._without_exchange_by_kind[self._parties.kind[party]], (above, party))
         _remove_from_order(self._queue, self._sort_key(party))
 
     def _sort_key(self, party: int) -> tuple[int, int, int]:
@@ -383,7 +383,7 @@ class _Market:
         of_one = vm_level[rich] if vm_level[rich] > vm_level[poor] else vm_level[poor]
         if not levels[tenants[poor]] + of_one < levels[tenant] - SHARE_TOLERANCE:
             return -1.0
-        # Some resource must keep the richer tenant's share up; rounding is for `_best_of`.
+        # Some resource must keep the richer share up; `_best_exchange_among` then checks exactly.
         level = (self._level_after_one_more(poor) - 2 * SHARE_TOLERANCE) * self._weight[tenant]
         held, demand, maximum = self._held[tenant], self._parties.demand[rich], -1.0
         for resource, pool in self._pool:

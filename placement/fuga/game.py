@@ -163,8 +163,11 @@ class Game:
         fairness = self.serving.fairness_of_one(self.totals.tolist())
         return fairness - float(self.skewness().sum())
 
-    def move(self, player: int, totals: Counts) -> PlayerChoice:
-        """Return a player's choice; a player that has not chosen takes no VM."""
+    def choice_of(self, player: int, totals: Counts) -> PlayerChoice:
+        """Return a player's choice; a player that has not chosen takes no VM.
+
+        Its fairness then is v(A) of ``totals``, the VMs of each kind that all players take.
+        """
         move = self.moves.get(player)
         if move is None:
             fairness = [self.serving.fairness_of_one(totals)]

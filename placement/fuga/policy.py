@@ -21,8 +21,8 @@ from placement.fuga.game import Game
 from placement.fuga.parameters import FugaParameters
 from placement.fuga.players import find_players
 from placement.fuga.ranking_resources import ranking_resources
+from placement.fuga.round_steps import RoundSteps, row_difference
 from placement.fuga.service_order import ServiceOrder
-from placement.fuga.steps import Steps, row_difference
 from placement.fuga.strategies import (
     GivenStrategies,
     StrategySource,
@@ -124,7 +124,7 @@ class _Round:
         self._played, self._played_kinds = snapshot_without_limits(snapshot, self.kinds)
         self.games: list[PlayedGame] = []
         self.cuts: list[str] = []
-        self.steps = Steps(self.kinds, parameters.steps)
+        self.steps = RoundSteps(self.kinds, parameters.steps)
         demand = self._played_kinds.demand
         self._search = TopCombinations(demand, self.ranking, parameters.eta, rng, budget)
         self._source: StrategySource = self._search

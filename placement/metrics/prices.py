@@ -42,7 +42,7 @@ class Prices:
     classes: tuple[HostClassPrices, ...]  #: those with hosts that may take a VM that waits
 
     @property
-    def of_fairness(self) -> float:
+    def price_of_fairness(self) -> float:
         """``maximum`` less ``fair``: the amount not placed for fairness's sake, at least 0."""
         return self.maximum - self.fair
 

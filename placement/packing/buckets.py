@@ -68,8 +68,8 @@ class FreeBuckets:
     """Finds the best-fit host (least H, see `mismatch`) of a kind of VM; ties: the lowest index.
 
     A bucket's hosts are a heap of indexes. H does not depend on the size of a VM,
-    so demands of one shape (multiples of one vector) share it, and of one shape
-    what holds a larger VM holds a smaller. For each shape, host class and largest
+    so demands of one shape (multiples of one vector) share it. A host that holds a VM
+    holds every smaller VM of the same shape. For each shape, host class and largest
     size that fits there is a heap: (H, first host, bucket). An entry's first host
     may lag behind: hosts leave a bucket far more often than entries are looked
     at, so an entry is corrected when it comes to the top.

@@ -92,7 +92,7 @@ class MoveMeasures:
             moved_gib=self._moved_mib / _MIB_PER_GIB,
         )
 
-    def note(self, move: RebalanceMove) -> Measures:
+    def apply(self, move: RebalanceMove) -> Measures:
         """Apply a move, and return the measures after it."""
         demand = self._running.demand[self._running.kind[move.vm]]
         both = np.array([move.source, move.destination])
@@ -119,4 +119,4 @@ def measure_moves(
 ) -> tuple[Measures, ...]:
     """Return the measures before the first of some moves and after each."""
     gauge = MoveMeasures(running, ranking, alpha)
-    return (gauge.current_measures(), *(gauge.note(move) for move in moves))
+    return (gauge.current_measures(), *(gauge.apply(move) for move in moves))

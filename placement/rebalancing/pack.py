@@ -37,7 +37,7 @@ def pack(
 ) -> MovePlan:
     """Plan moves that leave hosts empty.
 
-    Hosts are tried in turn, those that carry least first, again until none can be emptied
+    Hosts are tried in turn, the least transfer first, again until none can be emptied
     in a whole turn. The VMs of one go, largest first, each to the host in use that gains
     most by it: the fullest that has room. A host stays as it is if one of its VMs rests,
     cannot move or finds no place, if anything else is committed there, or if the step is not

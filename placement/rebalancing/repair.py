@@ -37,21 +37,21 @@ def repair(
 ) -> MovePlan:
     """Plan the moves that bring hosts within capacity and restore hard rules.
 
-    From a host over its capacity one VM moves if one is enough, the one that
-    carries least; else those that carry least for what they free. Of VMs that must
-    keep apart the one stays that carries most, and a group that is to be together
-    gathers where most of it is.
+    A host over its capacity loses one VM if one is enough: the one with the least transfer.
+    Otherwise it loses the VMs with the least transfer for the room that they free. Of VMs that
+    must keep apart, the one with the largest transfer stays. A group that must keep together
+    gathers on the host that has most of its transfer.
 
     Parameters
     ----------
     budget_units : int or None
-        Hosts weighed for a VM; None for as many as it takes.
+        The most hosts that are weighed as destinations; None: no limit.
 
     Returns
     -------
     MovePlan
-        Without moves where nothing is broken. A VM that should move and has no
-        place is named; the seed changes nothing and is kept with the plan.
+        Without moves if no rule is broken and no host is over its capacity. ``stays`` has the VMs
+        that should move but have no destination. The seed changes nothing; the plan records it.
     """
     limits, search = limits or RebalanceLimits(), search or SearchLimits()
     repairing = _RepairPlanner(running, limits, search, Budget(budget_units))

@@ -41,9 +41,9 @@ def order_in_waves(
     """Return an order of moves in which no host ever holds more than it has.
 
     A wave takes what it can in the order given: of each move both hosts hold the
-    VM until the wave is over. Where nothing can go, a cycle is broken: the VM that
-    carries least among those on a host where another wants to be goes to a third
-    host, once, and on from there when it can.
+    VM until the wave is over. If no unit can move, a cycle is broken: of the VMs on
+    destinations of other units, the one with the least transfer moves to a third
+    host, once, and from there to its destination as soon as it has room.
 
     Notes
     -----

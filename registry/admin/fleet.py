@@ -44,7 +44,7 @@ from registry.lifecycle import (
 )
 from registry.records.rounds import Accounts, Lease
 from registry.requests.rules import zone_of
-from registry.rounds.cluster import read_accounts
+from registry.rounds.cluster_view import read_accounts
 from registry.rounds.slot_loop import slot_loop_status
 
 #: States with work to do; when the first two began is on the row itself.

@@ -26,7 +26,7 @@ _REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 def keep_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> None:
     """Replace the latest reports of hosts, which are locked."""
     rows = [
-        {"host_id": key, "report": _to_json(report), "polled_at": report.polled_at}
+        {"host_id": key, "report": _report_to_json(report), "polled_at": report.polled_at}
         for key, report in reports.items()
     ]
     query = select(host_reports.c.host_id).where(host_reports.c.host_id.in_(list(reports)))
@@ -48,20 +48,20 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
         .where(hosts.c.admin != HostAdmin.RETIRED.value)
         .order_by(hosts.c.name)
     )
-    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
+    return {row.host_id: _report_from_json(row.report) for row in connection.execute(query)}
 
 
 def read_reports(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
     """Return the latest reports of some hosts; a host that never answered has none."""
     query = select(host_reports).where(is_any_of(connection, host_reports.c.host_id, host_ids))
-    return {row.host_id: _from_json(row.report) for row in connection.execute(query)}
+    return {row.host_id: _report_from_json(row.report) for row in connection.execute(query)}
 
 
 def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
     """Return the latest report of one host; None if it never answered."""
     query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
     found = connection.scalars(query).one_or_none()
-    return _from_json(found) if found is not None else None
+    return _report_from_json(found) if found is not None else None
 
 
 def hosts_with_addresses(address: str | None, mac: str | None) -> Select[tuple[UUID]]:
@@ -92,7 +92,7 @@ def _has_json_value(name: str, value: str) -> ColumnElement[bool]:
     return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
 
 
-def _to_json(record: HostReport | DomainReport) -> dict[str, Any]:
+def _report_to_json(record: HostReport | DomainReport) -> dict[str, Any]:
     names = _REPORT_FIELDS if isinstance(record, HostReport) else _DOMAIN_FIELDS
     return {name: _json_value(getattr(record, name)) for name in names}
 
@@ -107,11 +107,11 @@ def _json_value(value: Any) -> Any:
         case tuple():
             return [_json_value(each) for each in value]
         case DomainReport():
-            return _to_json(value)
+            return _report_to_json(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _from_json(stored: Mapping[str, Any]) -> HostReport:
+def _report_from_json(stored: Mapping[str, Any]) -> HostReport:
     """Return the report that JSON values hold, without fields that later versions added."""
     domains = tuple(
         DomainReport(

@@ -22,7 +22,7 @@ SLOTS_WAITED: Final = case(
 )
 
 
-def to_json(waiting: WaitingStatus) -> dict[str, Any]:
+def waiting_status_to_json(waiting: WaitingStatus) -> dict[str, Any]:
     """Return the JSON form of a waiting status."""
     return {
         "count": waiting.count,
@@ -33,7 +33,7 @@ def to_json(waiting: WaitingStatus) -> dict[str, Any]:
     }
 
 
-def from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
+def waiting_status_from_json(stored: Mapping[str, Any] | None) -> WaitingStatus | None:
     """Return the waiting status that JSON values hold; None for None."""
     if stored is None:
         return None

@@ -21,7 +21,7 @@ from registry.errors import MoveRefusedError, NotFoundError
 from registry.moves.create import CANNOT_COPY, HERE, assignment_amounts, obstacles_to_any_move
 from registry.records.rounds import ClusterView, HostView, RequestView, SpotView, TenantView
 from registry.requests.rules import zone_of
-from registry.rounds.cluster import request_of_vm, room_freed_by_plans
+from registry.rounds.cluster_view import request_of_vm, room_freed_by_plans
 from registry.rounds.group_views import vm_group_views
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.reserved_room import reserved_view

@@ -34,7 +34,7 @@ from registry.moves.running_view import view_running
 from registry.moves.stored_plans import GOES_ON, get_plan, read_plan_moves, read_plans
 from registry.records.moves import Plan, PlanKind, PlanMove, PlannedMove, RunningView
 from registry.records.rounds import Lease
-from registry.rounds.cluster import read_cluster
+from registry.rounds.cluster_view import read_cluster
 from registry.rounds.known_hosts import KnownHosts
 
 

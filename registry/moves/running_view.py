@@ -28,7 +28,7 @@ from registry.moves.create import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
 from registry.records.moves import RunningView, RunningVm
 from registry.records.rounds import ClusterView
-from registry.rounds.cluster import running_requests, view_cluster
+from registry.rounds.cluster_view import running_requests, view_cluster
 from registry.rounds.group_views import vm_group_views
 
 #: Seconds after a move or a refusal within which a VM is moved only out of need.

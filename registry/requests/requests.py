@@ -35,7 +35,7 @@ from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import is_waiting_vm
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S
 from registry.ledger.request_progress import vm_counts_query
-from registry.ledger.waiting_status import from_json
+from registry.ledger.waiting_status import waiting_status_from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, read_network_names
 from registry.records.journal import IdempotencyKey
@@ -382,7 +382,7 @@ def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple
             row,
             rules=rules_of(row, groups.get(row.id, {})),
             reservation=row.reservation_id,
-            waiting=from_json(row.waiting),
+            waiting=waiting_status_from_json(row.waiting),
             vms_placed=tallies[row.id].held,
             vms_running=tallies[row.id].running,
             vms_unknown=tallies[row.id].unknown,

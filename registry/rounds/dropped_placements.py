@@ -21,12 +21,16 @@ from registry.db.schema import requests
 from registry.images.host_copies import pairs_without_room
 from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.placeable import count_waiting, waiting_requests
-from registry.ledger.waiting_status import SLOTS_WAITED, from_json, to_json
+from registry.ledger.waiting_status import (
+    SLOTS_WAITED,
+    waiting_status_from_json,
+    waiting_status_to_json,
+)
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, assign_addresses
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import Placement, RoundCommit
-from registry.rounds.cluster import min_at_once, requests_ever_placed
+from registry.rounds.cluster_view import min_at_once, requests_ever_placed
 
 HOST_MOVED: Final = "host_moved"
 QUOTA: Final = "quota"
@@ -145,7 +149,7 @@ def write_waiting_reasons(
         for row in connection.execute(query):
             if row.id not in waits:
                 continue
-            before = from_json(row.waiting)
+            before = waiting_status_from_json(row.waiting)
             reason = reasons.get(row.id, HOST_MOVED)
             waiting = commit.waiting.get(row.id) or WaitingStatus(count=0, reason=reason)
             count = min(waiting.count + moved[row.id], row.wanted)
@@ -157,7 +161,7 @@ def write_waiting_reasons(
             changes.append(
                 {
                     "id": row.id,
-                    "waiting": to_json(stored),
+                    "waiting": waiting_status_to_json(stored),
                     "rounds_waited": row.slots + 1,
                     "updated_at": now,
                 }

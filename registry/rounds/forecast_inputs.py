@@ -33,7 +33,7 @@ from registry.lifecycle import FINISHED
 from registry.records.forecast_inputs import ForecastInputs, LivingVms, PastLife, RecentRequest
 from registry.records.requests import Rules
 from registry.records.rounds import RequestView
-from registry.rounds.cluster import view_cluster
+from registry.rounds.cluster_view import view_cluster
 from registry.rounds.known_hosts import KnownHosts
 from registry.rounds.slot_loop import slot_loop_status
 

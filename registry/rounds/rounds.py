@@ -23,7 +23,7 @@ from registry.records.rounds import (
     RoundRecord,
     StoredDecision,
 )
-from registry.rounds.cluster import last_round, read_cluster
+from registry.rounds.cluster_view import last_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.known_hosts import KnownHosts
 

@@ -17,7 +17,7 @@ from registry.records.rounds import Accounts, CapacityView, ClusterView
 from registry.records.tenancy import MoveTo
 from registry.requests.counts import count_vms_and_requests
 from registry.requests.rules import check_rules
-from registry.rounds.cluster import capacity_view, read_accounts, view_cluster
+from registry.rounds.cluster_view import capacity_view, read_accounts, view_cluster
 from registry.rounds.forecast_inputs import can_forecast, read_forecast_inputs
 from registry.rounds.known_hosts import KnownHosts
 from registry.tenancy.tenants import add_tenant, update_tenant

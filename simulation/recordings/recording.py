@@ -32,7 +32,7 @@ def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, fl
 
     The first row of a tenant that came later holds its first parent.
     """
-    groups = _groups_above(past.tenants, names)
+    groups = _ancestor_groups(past.tenants, names)
     for tenant in past.tenants:
         named = _name_in_files(tenant.name, names, groups)
         if named is None:
@@ -47,7 +47,7 @@ def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, fl
 
 def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
     """Yield the quotas of tenants and groups, with the time from which they hold."""
-    groups = _groups_above(past.tenants, names)
+    groups = _ancestor_groups(past.tenants, names)
     for quota in past.quotas:
         named = _name_in_files(quota.owner, names, groups)
         if named is None:
@@ -58,7 +58,7 @@ def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, i
                 yield named, quota.resource, "" if limit is None else limit, at_s
 
 
-def _groups_above(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
+def _ancestor_groups(tenants: Iterable[PastTenant], names: FileNames) -> frozenset[str]:
     """Return the groups above any tenant of the trace, at any time, directly or indirectly."""
     above: dict[str, set[str]] = {
         tenant.name: {each.parent for each in tenant.standings if each.parent is not None}

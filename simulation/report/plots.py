@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from simulation.metrics.summary import completed_fractions
-from simulation.report.run_data import RunData, cumulative_fractions, thin_series
+from simulation.report.plot_series import cumulative_fractions, downsample_series
+from simulation.report.run_data import RunData
 from simulation.report.style import (
     Palette,
     draw_legend,
@@ -70,7 +71,9 @@ def _draw_over_time(
     for run in runs:
         times, label = _times_of_slots(run)
         if column in run.slots:
-            axis.plot(*thin_series(times, run.slots[column] * factor), **palette.line(run.variant))
+            axis.plot(
+                *downsample_series(times, run.slots[column] * factor), **palette.line(run.variant)
+            )
     return label
 
 
@@ -256,7 +259,7 @@ def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
         times, label = _times_of_slots(run)
         if "moved_gib" in run.slots:
             gib = np.cumsum(np.nan_to_num(run.slots["moved_gib"]))
-            moved.plot(*thin_series(times, gib), **palette.line(run.variant))
+            moved.plot(*downsample_series(times, gib), **palette.line(run.variant))
         moved.set_xlabel(label)
     moved.set_ylabel("moved so far (GiB)")
     moved.set_ylim(bottom=0)
@@ -293,7 +296,7 @@ def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | No
         its = shares["tenant"].astype(str) == tenant
         values = np.zeros(len(times))
         values[shares["slot"][its].astype(np.int64) - first] = 100 * shares["dominant_share"][its]
-        axis.plot(*thin_series(times[decided], values[decided]), **palette.line(tenant))
+        axis.plot(*downsample_series(times[decided], values[decided]), **palette.line(tenant))
     axis.set_xlabel(label)
     axis.set_ylabel("dominant share (% of the pool)")
     axis.set_ylim(bottom=0)

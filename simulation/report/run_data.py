@@ -6,17 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from simulation.experiments.study import RUNS
 from simulation.experiments.variant_comparison import variant_of
-
-#: Points that a line has at most: more cannot be seen.
-MAX_POINTS: Final = 400
-_INVISIBLE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -69,27 +64,3 @@ def first_seed_runs(runs: Sequence[RunData]) -> list[RunData]:
     for run in runs:
         first.setdefault(run.variant, run)
     return list(first.values())
-
-
-def thin_series(
-    times: npt.NDArray[Any], values: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return times and values, averaged to about `MAX_POINTS` points; unknown values are dropped."""
-    known = np.isfinite(values)
-    times, values = times[known], values[known]
-    if len(values) <= _INVISIBLE * MAX_POINTS:
-        return times, values
-    parts = np.array_split(np.arange(len(values)), MAX_POINTS)
-    return (
-        np.array([times[part].mean() for part in parts]),
-        np.array([values[part].mean() for part in parts]),
-    )
-
-
-def cumulative_fractions(
-    values: npt.NDArray[Any], counts: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the distinct values and the cumulative fraction of the counts at each."""
-    distinct, place = np.unique(values, return_inverse=True)
-    total = np.cumsum(np.bincount(place.ravel(), counts, len(distinct)))
-    return distinct, total / total[-1]

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
+from simulation.report.plot_series import cumulative_fractions, downsample_series
 from simulation.report.plots import Plot
-from simulation.report.run_data import cumulative_fractions, thin_series
 from simulation.reproduction.drfh_day import (
     BEST,
     SLOTS,
@@ -52,7 +52,7 @@ def _reproduce_fig7(setup: Setup) -> ItemOutcome:
     for policy in (BEST, SLOTS):
         took = np.sort(played[policy].took_s[both]) / 60
         minutes, part = cumulative_fractions(took, np.ones(len(took)))
-        curves[policy] = thin_series(minutes, 100 * part)
+        curves[policy] = downsample_series(minutes, 100 * part)
     return ItemOutcome(
         statements=(
             Statement(

@@ -8,15 +8,15 @@ import numpy as np
 
 from placement import DivisibleProblem, Division
 from placement.mechanisms.max_min.levels import normalised_demands
-from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
-from simulation.reproduction.plots import bar_plotter
-from simulation.reproduction.problems import (
+from simulation.reproduction.example_problems import (
     checked_allocation,
     checked_division,
     divisible_problem,
     round_snapshot,
     vms_of,
 )
+from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Table
+from simulation.reproduction.plots import bar_plotter
 
 _RESOURCES: Final = ("cpu", "memory")
 #: Fig. 1: CPUs and GB of two servers; Ghodsi et al. have the same 9 CPUs and 18 GB in one.

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray
-from simulation.report.run_data import thin_series
+from simulation.report.plot_series import downsample_series
 from simulation.reproduction.drfh_day import (
     BEST,
     FIRST,
@@ -19,9 +19,9 @@ from simulation.reproduction.drfh_day import (
     drfh_item,
     simulated_day,
 )
+from simulation.reproduction.example_problems import checked_allocation, round_snapshot
 from simulation.reproduction.model import ItemOutcome, Number, Setup, Statement, Table
 from simulation.reproduction.plots import bar_plotter, line_plotter
-from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.trace_replay import use_over_time
 from simulation.reproduction.workloads import RESOURCES
 
@@ -165,7 +165,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
             "Higher is better: demand exceeds the room.",
             {
                 f"{name} in use\n(% of the pool)": {
-                    policy: thin_series(hours[policy], 100 * each.used[:, r])
+                    policy: downsample_series(hours[policy], 100 * each.used[:, r])
                     for policy, each in played.items()
                 }
                 for r, name in enumerate(_NAMES)

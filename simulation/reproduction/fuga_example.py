@@ -13,9 +13,9 @@ from placement.fuga.players import find_players
 from placement.fuga.service_order import ServiceOrder
 from placement.fuga.strategies import GivenStrategies, TopCombinations, given_strategies_by_kind
 from placement.model.vm_kinds import vm_kinds
+from simulation.reproduction.example_problems import checked_allocation, round_snapshot
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bar_plotter
-from simulation.reproduction.problems import checked_allocation, round_snapshot
 
 _RESOURCES: Final = ("cpu", "memory", "disk")
 _HOSTS: Final = ((4, 8, 40), (4, 6, 50))

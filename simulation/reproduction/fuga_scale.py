@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, Snapshot, allocation_bound
-from simulation.report.run_data import thin_series
+from simulation.report.plot_series import downsample_series
+from simulation.reproduction.example_problems import checked_allocation, round_snapshot
 from simulation.reproduction.model import (
     Comparison,
     Item,
@@ -21,7 +22,6 @@ from simulation.reproduction.model import (
     Table,
 )
 from simulation.reproduction.plots import line_plotter
-from simulation.reproduction.problems import checked_allocation, round_snapshot
 from simulation.reproduction.repetitions import run_seeds
 from simulation.reproduction.trace_replay import PlayedTrace, play_trace, use_over_time
 from simulation.reproduction.workloads import DAY_S, INSTEAD, RESOURCES, google_hosts, google_trace
@@ -230,7 +230,7 @@ def _reproduce_fig7(setup: Setup) -> ItemOutcome:
             "Higher is better while VMs wait.",
             {
                 f"{name} in use\n(% of the pool)": {
-                    policy: thin_series(each.start_s / DAY_S, 100 * each.used[:, r])
+                    policy: downsample_series(each.start_s / DAY_S, 100 * each.used[:, r])
                     for policy, each in played.items()
                 }
                 for r, name in enumerate(_NAMES)

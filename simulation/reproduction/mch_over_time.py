@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from placement import FloatArray, TenantTree
+from simulation.reproduction.example_problems import checked_division, divisible_problem
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import line_plotter
-from simulation.reproduction.problems import checked_division, divisible_problem
 
 _POOL: Final = (200.0, 200.0)  #: CPUs and GB
 _TASKS: Final = 2000  #: of one CPU or one GB, in each job

@@ -9,9 +9,9 @@ import numpy as np
 
 from placement import DivisibleProblem, Division, FloatArray
 from placement.mechanisms.max_min.room import tasks_alone
+from simulation.reproduction.example_problems import checked_division, divisible_problem
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bar_plotter
-from simulation.reproduction.problems import checked_division, divisible_problem
 
 _RESOURCES: Final = ("cpu", "memory", "bandwidth")
 #: Fig. 1 to 3: CPUs, GB and Mb/s of two servers; the second has no link.

@@ -10,9 +10,9 @@ import numpy as np
 from placement import BoolArray, DivisibleProblem, FloatArray
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
+from simulation.reproduction.example_problems import checked_division
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import line_plotter
-from simulation.reproduction.problems import checked_division
 from simulation.reproduction.psdsf_examples import CLASSES, four_classes
 
 _SECONDS: Final = 300

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from controller.session.polling import change_printer, poll_attempts
-from controller.terminal.bars import new_bar
 from controller.terminal.errors import WaitExpiredError
 from controller.terminal.output import echo, short_id
+from controller.terminal.progress_bars import new_bar
 from controller.terminal.times import span
 from plain_text import plain
 

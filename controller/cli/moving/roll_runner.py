@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from controller.cli.moving.commands_on_hosts import CommandsOnHosts
 from controller.client.errors import ApiProblemError, ApiUnreachableError
 from controller.session.plan_progress import moves_under_way
-from controller.terminal.bars import new_bar
 from controller.terminal.output import echo, text
+from controller.terminal.progress_bars import new_bar
 from plain_text import plain
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from controller.cli.operating.doctor_hosts import (
     confinement_findings,
     exposure_findings,
     failure_findings,
+    host_exclusion_reason,
     move_findings,
 )
 from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 #: What is late, as the doctor calls it.
 _DONE_BY: Final = {"decide": "control centre", "build": "workers", "poll": "monitors"}
-_NO_ERROR: Final = "no error recorded; check that the monitor runs"
 
 S = TypeVar("S", bound="BaseSettings")
 
@@ -215,19 +215,6 @@ def _lab_uris() -> tuple[str, ...]:
     from controller.embedded.state import SetupRecord, StateDir  # noqa: PLC0415
 
     return SetupRecord.load(StateDir(load_settings().state_dir)).lab_uris
-
-
-def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
-    """Return the reason why an active host gets no VMs, or None."""
-    if host["admin"] != "active":
-        return None
-    if host.get("same_machine_as"):
-        return str(host["last_error"] or f"it is the machine of host {host['same_machine_as']}")
-    if host["health"] != "up":
-        return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
-    if host.get("pool_silent_since"):
-        return f"{host['last_error']}: it is up but gets no VMs"
-    return None
 
 
 def _liveness_findings(session: Session) -> Iterator[CheckResult]:

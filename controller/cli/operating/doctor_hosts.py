@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _ABOUT: Final = "moves"
 #: libvirt's test driver moves nothing.
 _MOVES_NOTHING: Final = "test"
+_NO_ERROR: Final = "no error recorded; check that the monitor runs"
 
 
 class MoveSettings(Protocol):
@@ -28,6 +29,19 @@ class MoveSettings(Protocol):
     move_bandwidth_mib_s: int | None
     move_encrypt: bool
     move_ports: tuple[int, int]
+
+
+def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
+    """Return the reason why an active host gets no VMs, or None."""
+    if host["admin"] != "active":
+        return None
+    if host.get("same_machine_as"):
+        return str(host["last_error"] or f"it is the machine of host {host['same_machine_as']}")
+    if host["health"] != "up":
+        return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
+    if host.get("pool_silent_since"):
+        return f"{host['last_error']}: it is up but gets no VMs"
+    return None
 
 
 def move_findings(

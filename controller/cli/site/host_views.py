@@ -87,7 +87,7 @@ def show_host(session: Session, name: NameArgument) -> None:
         if key != "inventories":
             listed = ", ".join(value) if isinstance(value, list) else value
             if key == "fence" and value is not None:
-                listed = _fencing_state(value)
+                listed = _fencing_text(value)
             echo(f"{key:20}{'-' if listed in (None, '') else listed}")
     echo("")
     print_table(
@@ -165,7 +165,7 @@ def _seconds_text(nanoseconds: int | None) -> str | None:
     return None if nanoseconds is None else f"{nanoseconds / 1e9:.1f} s"
 
 
-def _fencing_state(fence: Mapping[str, Any]) -> str:
+def _fencing_text(fence: Mapping[str, Any]) -> str:
     """Return the state of a host's fencing as text, after a failure with attempts and error."""
     if fence["last_error"] is None:
         return str(fence["state"])

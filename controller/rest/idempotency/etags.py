@@ -107,7 +107,7 @@ async def _etag_response(request: HttpRequest, response: Response) -> ETagRespon
 ETagDep = Annotated[ETagResponse, Depends(_etag_response)]
 
 
-def note_condition(request: HttpRequest, given: str) -> None:
+def set_condition(request: HttpRequest, given: str) -> None:
     """Make a call's change conditional on the versions of its `If-Match`.
 
     Raises

@@ -20,7 +20,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from controller.rest.dependencies import services_of
-from controller.rest.middleware.audit_trail import note_route
+from controller.rest.middleware.audit_trail import record_route
 from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
 from controller.rest.problems import patterns
 from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
@@ -139,7 +139,7 @@ class Creation:
 
 # It takes the request alone: each FastAPI dependency costs every creating call.
 async def _provide_creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
-    note_route(request.scope)
+    record_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
     assert sent is not None  # noqa: S101 - a known caller has sent one
     return Creation(

@@ -98,7 +98,7 @@ def _quoted_path(scope: Scope) -> str:
     return quote(shown_path, safe="%/?&=:@,;+!$'()*~[]")[:MAX_PATH]
 
 
-def note_route(scope: Scope) -> None:
+def record_route(scope: Scope) -> None:
     """Store the route of a call in its audit record, as soon as it is known."""
     call = scope.get("state", {}).get("audited")
     route = getattr(scope.get("route"), "path", None)
@@ -108,7 +108,7 @@ def note_route(scope: Scope) -> None:
 
 def _add_route_and_subject(call: AuditedCall, scope: Scope) -> None:
     """Add the route and the subject to an audit record."""
-    note_route(scope)
+    record_route(scope)
     named = list((scope.get("path_params") or {}).values())
     if named:
         call.subject = quote(str(named[-1]), safe=":", errors="replace")[:MAX_SUBJECT]

@@ -19,7 +19,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
-from controller.rest.idempotency.etags import note_condition
+from controller.rest.idempotency.etags import set_condition
 from controller.rest.middleware.auth import SAFE_METHODS, check_operator, requires_operator
 from controller.rest.problems.errors import (
     BodyTooLargeError,
@@ -54,7 +54,7 @@ class BoundedRoute(APIRoute):
         async def check_and_serve(request: HttpRequest) -> Response:
             given = request.headers.getlist("if-match")  # several lines are one list
             if given and request.method not in SAFE_METHODS:
-                note_condition(request, ",".join(given))
+                set_condition(request, ",".join(given))
             if for_operators:
                 check_operator(request)
             if has_body:

@@ -2,7 +2,7 @@
 
 The fields of a problem: ``type`` names the kind (a name; its path says what it means),
 ``code`` is its last part for programs, ``title`` the same for people, ``detail`` says
-what happened this time and what to do. ``errors`` lists the faulty places of the
+what happened this time and what to do. ``errors`` lists the errors of the
 input: ``in`` (body, query, path or header), ``pointer`` (a JSON pointer into the body)
 or ``parameter``, what was found there and what is allowed.
 """
@@ -46,8 +46,8 @@ from controller.rest.problems.faults import (
     UNKNOWN,
     RefusedCall,
     call_of,
-    faulty_places,
-    faulty_places_summary,
+    input_errors,
+    input_errors_summary,
     quotable_value,
 )
 from registry import (
@@ -82,7 +82,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem: its status, code and title."""
 
     status: HTTPStatus
@@ -90,101 +90,121 @@ class Kind:
     title: str
 
 
-INVALID: Final = Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "Invalid input")
-INTERNAL: Final = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "Internal error")
+INVALID: Final = ProblemKind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "Invalid input")
+INTERNAL: Final = ProblemKind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "Internal error")
 
 #: Kind of each error class and of its subclasses.
-KINDS: Final[Mapping[type[Exception], Kind]] = MappingProxyType(
+KINDS: Final[Mapping[type[Exception], ProblemKind]] = MappingProxyType(
     {
-        UnauthorizedError: Kind(
+        UnauthorizedError: ProblemKind(
             HTTPStatus.UNAUTHORIZED, "unauthorized", "Token missing or invalid"
         ),
-        LoginRefusedError: Kind(HTTPStatus.UNAUTHORIZED, "login_refused", "Login refused"),
-        ProviderError: Kind(HTTPStatus.GATEWAY_TIMEOUT, "provider_failed", "Provider failed"),
-        ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden", "Not allowed with this token"),
-        RateLimitedError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "Too many calls"),
-        OverloadedError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Server busy"),
-        QuotaExceededError: Kind(HTTPStatus.FORBIDDEN, "quota_exceeded", "Quota exceeded"),
-        MalformedBodyError: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
-        BodyTooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"),
-        UnsupportedMediaTypeError: Kind(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported content type"
+        LoginRefusedError: ProblemKind(HTTPStatus.UNAUTHORIZED, "login_refused", "Login refused"),
+        ProviderError: ProblemKind(
+            HTTPStatus.GATEWAY_TIMEOUT, "provider_failed", "Provider failed"
         ),
-        ImageTooLargeError: Kind(
+        ForbiddenError: ProblemKind(
+            HTTPStatus.FORBIDDEN, "forbidden", "Not allowed with this token"
+        ),
+        RateLimitedError: ProblemKind(
+            HTTPStatus.TOO_MANY_REQUESTS, "rate_limited", "Too many calls"
+        ),
+        OverloadedError: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "Server busy"),
+        QuotaExceededError: ProblemKind(HTTPStatus.FORBIDDEN, "quota_exceeded", "Quota exceeded"),
+        MalformedBodyError: ProblemKind(
+            HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"
+        ),
+        BodyTooLargeError: ProblemKind(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"
         ),
-        ImageRefusedError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "Image refused"),
-        ImageUrlRefusedError: Kind(
+        UnsupportedMediaTypeError: ProblemKind(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "Unsupported content type"
+        ),
+        ImageTooLargeError: ProblemKind(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "Body too large"
+        ),
+        ImageRefusedError: ProblemKind(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "image_refused", "Image refused"
+        ),
+        ImageUrlRefusedError: ProblemKind(
             HTTPStatus.UNPROCESSABLE_ENTITY, "url_refused", "Image URL not allowed"
         ),
-        ImageStoreError: Kind(
+        ImageStoreError: ProblemKind(
             HTTPStatus.INSUFFICIENT_STORAGE, "image_store_failed", "Image store failed"
         ),
         RequestValidationError: INVALID,
         InvalidError: INVALID,
         HeaderError: INVALID,
-        UriRefusedError: Kind(
+        UriRefusedError: ProblemKind(
             HTTPStatus.UNPROCESSABLE_ENTITY, "uri_refused", "libvirt URI not allowed"
         ),
-        NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
-        RoundPurgedError: Kind(HTTPStatus.GONE, "purged", "Purged"),
-        RoundDamagedError: Kind(HTTPStatus.GONE, "damaged", "Damaged"),
-        DuplicateError: Kind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
-        MoveRefusedError: Kind(HTTPStatus.CONFLICT, "move_refused", "VM cannot be moved"),
-        ReservationError: Kind(
+        NotFoundError: ProblemKind(HTTPStatus.NOT_FOUND, "not_found", "Not found"),
+        RoundPurgedError: ProblemKind(HTTPStatus.GONE, "purged", "Purged"),
+        RoundDamagedError: ProblemKind(HTTPStatus.GONE, "damaged", "Damaged"),
+        DuplicateError: ProblemKind(HTTPStatus.CONFLICT, "duplicate", "Already exists"),
+        MoveRefusedError: ProblemKind(HTTPStatus.CONFLICT, "move_refused", "VM cannot be moved"),
+        ReservationError: ProblemKind(
             HTTPStatus.CONFLICT, "reservation_refused", "Reservation cannot be drawn on"
         ),
-        ConflictError: Kind(HTTPStatus.CONFLICT, "conflict", "Not possible in the present state"),
-        IllegalTransitionError: Kind(
+        ConflictError: ProblemKind(
+            HTTPStatus.CONFLICT, "conflict", "Not possible in the present state"
+        ),
+        IllegalTransitionError: ProblemKind(
             HTTPStatus.CONFLICT, "illegal_transition", "Not possible in the present state"
         ),
-        CapacityExceededError: Kind(
+        CapacityExceededError: ProblemKind(
             HTTPStatus.CONFLICT, "capacity_exceeded", "Not enough capacity on the host"
         ),
-        VersionMismatchError: Kind(
+        VersionMismatchError: ProblemKind(
             HTTPStatus.PRECONDITION_FAILED, "version_mismatch", "Changed since it was read"
         ),
-        IdempotencyConflictError: Kind(
+        IdempotencyConflictError: ProblemKind(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             "idempotency_key_reused",
             "Idempotency-Key already used with another body",
         ),
-        IdempotencyInProgressError: Kind(
+        IdempotencyInProgressError: ProblemKind(
             HTTPStatus.CONFLICT,
             "idempotency_in_progress",
             "Call with this Idempotency-Key in progress",
         ),
-        DatabaseFullError: Kind(
+        DatabaseFullError: ProblemKind(
             HTTPStatus.SERVICE_UNAVAILABLE, "database_full", "Database disk full"
         ),
-        RegistryUnavailableError: Kind(
+        RegistryUnavailableError: ProblemKind(
             HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "Database not available"
         ),
-        PolicyFailedError: Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "Policy failed"),
-        ConsoleUnreadError: Kind(
+        PolicyFailedError: ProblemKind(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "policy_failed", "Policy failed"
+        ),
+        ConsoleUnreadError: ProblemKind(
             HTTPStatus.GATEWAY_TIMEOUT, "console_unread", "Console not readable"
         ),
-        SchemaOutdatedError: Kind(
+        SchemaOutdatedError: ProblemKind(
             HTTPStatus.SERVICE_UNAVAILABLE, "schema_outdated", "Database schema does not match"
         ),
     }
 )
 
 #: Kinds of the framework's own errors, by status: unknown paths and methods.
-HTTP_KINDS: Final[Mapping[int, Kind]] = MappingProxyType(
+HTTP_KINDS: Final[Mapping[int, ProblemKind]] = MappingProxyType(
     {
-        400: Kind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
-        404: Kind(HTTPStatus.NOT_FOUND, "no_such_path", "Path not found"),
-        405: Kind(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
+        400: ProblemKind(HTTPStatus.BAD_REQUEST, "malformed", "Body is not valid JSON"),
+        404: ProblemKind(HTTPStatus.NOT_FOUND, "no_such_path", "Path not found"),
+        405: ProblemKind(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed"),
     }
 )
 
 #: Kinds of errors of a connection before there is a call.
-CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
+CONNECTION_KINDS: Final[Mapping[HTTPStatus, ProblemKind]] = MappingProxyType(
     {
-        HTTPStatus.BAD_REQUEST: Kind(HTTPStatus.BAD_REQUEST, "not_http", "Not valid HTTP/1.1"),
-        HTTPStatus.REQUEST_TIMEOUT: Kind(HTTPStatus.REQUEST_TIMEOUT, "too_slow", "Call too slow"),
-        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: Kind(
+        HTTPStatus.BAD_REQUEST: ProblemKind(
+            HTTPStatus.BAD_REQUEST, "not_http", "Not valid HTTP/1.1"
+        ),
+        HTTPStatus.REQUEST_TIMEOUT: ProblemKind(
+            HTTPStatus.REQUEST_TIMEOUT, "too_slow", "Call too slow"
+        ),
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: ProblemKind(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", "Header too large"
         ),
     }
@@ -195,7 +215,7 @@ CONNECTION_KINDS: Final[Mapping[HTTPStatus, Kind]] = MappingProxyType(
 class ProblemAnswer:
     """One problem document and its headers."""
 
-    kind: Kind
+    kind: ProblemKind
     detail: str
     errors: Sequence[Mapping[str, Any]] = ()
     extensions: Mapping[str, Any] = field(default_factory=dict)
@@ -232,7 +252,7 @@ def build_problem(
     kind = next((KINDS[cls] for cls in type(error).__mro__ if cls in KINDS), None)
     if kind is None:
         return _internal_error_answer(error)
-    errors = faulty_places(error, method, call)
+    errors = input_errors(error, method, call)
     return ProblemAnswer(
         kind=kind,
         detail=_detail_text(error, errors, call),
@@ -300,7 +320,7 @@ def _headers_of_error(error: Exception) -> dict[str, str]:
     return {}
 
 
-def _problem_headers(kind: Kind) -> dict[str, str]:
+def _problem_headers(kind: ProblemKind) -> dict[str, str]:
     if kind.status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="fuga"'}
     if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -316,7 +336,7 @@ def _http_exception_answer(error: HTTPException, *, method: str, path: str) -> P
         405: f"{quotable_value(path)} does not support {method}",
     }
     status = HTTPStatus(error.status_code)
-    kind = HTTP_KINDS.get(status) or Kind(status, status.name.lower(), status.phrase)
+    kind = HTTP_KINDS.get(status) or ProblemKind(status, status.name.lower(), status.phrase)
     return ProblemAnswer(
         kind=kind,
         detail=details.get(error.status_code, str(error.detail)),
@@ -336,7 +356,7 @@ def _internal_error_answer(error: Exception) -> ProblemAnswer:
 
 def _detail_text(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
     if errors:
-        return faulty_places_summary(errors)
+        return input_errors_summary(errors)
     if isinstance(error, NotFoundError):
         return call.add_suggestions(str(error), error.kind, error.key)
     if isinstance(error, DatabaseFullError):

@@ -22,7 +22,7 @@ class UnauthorizedError(RestError):
 
 
 class LoginRefusedError(RestError):
-    """A login failed: its link is unknown, used or expired, or the provider refused the user."""
+    """A login failed: unknown, used or expired link, or the provider or its rules refused it."""
 
 
 class ProviderError(RestError):

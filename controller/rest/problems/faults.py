@@ -84,7 +84,7 @@ def call_of(scope: Scope) -> RefusedCall:
     return RefusedCall(Operation.of(scope["app"].openapi(), template, scope["method"]))
 
 
-def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
+def input_errors(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
     """Return the errors of the input, one per place; empty for an error that is none."""
     match error:
         case RequestValidationError():
@@ -113,7 +113,7 @@ def faulty_places(error: Exception, method: str, call: RefusedCall) -> list[dict
     return [{**place, "detail": detail, "found": quotable_value(found), "allowed": allowed}]
 
 
-def faulty_places_summary(errors: Sequence[Mapping[str, Any]]) -> str:
+def input_errors_summary(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence with the first three errors of the input, and the number of the others."""
     first = "; ".join(str(error["detail"]) for error in errors[:3])
     return first if len(errors) <= 3 else f"{first}; and {len(errors) - 3} more"

@@ -19,7 +19,7 @@ from controller.rest.problems.documents import (
     INVALID,
     KINDS,
     TYPE_PREFIX,
-    Kind,
+    ProblemKind,
 )
 
 #: Where the pages are served: the path of every ``type``.
@@ -46,7 +46,7 @@ _MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
 class Meaning:
     """A kind of problem and its meaning."""
 
-    kind: Kind
+    kind: ProblemKind
     said: str
 
 
@@ -70,7 +70,7 @@ def problems_markdown() -> str:
         "Programs use `code`, which does not change between versions. People read `detail`:",
         "what is wrong and what to do. `type` is",
         f"`{TYPE_PREFIX}CODE`: a name; every API serves its page at `{PROBLEMS_PATH}/CODE`.",
-        "`errors` lists the faulty places of the input: `in` (body, query, path or header),",
+        "`errors` lists the errors of the input: `in` (body, query, path or header),",
         "`pointer` (a JSON pointer into the body) or `parameter`, `found` and `allowed`.",
         "",
         "`make api-docs` generates this page.",

@@ -33,5 +33,5 @@ def list_differences(
 def repair_difference(
     name: Name, body: RepairInput, caller: Operator, registry: RegistryDep
 ) -> HostDifference:
-    """Repair a difference that needs an operator's decision (`on_word`)."""
+    """Repair a difference that needs an operator's confirmation (`confirm`)."""
     return registry.differences.repair(name, body.difference, body.subject, actor=caller.actor)

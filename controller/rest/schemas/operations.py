@@ -128,7 +128,7 @@ class ProofsQuery(PageQuery):
 
 
 class ClassPrices(BaseModel):
-    """Work that one more unit of each resource on a class of hosts would have let a round place."""
+    """Prices of a class of hosts: what one more unit of each resource there was worth."""
 
     labels: list[str]
     hosts: int

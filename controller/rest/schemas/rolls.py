@@ -27,7 +27,7 @@ class RollDriver(Input):
 
 
 class RollInput(RollDriver):
-    """A roll to begin: a command that runs on hosts in turn, each once it is empty."""
+    """A roll to begin: its driver runs the command for hosts in turn, each once it is empty."""
 
     hosts: Annotated[list[Selector], Field(min_length=1, max_length=500)] = Field(
         description="Each the name of a host, `label=LABEL`, or `all`."

@@ -24,10 +24,11 @@ class Point:
 class Climbs:
     """How much each tenant needs at each point of the common climb of levels.
 
-    Amounts are the dominant shares of the tasks alone (tasks times mu). At
-    level L a tenant needs the amount g at which the largest of ``(intercept[r]
-    + g slope[r]) / weight`` over its demanded resources r is L, at most
-    ``limit``, and nothing below its ``start``, where what it holds has put it.
+    Amounts are the dominant shares of the tasks alone (tasks times mu). They are
+    non-decreasing and piecewise linear in the level. At level L a tenant needs the
+    amount g at which the largest of ``(intercept[r] + g slope[r]) / weight`` over
+    its demanded resources r is L, at most ``limit``. Below its ``start``, the level
+    of what it holds, it needs nothing.
 
     Tenants that hold much of what their tasks do not demand can take some tasks
     before their level moves. They do so together, once all others have

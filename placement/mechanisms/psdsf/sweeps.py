@@ -43,8 +43,8 @@ class SweepResult:
     leaps: int
 
 
-class Matrix:
-    """The tasks of each tenant on each server, (N, K), and their totals, updated by server steps."""
+class TaskMatrix:
+    """The tasks of each tenant on each server, (N, K), and their totals, updated by steps."""
 
     def __init__(self, problem: DivisibleProblem, tasks: FloatArray) -> None:
         self.tasks = tasks
@@ -128,7 +128,7 @@ def sweep_until_converged(
     """
     servers = build_servers(problem)
     step = _server_step(procedure)
-    matrix = Matrix(problem, drf_per_server(problem, servers))
+    matrix = TaskMatrix(problem, drf_per_server(problem, servers))
     change = np.zeros_like(matrix.tasks)
     rounds, leaps, moved = 0, 0, np.inf
     while rounds < max_rounds and moved > tolerance:
@@ -193,7 +193,7 @@ def step_until_converged(
     """
     servers = build_servers(problem)
     step = _server_step("water_filling")
-    matrix = Matrix(problem, np.zeros(problem.eligible.shape))
+    matrix = TaskMatrix(problem, np.zeros(problem.eligible.shape))
     rounds, moved = 0, np.inf
     while rounds < max_rounds and moved > tolerance:
         matrix.recompute_totals()
@@ -258,7 +258,7 @@ def distributed_steps(
         raise ShapeMismatchError("start", start.shape, (tenants, classes))
     step = _server_step(procedure)
     servers = build_servers(problem)
-    matrix = Matrix(problem, np.zeros((tenants, classes)) if start is None else start.copy())
+    matrix = TaskMatrix(problem, np.zeros((tenants, classes)) if start is None else start.copy())
     for event in schedule:
         if event.active is not None and (event.active != active).any():
             if event.active.shape != (tenants,):

@@ -110,13 +110,13 @@ def read_problem(data: bytes) -> Problem:
         required=("resources", "hosts", "tenants", "demands"),
         optional=("parameters",),
     )
-    reader = _Reader(top, faults)
+    reader = _ProblemReader(top, faults)
     problem = reader.read()
     faults.raise_if_any()
     return problem
 
 
-class _Reader:
+class _ProblemReader:
     """Reads the parts of a problem file, each after the parts to which it refers."""
 
     def __init__(self, top: JsonObject, faults: Faults) -> None:

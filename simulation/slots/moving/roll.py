@@ -56,12 +56,12 @@ class RollState:
                 self.rolled += 1
                 self._end_if_done(its.busy_until_s)
 
-    def note_moved(self, host: int, at_s: float) -> None:
+    def record_departure(self, host: int, at_s: float) -> None:
         """Record that a VM has left a host."""
         if host in self._at:
             self._at[host].emptied_s = at_s
 
-    def note_gone(self, host: int, at_s: float) -> None:
+    def record_loss(self, host: int, at_s: float) -> None:
         """Record that a host has failed or left."""
         if host in self._at:
             del self._at[host]
@@ -100,7 +100,7 @@ class RollState:
         self._end_if_done(at_s)
         return [host for host, its in self._at.items() if its.busy_until_s is None]
 
-    def note_plan(self, plan: MovePlan, fleet: MovableVms) -> None:
+    def record_plan(self, plan: MovePlan, fleet: MovableVms) -> None:
         """Record the VMs that a plan leaves on hosts, and their reasons."""
         for its in self._at.values():
             its.stays = []

@@ -117,7 +117,7 @@ class SlotMover:
             lost = move.vm.host == host
             self._ended.append(EndedMove(move, MoveOutcome.GONE if lost else MoveOutcome.CUT))
         if self.rolling is not None:
-            self.rolling.note_gone(host, at_s)
+            self.rolling.record_loss(host, at_s)
 
     def _begin_move(self, move: TimedMove) -> None:
         moving = self.timetable.moving_vms()[move.vm]
@@ -138,7 +138,7 @@ class SlotMover:
         there = move.vm._replace(host=move.destination)
         self._rests.append((move.over_s + self._moving.price.rest_s, there))
         if self.rolling is not None:
-            self.rolling.note_moved(move.vm.host, move.over_s)
+            self.rolling.record_departure(move.vm.host, move.over_s)
 
     def _hold_vm(self, move: TimedMove, host: int, sign: int) -> None:
         """Add a moving VM to a host, or remove it; its tenant holds it once."""
@@ -214,7 +214,7 @@ class SlotMover:
         places = self._site.cluster.positions_in_pool(hosts)
         plan = evacuate(fleet.running, places, limits=self._moving.price.limits)
         assert self.rolling is not None  # noqa: S101 - whose hosts these are
-        self.rolling.note_plan(plan, fleet)
+        self.rolling.record_plan(plan, fleet)
         self._start_plan(plan, fleet, start_s)
 
     def _plan_room(self, start_s: float) -> None:

@@ -19,7 +19,7 @@ from registry.images import Image, ImageCopy, ImageStore, NewImage
 from tests.fakes.hypervisor import PIECE
 from tests.integration.workers.world import KilledError, World
 from tests.register import ACTOR, add_request
-from workers import uploads
+from workers import image_copies
 from workers.context import TaskOutcome
 
 SIZE_BYTES = 3 * PIECE
@@ -55,7 +55,7 @@ class ImageWorld(World):
         return copy
 
     def upload(self, owner: str = "w1", **changes: Any) -> TaskOutcome:
-        return uploads.upload_image(self.copy().id, self.worker(owner, **changes))
+        return image_copies.upload_image(self.copy().id, self.worker(owner, **changes))
 
     def due(self) -> list[tuple[str, UUID]]:
         return [
@@ -222,9 +222,9 @@ def test_an_image_removed_during_its_upload_leaves_nothing_behind(world: ImageWo
 
     [(task, copy_id)] = world.due()
     assert task == "workers.remove_image"
-    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
+    assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.due() == []
-    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.NOT_OURS
+    assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.NOT_OURS
 
 
 def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
@@ -235,8 +235,8 @@ def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
     [(_, copy_id)] = world.due()
     world.host.hang_at("delete_volume")
 
-    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
-    assert uploads.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
+    assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
+    assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
     assert world.host.volumes == {}
 
 

@@ -35,7 +35,7 @@ def test_where_all_that_wait_find_room_nothing_has_a_price():
     found = priced(a_snapshot(capacity=[(8, 64)] * 2, demand=[(2, 4)], count=3))
 
     assert found.maximum == found.fair == pytest.approx(6)
-    assert found.of_fairness == 0
+    assert found.price_of_fairness == 0
     assert not found.classes[0].price.any()
 
 
@@ -70,7 +70,7 @@ def test_fairness_costs_what_the_owed_bring_less():
 
     assert found.maximum == pytest.approx(8)  # two VMs of four cores
     assert found.fair == pytest.approx(2)  # the other tenant is below, and takes all the memory
-    assert found.of_fairness == pytest.approx(6)
+    assert found.price_of_fairness == pytest.approx(6)
 
 
 def test_closed_classes_and_empty_clusters_have_no_prices():
@@ -149,7 +149,7 @@ def test_prices_are_what_one_more_unit_brings_and_one_less_costs(seed):
     assert found.maximum == pytest.approx(solved(snapshot, room, snapshot.count), abs=1e-6)
     fair = solved(snapshot, room, fair_vms(snapshot))
     assert found.fair == pytest.approx(fair, abs=1e-6)
-    assert found.of_fairness >= 0
+    assert found.price_of_fairness >= 0
     step = 1e-3  # less than a unit, too, so that few kinks lie between
     for of_class in found.classes:
         key = (snapshot.host_class[of_class.host], *snapshot.capacity[of_class.host].tolist())
@@ -190,4 +190,6 @@ def test_the_most_and_the_price_of_fairness_are_those_of_brute_force(seed):
 
     assert found.maximum == pytest.approx(most(snapshot.count))
     assert found.fair == pytest.approx(most(fair_vms(snapshot)), abs=1 / 6)
-    assert found.of_fairness == pytest.approx(found.maximum - most(fair_vms(snapshot)), abs=1 / 6)
+    assert found.price_of_fairness == pytest.approx(
+        found.maximum - most(fair_vms(snapshot)), abs=1 / 6
+    )

@@ -19,7 +19,7 @@ from placement.model.arrays import IntArray
 from placement.model.vm_kinds import VmKinds
 
 
-class Steps:
+class RoundSteps:
     """Collects the steps of a round.
 
     Parameters
