@@ -28,7 +28,7 @@ BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 FENCE_TARGET: Final = r"^[!-,.-~][ -~]{0,254}$"
 FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
 SHA256: Final = r"^[0-9a-f]{64}$"
-SIGNATURE: Final = r"^[ -~\r\n]{1,4096}$"
+SIGNATURE: Final = r"^[ -~\t\r\n]{1,4096}$"  # minisign sets tabs in its trusted comment
 PRINTABLE: Final = r"^[ -~]{1,255}$"
 SUBJECT: Final = r"^[!-~]{1,80}$"
 EVENT_KIND: Final = r"^[a-z0-9_.]{1,64}$"
@@ -64,7 +64,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         FENCE_TARGET: _FENCE_TARGET,
         FENCE_TARGET_OR_NONE: f"{_FENCE_TARGET}, or nothing",
         SHA256: "64 hexadecimal digits (lower case), as sha256sum prints",
-        SIGNATURE: "1 to 4096 printable characters in lines, as in the signature file",
+        SIGNATURE: "1 to 4096 printable characters and tabs in lines, as in the signature file",
         PRINTABLE: "1 to 255 printable characters",
         SUBJECT: "an id or a name: 1 to 80 printable characters without blanks",
         EVENT_KIND: "a kind of event (see `fuga events`)",

@@ -39,7 +39,7 @@ def minisig(
     key: Ed25519PrivateKey = MINISIGN,
     key_id: bytes = KEY_ID,
     algorithm: bytes = b"ED",
-    comment: bytes = b"timestamp:1 file:debian.raw",
+    comment: bytes = b"timestamp:1\tfile:debian.raw\thashed",
 ) -> bytes:
     proof = key.sign(digest)
     lines = (
