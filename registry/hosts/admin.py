@@ -54,5 +54,6 @@ def _check_holds_no_vms(connection: Connection, key: UUID, name: str) -> None:
     if held:
         raise ConflictError(
             f"host {name} cannot be retired: VMs that hold capacity there: {held};"
-            f" `fuga host drain {name} --move --wait` moves them away first"
+            f" `fuga host drain {name} --move --wait` moves them away first,"
+            " and names those that may not move: these their tenants delete (`fuga rm VM`)"
         )

@@ -137,7 +137,8 @@ class ImageStore:
         if self.keys and signature is None:
             trusted = ", ".join(map(str, self.keys))
             raise ImageRefusedError(
-                f"it is not signed, and images here are: by one of {trusted} (FUGA_IMAGE_KEYS)"
+                f"it is not signed, and images here are: by one of {trusted} (FUGA_IMAGE_KEYS);"
+                " `fuga image add … --signature FILE` gives its signature"
             )
         if signature is not None and not self.keys:
             raise ImageRefusedError(

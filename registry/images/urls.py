@@ -44,7 +44,11 @@ def check_image_url(url: str, prefixes: Collection[str]) -> str:
         if place.is_within(_parse_origin(prefix)):
             return url
     if not prefixes:
-        raise ImageUrlRefusedError(url, "images are fetched from nowhere: FUGA_IMAGE_URLS is empty")
+        raise ImageUrlRefusedError(
+            url,
+            "images are fetched from nowhere: FUGA_IMAGE_URLS is empty; list the image's folder"
+            " there, for API and workers, or upload a file: `fuga image add NAME FILE`",
+        )
     raise ImageUrlRefusedError(
         url, f"it is not within FUGA_IMAGE_URLS: {', '.join(sorted(prefixes))}"
     )

@@ -85,6 +85,18 @@ _IN_THE_WAY: Final[Mapping[str, str]] = {
     "no_host_large_enough": "fit no other host, even an empty one",
     "no_room": "have no room elsewhere that would help",
 }
+#: Why one VM stays where it is; other reasons say it by their names.
+_STAYS: Final[Mapping[str, str]] = {
+    "label": "its label forbids moves",
+    "host_device": "it uses a device of its host",
+    "local_pool": "it has a disk that cannot be copied",
+    "moving": "it moves already",
+    "unsettled": "it is being built, switched or deleted",
+    "host_silent": "its host does not answer",
+    "no_eligible_host": "its request allows no other host that takes VMs now",
+    "no_host_large_enough": "it fits no other host, even an empty one",
+    "cut": "the plan's budget was spent before its turn",
+}
 
 
 @app.command()
@@ -357,7 +369,8 @@ def _measure_text(measures: Mapping[str, Any], key: str, form: Callable[[Any], s
 
 def _staying_vm_text(session: Session, stays: Mapping[str, Any]) -> str:
     name = stays.get("name") or _vm_name(session, stays["vm"])
-    why = str(stays["obstacle"] or stays["why"]).replace("_", " ")
+    reason = str(stays["obstacle"] or stays["why"])
+    why = _STAYS.get(reason, reason.replace("_", " "))
     missing = stays["missing"]
     if not missing:
         return f"{name}: {why}"

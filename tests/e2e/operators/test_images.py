@@ -458,6 +458,7 @@ def test_where_there_are_keys_images_are_signed_or_refused(api: Api, folder: Pat
 
     the_problem(unsigned, 422, "image_refused")
     assert "it is not signed, and images here are: by one of minisign key" in unsigned.text
+    assert "--signature FILE" in unsigned.text
     the_problem(wrong, 422, "image_refused")
     assert "not of this content" in wrong.text
     assert stored(folder) == []

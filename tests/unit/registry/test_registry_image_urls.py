@@ -71,5 +71,5 @@ def test_what_leads_out_of_it_is_refused(url: str, reason: str) -> None:
 
 
 def test_without_a_list_nothing_is_fetched() -> None:
-    with pytest.raises(ImageUrlRefusedError, match="FUGA_IMAGE_URLS is empty"):
+    with pytest.raises(ImageUrlRefusedError, match="FUGA_IMAGE_URLS is empty; list"):
         check_image_url("https://cloud.example.org/images/debian.qcow2", ())

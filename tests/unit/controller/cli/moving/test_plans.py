@@ -196,6 +196,28 @@ def test_what_has_no_place_is_named_without_a_question_for_each(
     assert api.calls("GET", "/v1/vms/1") == []
 
 
+@pytest.mark.parametrize(
+    ("why", "obstacle", "said"),
+    [
+        ("no_eligible_host", None, "its request allows no other host that takes VMs now"),
+        ("obstacle", "label", "its label forbids moves"),
+        ("zone_full", None, "zone full"),
+    ],
+)
+def test_a_vm_that_stays_says_what_of_it_stands_in_the_way(
+    api: HttpApi,  # noqa: F811
+    fuga: Fuga,  # noqa: F811
+    why: str,
+    obstacle: str | None,
+    said: str,
+) -> None:
+    stays = {"why": why, "obstacle": obstacle, "missing": None, "vm": "1", "name": "web-1"}
+    api.on("GET", f"/v1/plans/{PLAN_ID}", a_plan(not_moved=[stays]))
+    api.on("GET", f"/v1/plans/{PLAN_ID}/moves", {"items": []})
+
+    assert fuga("plan", "show", PLAN_ID).out.endswith(f"  web-1: {said}\n")
+
+
 def test_ctrl_c_ends_the_command_and_says_that_the_plan_goes_on(
     api: HttpApi,  # noqa: F811
     fuga: Fuga,  # noqa: F811
