@@ -271,5 +271,5 @@ def build_domain_spec(build: Build, known: HostNetworks) -> DomainSpec:
         network_kind=build.network.kind,
         mac=build.network.mac,
         limits=VmLimits(**build.limits),
-        guard=network_guard(build.host, build.network.card, known),
+        guard=network_guard(build.host, build.network.interface_rules, known),
     )

@@ -1,4 +1,4 @@
-"""Network restrictions of a VM's card, from the settings and the host."""
+"""Network restrictions of a VM's network interface, from the settings and the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypervisor import Guard
 from registry.hosts import HostAccess
 from registry.networks import InterfaceRules
 
-#: Each network costs a rule on each card.
+#: Each network costs a rule on each interface.
 _MAX_NETWORKS: Final = 64
 _SHORTEST_PREFIX: Final = 8
 
@@ -51,19 +51,19 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return network
 
 
-def network_guard(host: HostAccess, card: InterfaceRules, known: HostNetworks) -> Guard | None:
+def network_guard(host: HostAccess, interface: InterfaceRules, known: HostNetworks) -> Guard | None:
     """Return the guard of an interface; None for the test driver, which has no network."""
     if host.domain_type == "test":
         return None
-    closed = [*known.networks, *_ipv4_addresses((card.gateway, urlsplit(host.uri).hostname))]
+    closed = [*known.networks, *_ipv4_addresses((interface.gateway, urlsplit(host.uri).hostname))]
     networks = [ipaddress.IPv4Network(each) for each in closed]
-    servers = dict.fromkeys(_ipv4_addresses((card.gateway, *card.dns)))
+    servers = dict.fromkeys(_ipv4_addresses((interface.gateway, *interface.dns)))
     return Guard(
-        filtered=card.filtered,
-        isolated=card.isolated,
-        address=card.address,
-        subnet=card.subnet,
-        reaches=card.reaches,
+        filtered=interface.filtered,
+        isolated=interface.isolated,
+        address=interface.address,
+        subnet=interface.subnet,
+        reaches=interface.reaches,
         closed=tuple(map(str, ipaddress.collapse_addresses(networks))),
         services=tuple(
             each

@@ -79,7 +79,7 @@ def _take_power_step(step: PowerStep, host: HostDriver, context: WorkerContext) 
         _extend_claim(step, state, context)
         if off:
             # The definition may be older than the network's filters.
-            guard = network_guard(step.host, step.card, context.host_networks)
+            guard = network_guard(step.host, step.interface_rules, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
             # As in a build: a worker that lost the claim does not resume the guest.
             context.checkpoint("power.after_start")

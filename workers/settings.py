@@ -15,7 +15,7 @@ from workers.context import MoveOptions
 from workers.network_filters import HostNetworks, merge_networks
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-#: Each port costs two rules per card and server.
+#: Each port costs two rules per interface and server.
 _MAX_PORTS: Final = 16
 _MIN_PORT: Final = 1024  #: lower ports belong to services of the host
 _MIN_PORT_COUNT: Final = 16  #: each move takes two; some may be in use

@@ -62,7 +62,7 @@ def dry_run_roll(
     Raises
     ------
     ConflictError
-        If VMs of a turn have no place elsewhere (some are named, with reasons), or if the dry run
+        If VMs of a turn have no destination (some are named, with reasons), or if the dry run
         exceeded its time.
     """
     if len(preview.view.cluster.hosts) + len(preview.view.vms) <= max_in_thread:
@@ -84,7 +84,7 @@ def dry_run_roll(
 
 
 def plan_turns(preview: DryRunInputs) -> DryRunResult:
-    """Plan the turns in order; stop at the first turn with a VM that has no place elsewhere."""
+    """Plan the turns in order; stop at the first turn with a VM that has no destination."""
     running, names = to_running(preview.view)
     index = {UUID(key): at for at, (key, _) in enumerate(names.snapshot.hosts)}
     work = max(1, len(running.receives) + len(running))

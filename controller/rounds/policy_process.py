@@ -105,7 +105,7 @@ class PolicyProcess:
     def decide_in_shadow(self, shadow: ShadowRun, *, deadline_s: float) -> dict[str, Any]:
         """Decide a round's inputs by another policy, and compare with the round's decision.
 
-        See `controller.shadow.child.decide_in_shadow`; `PolicyFailedError` as for `decide`.
+        See `controller.shadow.child.decide_in_shadow`. Raises `PolicyFailedError` as `decide` does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -119,7 +119,7 @@ class PolicyProcess:
     ) -> dict[str, Any]:
         """Return a decision step by step, with up to ``max_steps`` steps.
 
-        See `controller.rounds.game.decide_in_steps`; `PolicyFailedError` as for `decide`.
+        See `controller.rounds.game.decide_in_steps`. Raises `PolicyFailedError` as `decide` does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -131,7 +131,7 @@ class PolicyProcess:
     def plan(self, data: bytes, *, kind: str, deadline_s: float) -> dict[str, Any]:
         """Return the plan of moves for encoded inputs, as a JSON document.
 
-        See `controller.plans.plan_inputs.decide_plan`; `PolicyFailedError` as for `decide`.
+        See `controller.plans.plan_inputs.decide_plan`. Raises `PolicyFailedError` as `decide` does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -141,7 +141,7 @@ class PolicyProcess:
     def estimates(self, question: object, *, deadline_s: float) -> Any:
         """Return estimated waiting times; see `controller.queries.wait_forecast.estimate_waits`.
 
-        `PolicyFailedError` as for `decide`.
+        Raises `PolicyFailedError` as `decide` does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -150,28 +150,28 @@ class PolicyProcess:
     def survival(self, inputs: object, *, deadline_s: float) -> Any:
         """Return which failure domains may fail; see `controller.queries.failure_survival`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
+        Raises `PolicyFailedError` as `decide` does. ``deadline_s`` includes the start of the child.
         """
         return self._call_child("survival", inputs, deadline_s, policy="survival")
 
     def capacity_in_turn(self, question: object, *, deadline_s: float) -> Any:
         """Return the capacity after the queue; see `controller.queries.capacity_after_queue`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
+        Raises `PolicyFailedError` as `decide` does. ``deadline_s`` includes the start of the child.
         """
         return self._call_child("capacity_in_turn", question, deadline_s, policy="capacity")
 
     def dry_run(self, preview: object, *, deadline_s: float) -> Any:
         """Return the result of a dry run of a roll; see `controller.plans.dry_run`.
 
-        `PolicyFailedError` as for `decide`. ``deadline_s`` includes its start.
+        Raises `PolicyFailedError` as `decide` does. ``deadline_s`` includes the start of the child.
         """
         return self._call_child("rehearse", preview, deadline_s, policy="rehearsal")
 
     def judge_reservation(self, question: object, *, deadline_s: float) -> Any:
         """Judge a reservation; see `controller.queries.reservation_decision`.
 
-        `PolicyFailedError` as for `decide`.
+        Raises `PolicyFailedError` as `decide` does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()

@@ -123,7 +123,7 @@ class Panel:
 
 
 #: Players in a row without gain after which all waiting players are checked again.
-_IN_VAIN: Final = 3
+_MAX_UNCHANGED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +261,12 @@ def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, s
 def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
     """Let players that may gain respond in turn; return whether any changed."""
     waiting = panel.players_that_may_gain(block)
-    changed, stale, in_vain = False, False, 0
+    changed, stale, unchanged = False, False, 0
     while len(waiting):
-        if stale and in_vain >= _IN_VAIN:
+        if stale and unchanged >= _MAX_UNCHANGED:
             # What they could gain others may have taken since.
             waiting = panel.players_that_may_gain(waiting)
-            stale, in_vain = False, 0
+            stale, unchanged = False, 0
             continue
         player, waiting = int(waiting[0]), waiting[1:]
         before = game.choice_of(player, panel.totals)
@@ -275,7 +275,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
         after = _best_response(game, before, game.best_response(player, strategies, others))
         game.choose(after, "sweeps")
         if after.taken == before.taken:
-            in_vain += 1
+            unchanged += 1
         else:
             changed = stale = True
             panel.apply_choice(player, after)

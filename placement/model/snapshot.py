@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Spot:
     """Requests for spot VMs, and the spot VMs that run.
 
-    Axes: Q requests, R resources, S spot VMs with a place, by when they got it.
+    Axes: Q requests, R resources, S spot VMs on hosts, by when they were placed.
     """
 
     asks: BoolArray  #: (Q,) whether it requests spot VMs

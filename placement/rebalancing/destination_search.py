@@ -26,7 +26,7 @@ MAX_PAIRS: Final = 20_000
 class SearchLimits:
     """Limits of the search for destinations."""
 
-    tries: int = 30  #: orders tried, as long as some unit has no place
+    tries: int = 30  #: orders tried, as long as some unit has no destination
     pairs: int = MAX_PAIRS  #: of unit and host: on larger cases the solver is not used
     ranking: tuple[int, ...] = (0, 1)  #: indices of R that skewness runs over
     partly: bool = True  #: where not all fit, are units chosen by need?

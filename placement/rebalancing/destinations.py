@@ -30,7 +30,7 @@ class DestinationCriterion(StrEnum):
     #: wherever the unit goes, so that is where skewness rises least; ties go to the tightest
     UTILITY = "utility"
     #: what is left on it in parts of its capacity: it packs better and is tried where
-    #: utility leaves a unit without a place
+    #: utility leaves a unit without a destination
     TIGHTEST = "tightest"
 
 

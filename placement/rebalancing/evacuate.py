@@ -51,8 +51,8 @@ def evacuate(
     MovePlan
         Each VM goes to the host of most utility in the FUGA game, chosen VM by VM
         from the whole cluster (`placement.rebalancing.destination_search.find_destinations`); a
-        unit that has no place is named with the reason and with what lacks on the host that lacks
-        least. ``details`` have how many orders were tried and the solver's result.
+        unit without a destination is named with the reason, and with what the host that lacks
+        least lacks. ``details`` have how many orders were tried and the solver's result.
     """
     limits, search = limits or RebalanceLimits(), search or SearchLimits()
     closed = tuple(sorted(set(hosts)))

@@ -314,7 +314,7 @@ class StayReason(StrEnum):
     ZONE_FULL = "zone_full"  #: zones with room have their part of its VMs
     NO_ROOM = "no_room"  #: eligible hosts are too full
     LIMITS = "limits"  #: what must move with it is more than may move at once
-    NO_ORDER = "no_order"  #: it has a place, but no order of moves leads there
+    NO_ORDER = "no_order"  #: it has a destination, but no order of moves leads there
     CUT = "cut"  #: the budget was spent before its turn
 
 

@@ -40,7 +40,7 @@ def pack(
     Hosts are tried in turn, the least transfer first, again until none can be emptied
     in a whole turn. The VMs of one go, largest first, each to the host in use that gains
     most by it: the fullest that has room. A host stays as it is if one of its VMs rests,
-    cannot move or finds no place, if anything else is committed there, or if the step is not
+    cannot move or has no destination, if anything else is committed there, or if the step is not
     larger in gain than its price. Nothing moves to a host that is empty or was emptied, or from one
     that received a VM in this plan. Every move keeps eligibility, room, groups and spreads, soft
     ones too.

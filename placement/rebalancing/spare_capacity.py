@@ -31,11 +31,11 @@ from placement.rebalancing.units import Unit, Units
 
 #: Halvings of the set of domains decided together, before each is decided alone.
 _MAX_SPLITS: Final = 5
-#: Times that domains whose own hosts were taken as places are decided again.
+#: Times that domains whose own hosts were taken as destinations are decided again.
 _MAX_RETRIES: Final = 3
-#: Hosts on which a group that keeps together is looked for a place.
+#: Hosts that are tried as the destination of a group that keeps together, emptiest first.
 _EMPTIEST: Final = 64
-#: Hosts in whose room places are looked for before all others.
+#: Hosts that are tried as destinations before all others.
 _FIRST: Final = 1_000
 #: Domains for which the VMs without room are listed.
 _MAX_SHOWN: Final = 50
@@ -49,7 +49,7 @@ class SpareCapacity:
 
     holds: BoolArray  #: (D,)
     known: BoolArray  #: (D,) False: the budget was spent before it was found to hold
-    #: of the first domains that do not hold the VMs without a place, and what is missing
+    #: of the first domains that do not hold, the VMs without a destination, and what is missing
     lacking: dict[int, tuple[StayingVm, ...]]
     #: (H, R) what must stay free so that what holds goes on to hold; at most the room
     kept: IntArray

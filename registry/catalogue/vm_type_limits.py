@@ -13,7 +13,7 @@ from registry.errors import UnknownNameError
 LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "disk_iops": (10, 10_000_000),  #: reads and writes a second, of all its disks
     "disk_mib_s": (1, 100_000),  #: MiB a second, of all its disks
-    "net_mbps": (1, 200_000),  #: Mbit a second of its card, each way
+    "net_mbps": (1, 200_000),  #: Mbit a second of its interface, each way
 }
 
 

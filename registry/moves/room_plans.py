@@ -15,10 +15,10 @@ from registry.db.locks import take_advisory_lock
 from registry.db.schema import moves, plan_moves, plans, requests
 from registry.errors import ConflictError, UnknownNameError
 from registry.ledger.placeable import count_waiting
-from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS
 from registry.moves.stored_plans import GOES_ON, get_plan
 from registry.records.moves import PlanKind
+from registry.requests.waiting_status import SLOTS_WAITED
 
 #: Waiting reasons of requests that moves might admit.
 _FOR_ROOM: Final = ("no_room", "gang_not_whole", "held_back")

@@ -222,7 +222,7 @@ def read_guest_network(connection: Connection, vm_id: UUID, host_id: UUID) -> Gu
         ),
         gateway=subnet.gateway if subnet is not None else None,
         dns=subnet.dns if subnet is not None else (),
-        card=_to_interface_rules(row),
+        interface_rules=_to_interface_rules(row),
     )
 
 

@@ -63,7 +63,7 @@ class GuestNetwork:
     address: str | None = None  #: with the length of the prefix; None: it asks by DHCP
     gateway: str | None = None
     dns: tuple[str, ...] = ()
-    card: InterfaceRules = InterfaceRules()
+    interface_rules: InterfaceRules = InterfaceRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

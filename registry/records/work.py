@@ -132,7 +132,7 @@ class PowerStep:
     host: HostAccess
     overdue: bool  #: whether the guest's time to shut down is over
     to_signal: bool  #: whether the guest is to be signalled, for the first time or again
-    card: InterfaceRules  #: of the VM, when it is started
+    interface_rules: InterfaceRules  #: of the VM, when it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

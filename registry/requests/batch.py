@@ -227,10 +227,10 @@ def _write_drafts(
         for row in vm_rows(draft.made, draft.owner, range(1, draft.made.count + 1), now=now)
     ]
     insert_rows(connection, vms, of_vms)
-    cards: defaultdict[UUID | None, list[UUID]] = defaultdict(list)
+    vms_by_network: defaultdict[UUID | None, list[UUID]] = defaultdict(list)
     for row in of_vms:
-        cards[on_networks.get(row["request_id"])].append(row["id"])
-    for network_id, keys in cards.items():
+        vms_by_network[on_networks.get(row["request_id"])].append(row["id"])
+    for network_id, keys in vms_by_network.items():
         create_interfaces(connection, keys, network_id)
     record_events(connection, [creation_event(draft.made, draft.command.actor) for draft in drafts])
     of_keys = [(draft.command.idempotency, draft.made) for draft in drafts]

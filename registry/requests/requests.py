@@ -35,7 +35,6 @@ from registry.ledger.deletion import delete_vms
 from registry.ledger.placeable import is_waiting_vm
 from registry.ledger.power import SHUTDOWN_TIMEOUT_S
 from registry.ledger.request_progress import vm_counts_query
-from registry.ledger.waiting_status import waiting_status_from_json
 from registry.lifecycle import FINISHED, OPEN_REQUESTS, RequestState, VmDesiredEvent
 from registry.networks.networks import check_still_offered, read_network_names
 from registry.records.journal import IdempotencyKey
@@ -55,6 +54,7 @@ from registry.requests.spot_preemptions import (
     due_preemptions,
     has_expired_room,
 )
+from registry.requests.waiting_status import waiting_status_from_json
 from registry.tenancy.quota_use import check_quota
 from registry.tenancy.reservation_use import ReservationDraws
 from registry.tenancy.tree import key_query, lock_requesting_tenant

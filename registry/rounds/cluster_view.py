@@ -38,7 +38,6 @@ from registry.errors import SlotLoopPausedError
 from registry.images.holds import IMAGE_HELD, requests_of_held_images
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
-from registry.ledger.waiting_status import SLOTS_WAITED
 from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
 from registry.networks.addresses import limited_request, network_limits
 from registry.records.requests import Rules, WaitingStatus
@@ -58,6 +57,7 @@ from registry.records.rounds import (
     TenantView,
 )
 from registry.requests.rules import NO_RULES, memberships, rules_of
+from registry.requests.waiting_status import SLOTS_WAITED
 from registry.rounds.freed_room import freed_views
 from registry.rounds.group_views import hosts_of_group, spread_views, vm_group_views
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings

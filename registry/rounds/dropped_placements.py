@@ -21,15 +21,15 @@ from registry.db.schema import requests
 from registry.images.host_copies import pairs_without_room
 from registry.ledger.host_backoff import record_host_backoff
 from registry.ledger.placeable import count_waiting, waiting_requests
-from registry.ledger.waiting_status import (
-    SLOTS_WAITED,
-    waiting_status_from_json,
-    waiting_status_to_json,
-)
 from registry.lifecycle import FINISHED
 from registry.networks.addresses import NO_ADDRESS, assign_addresses
 from registry.records.requests import WaitingStatus
 from registry.records.rounds import Placement, RoundCommit
+from registry.requests.waiting_status import (
+    SLOTS_WAITED,
+    waiting_status_from_json,
+    waiting_status_to_json,
+)
 from registry.rounds.cluster_view import min_at_once, requests_ever_placed
 
 HOST_MOVED: Final = "host_moved"

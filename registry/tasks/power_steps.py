@@ -105,7 +105,7 @@ class PowerSteps:
                 host=to_host_access(row),
                 overdue=row.timeout_s == 0 or (row.force_at is not None and row.force_at <= now),
                 to_signal=row.signalled_at is None or row.signalled_at + again <= now,
-                card=read_interface_rules(connection, vm_id),
+                interface_rules=read_interface_rules(connection, vm_id),
             )
 
     @retry_on_rollback

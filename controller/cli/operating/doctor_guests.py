@@ -70,7 +70,7 @@ def _host_findings(
         known = found[str(host.get("uri", ""))]
         if not known:
             unknown.append(host["name"])
-        # Filters of cards drop all IPv6.
+        # Filters of interfaces drop all IPv6.
         ipv4 = [each for each in known if isinstance(each, ipaddress.IPv4Address)]
         outside = [each for each in ipv4 if not any(each in network for network in closed)]
         if outside:

@@ -180,7 +180,7 @@ def _network_findings(target: Mapping[str, Any], host: Mapping[str, Any]) -> Ite
     elif fault == "inactive":
         yield CheckResult(about, False, f"not active; on the host: virsh net-start {name}")
     elif fault is not None:
-        message = f"cards are not filtered there, so that no VM is created: {fault}"
+        message = f"interfaces are not filtered there, so that no VM is created: {fault}"
         yield CheckResult(about, False, message)
     elif host["network_starts_by_itself"] is False:
         remedy = f"on the host: virsh net-autostart {name}"

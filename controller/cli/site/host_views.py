@@ -134,8 +134,8 @@ def _read_report(session: Session, name: str) -> Json | None:
 
 def _network_text(report: Json) -> str | None:
     """Return the addresses of a host and of its interfaces; None if none is known."""
-    cards = (f"{name} {mac}" for name, mac in report.get("interfaces", {}).items())
-    return ", ".join([*report.get("addresses", ()), *cards]) or None
+    interfaces = (f"{name} {mac}" for name, mac in report.get("interfaces", {}).items())
+    return ", ".join([*report.get("addresses", ()), *interfaces]) or None
 
 
 def _consumption_text(report: Json | None) -> str:

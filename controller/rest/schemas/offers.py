@@ -29,7 +29,7 @@ class VmTypeInput(Input):
         default_factory=dict,
         description="Limits of a VM on its host: `disk_iops` (reads and writes per"
         " second) and `disk_mib_s` (MiB per second) of all its disks, `net_mbps` (Mbit per second,"
-        " each way) of its network card. Others are unlimited. Limits are not resources:"
+        " each way) of its network interface. Others are unlimited. Limits are not resources:"
         " the ledger does not count them.",
     )
 

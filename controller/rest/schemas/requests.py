@@ -221,7 +221,7 @@ class VmsQuery(SearchQuery):
         None, description="IPv4 address that fuga gave to it."
     )
     mac: Annotated[str, Field(max_length=17)] | None = Field(
-        None, description="MAC of its card, also of a VM that is gone (with include_deleted)."
+        None, description="MAC of its interface, also of a VM that is gone (with include_deleted)."
     )
     label: LabelFilter = Field(default=[], description=LABELS_SAID)
     include_deleted: bool = False

@@ -324,7 +324,7 @@ def test_guests_of_shared_networks_are_isolated_and_all_are_filtered(register: R
     [first] = place(register, on_lan, host).assignment_ids
     [second] = place(register, elsewhere, host).assignment_ids
 
-    cards = [build(register, key).network.card for key in (first, second)]
+    cards = [build(register, key).network.interface_rules for key in (first, second)]
 
     address = InterfaceRules(
         isolated=True,
