@@ -151,7 +151,7 @@ def update_host_uris(registry: Registry, names: Sequence[str], uris: tuple[str, 
     for name, uri in zip(names, uris, strict=False):
         host = registered.get(name)
         if host is not None and host.uri != uri:
-            registry.hosts.change_uri(name, uri, actor="cli", uri_policy=policy)
+            registry.hosts.update(name, uri=uri, uri_policy=policy, actor="cli")
             moved += 1
     return moved
 

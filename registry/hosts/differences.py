@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from registry.audit.events import record_event
 from registry.db.bulk import chunks, is_any_of
@@ -22,6 +22,7 @@ from registry.db.ids import uuid7
 from registry.db.locks import lock_hosts, lock_vms_on
 from registry.db.schema import (
     assignments,
+    host_reports,
     hosts,
     image_copies,
     interfaces,
@@ -154,6 +155,8 @@ class Differences:
                     "found_machine_name": None,
                 }
                 connection.execute(update(hosts).where(hosts.c.id == key).values(**taken))
+                # Its interfaces are those of the machine before.
+                connection.execute(delete(host_reports).where(host_reports.c.host_id == key))
             else:
                 # First, so that the advice is never to switch off the VM itself.
                 if difference == Difference.WRONG_HOST:

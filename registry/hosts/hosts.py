@@ -174,6 +174,8 @@ class Hosts:
         self,
         name: str,
         *,
+        uri: str | None = None,
+        uri_policy: UriPolicy = DEFAULT_URI_POLICY,
         labels: Sequence[str] | None = None,
         overrides: Mapping[str, int | None] | None = None,
         reserved: Mapping[str, int] | None = None,
@@ -188,8 +190,11 @@ class Hosts:
 
         None removes a value: an override gives way to the detected amount, a ratio to that of the
         host's labels, a credential to that of the machine. An empty fence target removes the
-        target.
+        target. Another ``uri`` leads to the same host, with all that is on it: reports of another
+        machine there are not believed.
         """
+        if uri is not None:
+            check_uri(uri, uri_policy)
         with self._database.write() as connection:
             key = find_host_id(connection, name)
             lock_hosts(connection, key)
@@ -197,21 +202,20 @@ class Hosts:
             if before.admin == HostAdmin.RETIRED:
                 raise ConflictError(f"host {name} is retired")
             names = resource_names(connection)
-            values: dict[str, Any] = {}
-            if labels is not None:
-                values |= checked_host_labels(labels)
-            if max_builds is not None:
-                values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
-            if fence_target is not None:
-                values["fence_target"] = checked_fence_target(fence_target or None)
-            if credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
-                values |= checked_connection(
-                    before.uri,
-                    before.credential if isinstance(credential, Keep) else credential,
-                    before.ssh_host_keys if ssh_host_keys is None else ssh_host_keys,
-                )
+            values = _changed_columns(
+                before,
+                uri=uri,
+                labels=labels,
+                max_builds=max_builds,
+                fence_target=fence_target,
+                credential=credential,
+                ssh_host_keys=ssh_host_keys,
+            )
             if values:
-                connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
+                try:
+                    connection.execute(update(hosts).where(hosts.c.id == key).values(**values))
+                except IntegrityError as error:
+                    raise DuplicateError("host", "uri", uri) from error
             changes: dict[str, dict[str, int | None]] = {}
             for field, column, amounts, low in (
                 ("overrides", "override", overrides or {}, 0),
@@ -237,33 +241,11 @@ class Hosts:
             if after != before:
                 now = db_now(connection)
                 data = {"name": name, **values, "inventories": changes}
+                if after.uri != before.uri:
+                    data["uri_before"] = before.uri
                 history = [event_row(now, actor, "host_updated", "host", key, data=data)]
                 history += _shrink_events(now, actor, before, after)
                 record_events(connection, history)
-            return after
-
-    @retry_on_rollback
-    def change_uri(
-        self, name: str, uri: str, *, actor: str, uri_policy: UriPolicy = DEFAULT_URI_POLICY
-    ) -> Host:
-        """Record that a host, with all that is on it, has another URI."""
-        check_uri(uri, uri_policy)
-        with self._database.write() as connection:
-            key = find_host_id(connection, name)
-            lock_hosts(connection, key)
-            before = read_host(connection, key)
-            if before.admin == HostAdmin.RETIRED:
-                raise ConflictError(f"host {name} is retired")
-            way_in = checked_connection(uri, before.credential, before.ssh_host_keys)
-            try:
-                connection.execute(update(hosts).where(hosts.c.id == key).values(uri=uri, **way_in))
-            except IntegrityError as error:
-                raise DuplicateError("host", "uri", uri) from error
-            after = read_host(connection, key)
-            if after != before:
-                data = {"name": name, "uri": uri, "before": before.uri}
-                now = db_now(connection)
-                record_event(connection, now, actor, "host_updated", "host", key, data=data)
             return after
 
     def label_ratios(self) -> Mapping[str, Mapping[str, int]]:
@@ -410,6 +392,35 @@ class Hosts:
         """Return the latest reports of hosts that are not retired."""
         with self._database.read() as connection:
             return latest_reports(connection)
+
+
+def _changed_columns(
+    before: Host,
+    *,
+    uri: str | None,
+    labels: Sequence[str] | None,
+    max_builds: int | None,
+    fence_target: str | None,
+    credential: str | Keep | None,
+    ssh_host_keys: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Return the columns of the given settings of a host, checked."""
+    values: dict[str, Any] = {}
+    if labels is not None:
+        values |= checked_host_labels(labels)
+    if max_builds is not None:
+        values["max_builds"] = check_int("max_builds", max_builds, 1, MAX_BUILDS)
+    if fence_target is not None:
+        values["fence_target"] = checked_fence_target(fence_target or None)
+    if uri not in {None, before.uri}:
+        values["uri"] = uri
+    if "uri" in values or credential is not Keep.AS_IT_IS or ssh_host_keys is not None:
+        values |= checked_connection(
+            uri or before.uri,
+            before.credential if isinstance(credential, Keep) else credential,
+            before.ssh_host_keys if ssh_host_keys is None else ssh_host_keys,
+        )
+    return values
 
 
 def _shrink_events(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from registry.db.host_access import VENDOR_UUIDS
 from registry.db.schema import hosts
 from registry.hosts.machine_names import NO_UUID, machine_label_of
 from registry.hosts.machines import IS_OWN_MACHINE, host_with_machine, read_machines
+from registry.hosts.stored_reports import latest_report
 from registry.hosts.unaccounted_items import assignment_of_volume, known_assignments
 from registry.lifecycle import AssignmentState
 from registry.records.hosts import Host, HostReport
@@ -56,7 +57,13 @@ def is_same_machine(
     ours = (
         host.machine_uuid is None
         or not holds
-        or (host.machine_uuid == found and not namesake)
+        or (
+            host.machine_uuid == found
+            and not namesake
+            and not (
+                names_decide(connection, host) and _differs_beyond_name(connection, host, report)
+            )
+        )
         or any(domain.assignment_id in live for domain in report.domains)
         or _reports_vm_disk(connection, host, report, live)
     )
@@ -66,8 +73,8 @@ def is_same_machine(
         if domain is not None or name not in {None, host.machine_name}:
             values["machine_domain"] = domain
     if not ours:
-        found_as = _uuid_of_other_machine(connection, host, report)
-        values = {"found_machine_uuid": found_as, "found_machine_name": name}
+        found_as, found_name = _other_machine(connection, host, report)
+        values = {"found_machine_uuid": found_as, "found_machine_name": found_name}
     before = {each: getattr(host, each) for each in values}
     if values == before and ours:
         return True
@@ -79,28 +86,55 @@ def is_same_machine(
     if changed or not ours or namesake:
         data = {"name": host.name, "before": host.machine_uuid, "machine": found}
         if host.machine_uuid == found:
-            data |= {"name_before": host.machine_name, "machine_name": name}
+            shown = name if ours else values["found_machine_name"]
+            data |= {"name_before": host.machine_name, "machine_name": shown}
         kind = "machine_changed" if ours else "another_machine"
         record_event(connection, now, actor, kind, "host", host.id, data=data)
     return ours
 
 
-def _uuid_of_other_machine(connection: Connection, host: Host, report: HostReport) -> str:
-    """Return the UUID by which the register center knows the machine in a host's place.
+def _other_machine(
+    connection: Connection, host: Host, report: HostReport
+) -> tuple[str, str | None]:
+    """Return the UUID and name by which the register center knows the machine in a host's place.
 
-    If no host has the reported UUID, which may be made up, the machine is the one host whose VMs
-    it runs: the ledger has those VMs on no other.
+    If no host has the reported UUID, which may be made up, or several may have it, the machine is
+    the one host whose VMs it runs: the ledger has those VMs on no other.
     """
     found, name = report.machine_uuid, split_host_name(report.hostname)[0]
-    if found is not None and host_with_machine(connection, found, name, apart_from=host.id):
-        return found
-    running = {domain.assignment_id for domain in report.domains if domain.state != "stopped"}
-    known = known_assignments(connection, {each for each in running if each is not None})
-    theirs = {each.host_id for each in known.values() if each.released_at is None}
+    is_shared = found == host.machine_uuid and names_decide(connection, host)
+    if (
+        found is not None
+        and not is_shared
+        and host_with_machine(connection, found, name, apart_from=host.id) is not None
+    ):
+        return found, name
+    theirs = _hosts_of_running_vms(connection, report)
     if len(theirs) == 1:
         [machine] = read_machines(connection, *theirs).values()
-        return machine.uuid or found or NO_UUID
-    return found or NO_UUID
+        return machine.uuid or found or NO_UUID, machine.name or name
+    return found or NO_UUID, name
+
+
+def _differs_beyond_name(connection: Connection, host: Host, report: HostReport) -> bool:
+    """Return whether a machine with the host's UUID and name has nothing else of it.
+
+    Where many machines have one UUID, the name may follow the address, as with DHCP. The machine is
+    another one if it has none of the host's network interfaces, or runs other hosts' VMs alone.
+    """
+    before = latest_report(connection, host.id)
+    known = set() if before is None else set(before.interfaces.values())
+    shown = set(report.interfaces.values())
+    if known and shown and not known & shown:
+        return True
+    return bool(_hosts_of_running_vms(connection, report))
+
+
+def _hosts_of_running_vms(connection: Connection, report: HostReport) -> set[UUID]:
+    """Return the hosts on which the ledger has the VMs that run on a machine."""
+    running = {domain.assignment_id for domain in report.domains if domain.state != "stopped"}
+    known = known_assignments(connection, {each for each in running if each is not None})
+    return {each.host_id for each in known.values() if each.released_at is None}
 
 
 def is_namesake(connection: Connection, host: Host, name: tuple[str | None, str | None]) -> bool:
@@ -111,6 +145,11 @@ def is_namesake(connection: Connection, host: Host, name: tuple[str | None, str 
     """
     if not are_host_names_apart(name, (host.machine_name, host.machine_domain)):
         return False
+    return names_decide(connection, host)
+
+
+def names_decide(connection: Connection, host: Host) -> bool:
+    """Return whether other machines may have the host's UUID."""
     if machine_label_of(host.labels) is not None or host.machine_uuid in VENDOR_UUIDS:
         return True
     uuid = hosts.c.machine_uuid == host.machine_uuid

@@ -27,6 +27,8 @@ def other_machine_message(
 ) -> str:
     """Return text that names the machine answering in a host's place, by UUID or by name."""
     its = "" if known_as is None else f", which is host {known_as},"
+    if found == known and name == found_name:
+        return f"another machine{its} with the UUID {found} and the name {name} of this host's"
     if found == known:
         return f"machine {found} named {found_name}{its} instead of the one named {name}"
     machine = "a machine that reports no UUID" if found in {None, NO_UUID} else f"machine {found}"

@@ -35,6 +35,7 @@ def host_change_body(
     credential: str | None = None,
     no_credential: bool = False,
     ssh_host_keys: list[str] | None = None,
+    uri: str | None = None,
 ) -> dict[str, Any]:
     """Return the body of a change to a host: only the given fields change."""
     for given, taken_back, options in (
@@ -50,6 +51,8 @@ def host_change_body(
         "ratios": {**ratios, **dict.fromkeys(label_ratio or ())},
     }
     body = {key: value for key, value in body.items() if value}
+    if uri is not None:
+        body["uri"] = uri
     if labels is not None:
         body["labels"] = labels
     if max_builds is not None:

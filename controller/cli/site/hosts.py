@@ -146,6 +146,10 @@ def set_(
     session: Session,
     *,
     name: NameArgument,
+    uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Another address of the same machine; its VMs stay"),
+    ] = None,
     override: Annotated[
         list[str] | None,
         typer.Option(
@@ -206,6 +210,7 @@ def set_(
             credential=credential,
             no_credential=no_credential,
             ssh_host_keys=ssh_host_key,
+            uri=uri,
         ),
     )
     offers = ", ".join(f"{each['capacity']} {each['resource']}" for each in changed["inventories"])

@@ -99,7 +99,9 @@ def show_report(name: Name, caller: Operator, registry: RegistryDep) -> HostRepo
 
 
 @router.patch("/{name}", response_model=Host, responses=problems(403, 404, 409))
-def change_host(name: Name, body: HostChange, caller: Operator, registry: RegistryDep) -> Host:
+def change_host(
+    name: Name, body: HostChange, caller: Operator, registry: RegistryDep, services: ServicesDep
+) -> Host:
     """Change a host's settings, or drain, maintain or activate it."""
     values = body.model_dump(exclude={"admin"})
     changes = {field: value for field, value in values.items() if value is not None}
@@ -109,7 +111,8 @@ def change_host(name: Name, body: HostChange, caller: Operator, registry: Regist
     if body.admin is not None:  # first: a retired host refuses, and then nothing has changed
         host = registry.hosts.change_admin(name, _EVENTS[body.admin], actor=caller.actor)
     if changes:
-        host = registry.hosts.update(name, actor=caller.actor, **changes)
+        policy = services.uri_policy
+        host = registry.hosts.update(name, actor=caller.actor, uri_policy=policy, **changes)
     return host
 
 

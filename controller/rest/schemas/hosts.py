@@ -61,6 +61,9 @@ class HostChange(Input):
     """Change a host; omitted fields stay as they are."""
 
     admin: Literal["active", "draining", "maintenance"] | None = None
+    uri: Uri | None = Field(
+        None, description="Another address of the same machine; its VMs stay with the host."
+    )
     labels: Labels | None = None
     overrides: Annotated[dict[Name, Amount | None], Field(max_length=32)] | None = Field(
         None, description="By resource; null removes an override."

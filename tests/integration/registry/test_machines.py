@@ -230,7 +230,7 @@ def test_a_uri_that_leads_to_another_hosts_machine_says_whose_it_is(
     h2 = add_host(register, "h2")
     build = running(register, h2)
     look(register, "h2", a_domain(build), machine=OTHER)
-    register.hosts.change_uri("h2", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
+    register.hosts.update("h2", uri="test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
 
     with pytest.raises(AnotherMachineError, match="which is host h1"):
         look(register, "h2")
@@ -546,6 +546,43 @@ def test_of_machines_with_one_uuid_that_exchange_addresses_no_vm_is_lost(
     look(register, host, a_domain(build), hostname=own)
     assert register.differences.list(host) == ()
     assert len(register.events.list(kind="another_machine")) == 1
+
+
+@pytest.mark.parametrize("shown", ["vms of another host", "other interfaces"])
+def test_a_machine_that_took_over_the_name_with_the_address_is_not_believed(
+    register: Registry, namesakes: tuple[Host, Host], shown: str
+) -> None:
+    first, other = running(register, namesakes[0]), running(register, namesakes[1])
+
+    def seen(*domains: Any, interface: str) -> HostReport:
+        report = a_look(register, *domains, machine=MACHINE, hostname="kvm8")
+        return replace(report, interfaces={"eth0": interface})
+
+    def record(report: HostReport) -> None:
+        register.hosts.record_report(register.hosts.get("h2").id, report)
+
+    look(register, "h1", a_domain(first))
+    record(seen(a_domain(other), interface="52:54:00:00:00:02"))
+    if shown == "vms of another host":
+        taken = seen(a_domain(first), interface="52:54:00:00:00:02")
+    else:
+        taken = seen(interface="52:54:00:00:00:01")
+
+    with pytest.raises(AnotherMachineError):
+        record(taken)
+
+    assert register.vms.get(other.vm_id).observed == "running"
+    [difference] = register.differences.list("h2")
+    assert difference.difference == Difference.ANOTHER_MACHINE
+    if shown == "vms of another host":
+        assert register.hosts.get("h2").found_machine_name == "kvm7"
+        with pytest.raises(ConflictError):
+            register.differences.repair("h2", Difference.ANOTHER_MACHINE, MACHINE, actor="ops")
+    else:
+        assert difference.what.startswith(f"another machine with the UUID {MACHINE}")
+        register.differences.repair("h2", Difference.ANOTHER_MACHINE, MACHINE, actor="ops")
+        record(seen(interface="52:54:00:00:00:01"))
+        assert register.vms.get(other.vm_id).observed != "running"
 
 
 def test_a_machine_whose_name_nobody_has_is_the_host_once_an_operator_says_so(

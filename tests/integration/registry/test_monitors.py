@@ -65,7 +65,7 @@ def test_only_hosts_that_changed_are_read_again(register: Registry) -> None:
     first, second = add_host(register, "first"), add_host(register, "second")
     before = register.watched_hosts.all()
 
-    register.hosts.change_uri("second", "test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
+    register.hosts.update("second", uri="test+unix:///elsewhere", actor=ACTOR, uri_policy=TEST_URIS)
     third = add_host(register, "third", up=False)
     after = register.watched_hosts.changed_since(before.cursor)
 
