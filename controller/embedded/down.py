@@ -61,7 +61,7 @@ def run(*, purge: bool) -> None:
             if purge:
                 _check_no_vms_left(settings)
         if purge:
-            _remove_files(state)
+            remove_files(state)
             echo(f"removed: the state in {state.path}")
         else:
             echo(f"kept: database, tokens and logs in {state.path}")
@@ -189,9 +189,9 @@ def _check_no_vms_left(settings: ControllerSettings) -> None:
         )
 
 
-def _remove_files(state: StateDir) -> None:
+def remove_files(state: StateDir) -> None:
     """Remove the files that `fuga up` makes, and no others in the folder."""
-    for folder in (state.lab, state.logs, state.path / "broker"):
+    for folder in (state.lab, state.logs, state.path / "broker", state.path / "images"):
         shutil.rmtree(folder, ignore_errors=True)
     database = [state.database.with_name(state.database.name + end) for end in ("", "-wal", "-shm")]
     secrets = (state.credentials, state.login_link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import io
@@ -122,6 +123,36 @@ def test_commands_and_options_that_a_document_mentions_exist(path):
     }
 
     assert {where: word for where, word in wrong.items() if word} == {}
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Each text of a module with its line; NAME stands for what is filled in."""
+    parts = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts |= {id(part) for part in node.values}
+            words = (
+                str(part.value) if isinstance(part, ast.Constant) else "NAME"
+                for part in node.values
+            )
+            yield node.lineno, "".join(words)
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
+            yield node.lineno, re.sub(r"\{\w*\}", "NAME", node.value)
+
+
+def test_commands_and_options_that_messages_and_docstrings_name_exist():
+    found = {
+        f"{path.relative_to(ROOT)}:{line}: {text}": unknown(words)
+        for package in ("controller", "monitor", "registry", "service", "simulation", "workers")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, whole in texts(ast.parse(path.read_text()))
+        for text in re.findall(r"`+fuga ([^`\n]+)`+", whole)
+        for words in readings(text)
+    }
+
+    assert {text: word for text, word in found.items() if word is not None} == {}
 
 
 @OF_DOCUMENTS

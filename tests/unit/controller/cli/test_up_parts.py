@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.embedded.address import choose_address
+from controller.embedded.down import remove_files
 from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import LabHosts
 from controller.embedded.setup import CAPACITIES, lab_host_bodies
@@ -24,6 +25,23 @@ def state(tmp_path: Path) -> StateDir:
     state = StateDir(tmp_path / "state")
     state.make()
     return state
+
+
+@pytest.mark.parametrize("stranger", [None, "mine.txt"])
+def test_a_purge_removes_all_that_is_ours_and_nothing_else(
+    state: StateDir, stranger: str | None
+) -> None:
+    for folder in ("lab", "logs", "broker", "images"):
+        (state.path / folder).mkdir(exist_ok=True)
+        (state.path / folder / "file").write_text("ours")
+    state.database.write_text("ours")
+    if stranger is not None:
+        (state.path / stranger).write_text("of somebody else")
+
+    remove_files(state)
+
+    left = [each.name for each in state.path.iterdir()] if state.path.exists() else None
+    assert left == (None if stranger is None else [stranger])
 
 
 def test_port_0_finds_a_free_one() -> None:
