@@ -56,7 +56,7 @@ class HostPairMigrator:
 
     Parameters
     ----------
-    source, destination : HostEnd
+    source, destination : HostEndpoint
         The hosts need not reach each other's libvirt. The destination's QEMU listens for the
         source's, at the move's address or else at one that its libvirt names.
     deadline_s : float

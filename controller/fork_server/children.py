@@ -104,7 +104,7 @@ def environ_of_children() -> dict[str, str]:
 def make_nice(pid: int, niceness: int) -> None:
     """Raise the niceness of a process to at least this value.
 
-    A process started with `nice` may already have a higher one, which only root can lower.
+    A process started with ``nice`` may already have a higher one, which only root can lower.
     """
     with contextlib.suppress(ProcessLookupError):
         if os.getpriority(os.PRIO_PROCESS, pid) < niceness:

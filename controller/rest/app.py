@@ -146,7 +146,7 @@ def create_app(
         Default limits of new tenants, by resource.
     metrics : ProcessMetrics, optional
         Published at /metrics, with the figures of the calls.
-    limits : Limits, optional
+    limits : RateLimits, optional
         Rate limits of callers; without them calls are unlimited.
     move_limits : RebalanceLimits, optional
         Limits on simultaneous moves, for plans made by this process.

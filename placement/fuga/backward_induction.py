@@ -51,7 +51,7 @@ class Tree:
 
     Attributes
     ----------
-    turns : list of Turn
+    turns : list of PlayerSubgames
         In the order of play.
     totals : ndarray of int64, shape (E, T)
         VMs of each kind taken at each end that play can reach.

@@ -1,7 +1,7 @@
 """Image signatures of minisign and `cosign sign-blob`, checked with operators' keys.
 
 Both sign a digest, which is computed during the upload, so the stored bytes are
-checked. `cryptography` verifies; the two small formats are parsed here.
+checked. ``cryptography`` verifies; the two small formats are parsed here.
 """
 
 from __future__ import annotations
