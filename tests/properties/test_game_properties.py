@@ -321,7 +321,7 @@ def plain_largest_gain(game):
     """One player after another: the most that another of its strategies would gain it."""
     gains = [0.0]
     for player in range(len(game.players)):
-        move = game.move(player, tuple(game.totals.tolist()))
+        move = game.choice_of(player, tuple(game.totals.tolist()))
         others = game.totals - move.counts
         options = game.clip_strategies(player, game.serving.available - others)
         own = float(
