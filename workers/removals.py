@@ -218,7 +218,7 @@ def _volumes_of_leftover(leftover: Leftover) -> list[str]:
 def _files_of_leftover(leftover: Leftover, volumes: list[str], context: WorkerContext) -> list[str]:
     """Return the names of all files to delete with a leftover, also those of its snapshots.
 
-    Only hosts that share the pool are asked about them.
+    Only hosts that share the pool are queried about them.
     """
     if not (volumes and leftover.neighbours) or leftover.kind == "volume":
         return volumes

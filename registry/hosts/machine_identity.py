@@ -57,6 +57,7 @@ def is_same_machine(
     ours = (
         host.machine_uuid is None
         or not holds
+        or any(domain.assignment_id in live for domain in report.domains)  # no query: nearly always
         or (
             host.machine_uuid == found
             and not namesake
@@ -64,7 +65,6 @@ def is_same_machine(
                 names_decide(connection, host) and _differs_beyond_name(connection, host, report)
             )
         )
-        or any(domain.assignment_id in live for domain in report.domains)
         or _reports_vm_disk(connection, host, report, live)
     )
     values: dict[str, str | None] = {"found_machine_uuid": None, "found_machine_name": None}
