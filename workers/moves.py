@@ -95,7 +95,8 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
             location = _find_guest(step, context, abort=True, is_reclaimed=True)
             over = step.fenced or step.lost or step.attempts > MAX_ATTEMPTS
             if location is not GuestLocation.HERE or error is not None or over:
-                return _record_result(step, location, error or "its worker ended", None, context)
+                reason = error or step.last_error or "its worker ended"
+                return _record_result(step, location, reason, None, context)
         if error is None:
             try:
                 downtime_ms = _move_guest_or_disk(step, context)

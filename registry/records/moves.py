@@ -192,6 +192,7 @@ class MoveStep:
     stop: str | None  #: why the move must end with the VM on the source; None: it continues
     fenced: bool  #: whether the source is proven to be off
     lost: bool  #: whether the destination was proven to be off after the move began
+    last_error: str | None  #: of an earlier attempt
     vm_id: UUID
     from_id: UUID  #: assignment on the source
     from_host: HostAccess

@@ -321,6 +321,7 @@ def _to_step(
         attempts=move.attempts + 1,
         fenced=vm.left == AssignmentState.RELEASED.value,
         lost=vm.arriving == AssignmentState.RELEASED.value,
+        last_error=move.last_error,
         vm_id=move.vm_id,
         from_id=move.from_id,
         from_host=to_host_access(here),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hypervisor import DomainState, MigrationObstacle
+from hypervisor import DomainState, MigrationObstacle, OperationFailedError
 from registry import HostAdminEvent, VmDesired, VmDesiredEvent, VmObserved
 from registry.errors import ConflictError, MoveRefusedError
 from registry.moves import Move, MoveLimits
@@ -16,6 +16,7 @@ from registry.tasks import Due
 from tests.fakes.movers import Breaks
 from tests.integration.moves.world import MovingWorld
 from tests.register import ACTOR
+from workers import moves
 from workers.context import MoveOptions, TaskOutcome
 
 # ---- nothing crosses ------------------------------------------------------------------
@@ -234,6 +235,41 @@ def test_another_worker_finds_out_what_became_of_a_move(
 
     assert world.get(asked).state == "moved"
     world.assert_settled(vm, "h2")
+
+
+def test_a_move_without_room_that_other_workers_took_over_ends_with_that_reason(
+    world: MovingWorld,
+) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    kill_worker(world, asked, "move.after_volumes")
+    full = OperationFailedError("live_move", "No space left on device", 38)
+    for attempt in range(2, moves.MAX_ATTEMPTS + 1):
+        world.movers.fail(Breaks.COPYING, full)
+        assert world.move(asked, f"w{attempt}") == TaskOutcome.HANDED_BACK
+
+    assert world.move(asked, "last") == TaskOutcome.FAILED
+
+    ended = world.get(asked)
+    assert ended.state == "failed"
+    assert "No space left on device" in str(ended.last_error)
+    world.assert_settled(vm, "h1")
+
+
+def test_a_move_whose_workers_only_died_says_so(world: MovingWorld) -> None:
+    vm = world.running()
+    asked = world.ask(vm)
+    kill_worker(world, asked, "move.after_volumes")
+    for _ in range(1, moves.MAX_ATTEMPTS):
+        world.movers.during = kill
+        with pytest.raises(KilledError):
+            world.move(asked)
+        world.let_claim_end(asked)
+
+    assert world.move(asked, "last") == TaskOutcome.FAILED
+
+    assert world.get(asked).last_error == "its worker ended"
+    world.assert_settled(vm, "h1")
 
 
 def write_to_disk(world: MovingWorld, vm: Vm, host: str) -> str:
