@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.client.errors import ApiProblemError
 from controller.terminal.errors import BadInputError
@@ -21,6 +22,9 @@ OPEN_RESERVATION = frozenset({"pending", "accepted", "in_force"})
 _SHORTEST_PART = 4
 _ADVISED = 500
 _MAX_SHOWN = 20  #: earlier VMs of one name
+_MANY: Final = 20  #: names from which on whole lists are read instead of two calls for each name
+#: How much of a list may be read for each name: a page of 500 costs about as much as four names.
+_ITEMS_PER_NAME: Final = 125
 #: The API's pattern of names, repeated here because importing its module would load FastAPI.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
@@ -72,6 +76,81 @@ def find_target(api: Client, typed: str) -> LookupTarget:
     if found:
         return _choose_match(typed, found)
     raise NameNotFoundError(typed, suggest_names(typed, _similar_names(api)))
+
+
+def find_targets(api: Client, typed: Sequence[str]) -> list[LookupTarget]:
+    """Find requests and VMs as `find_target` does, all before anything is done with one.
+
+    Many are looked up in whole lists: first what is live, then requests that have ended. What is
+    in neither, and all names if the lists are too long for their number, is looked up by itself.
+    """
+    index = _NameIndex(dict.fromkeys(typed))
+    live = (("request", {"state": state}) for state in sorted(LIVE_REQUEST))
+    for lists, only_live in (((*live, ("vm", {})), True), ((("request", {}),), False)):
+        missing = index.missing()
+        if len(missing) < _MANY:
+            break
+        budget = _ITEMS_PER_NAME * len(missing)
+        listed = (
+            LookupTarget(kind, each)
+            for kind, query in lists
+            for each in api.items(f"{kind}s", **query)
+        )
+        if index.add_all(islice(listed, budget)) == budget:
+            break
+        index.choose(only_live=only_live)
+    return [index.chosen.get(each) or find_target(api, each) for each in typed]
+
+
+class _NameIndex:
+    """Matches listed requests and VMs with typed names, ids and parts of ids."""
+
+    def __init__(self, typed: Iterable[str]) -> None:
+        self.chosen: dict[str, LookupTarget] = {}
+        self._matches: dict[str, dict[Any, LookupTarget]] = {each: {} for each in typed}
+        self._by_id: dict[str, list[str]] = {}
+        self._by_part: dict[str, list[str]] = {}
+        for each in self._matches:
+            if (whole := _whole_id(each)) is not None:
+                self._by_id.setdefault(whole, []).append(each)
+            elif _may_be_part_of_id(each):
+                self._by_part.setdefault(each.lower(), []).append(each)
+        self._lengths = sorted({len(part) for part in self._by_part})
+
+    def missing(self) -> list[str]:
+        return [each for each in self._matches if each not in self.chosen]
+
+    def add_all(self, listed: Iterable[LookupTarget]) -> int:
+        """Keep what was typed; return how many were listed."""
+        count = 0
+        for target in listed:
+            count += 1
+            for each in self._typed_for(target.record):
+                self._matches[each].setdefault(target.record["id"], target)
+        return count
+
+    def choose(self, *, only_live: bool) -> None:
+        """Choose among the matches of each name; with ``only_live``, only if one is live."""
+        for each in self.missing():
+            found = list(self._matches[each].values())
+            if found and (not only_live or any(target.is_live for target in found)):
+                self.chosen[each] = _choose_match(each, found)
+
+    def _typed_for(self, record: Json) -> Iterator[str]:
+        key, name = str(record["id"]), record["name"]
+        yield from self._by_id.get(key, ())
+        if name in self._matches and _whole_id(name) is None:
+            yield name
+        for length in self._lengths:
+            for part in {key[:length], key[-length:]}:
+                yield from self._by_part.get(part, ())
+
+
+def _whole_id(typed: str) -> str | None:
+    try:
+        return str(uuid.UUID(typed))
+    except ValueError:
+        return None
 
 
 def find_past_target(api: Client, typed: str, say: Callable[[str], None]) -> LookupTarget:
@@ -129,9 +208,8 @@ def _similar_names(api: Client) -> list[str]:
 
 
 def _find_by_id(api: Client, typed: str) -> list[LookupTarget]:
-    try:
-        whole = uuid.UUID(typed)
-    except ValueError:
+    whole = _whole_id(typed)
+    if whole is None:
         return []
     for kind in ("request", "vm"):
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from controller.session.name_lookup import LookupTarget
 
 _POLL_EVERY_S = 0.5
+_LOOKED_AT: Final = 20  #: unfinished targets that one look of a wait reads, or an error names
 _ENDED: Final = ("released", "cancelled", "expired")
 
 
@@ -130,21 +131,30 @@ def wait_until_running(
 def wait_until_gone(
     api: Client, targets: Sequence[LookupTarget], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
-    """Poll until no VM of the targets is left on a host."""
+    """Poll until no VM of the targets is left on a host.
+
+    A look ends at the first `_LOOKED_AT` targets that are still there: its calls stay few.
+    """
     left = list(targets)
     gone: dict[str, Json] = {}
     with progress(quiet=quiet) as show:
         for look in poll_attempts(timeout_s):
             with look:
-                for target in list(left):
+                there: list[LookupTarget] = []
+                for target in left:
+                    if len(there) == _LOOKED_AT:
+                        break
                     record = api.get(target.path)
                     if _is_gone(target, record):
                         gone[target.path] = record
-                        left.remove(target)
+                    else:
+                        there.append(target)
+                left = [target for target in left if target.path not in gone]
                 if not left:
                     return [gone[target.path] for target in targets]
-                show(f"{len(left)} of {len(targets)} still being removed")
-    names = ", ".join(str(target) for target in left)
+                unseen = "at most " if len(left) > len(there) else ""
+                show(f"{unseen}{len(left)} of {len(targets)} still being removed")
+    names = _first_names([str(target) for target in left])
     raise WaitExpiredError(
         f"after {timeout_s:g} s still being removed: {names}\n"
         "`fuga vms` shows the remaining VMs and errors, `fuga host list` the state of hosts."
@@ -154,21 +164,39 @@ def wait_until_gone(
 def wait_until_switched(
     api: Client, targets: Sequence[LookupTarget], *, timeout_s: float, quiet: bool = False
 ) -> list[Json]:
-    """Poll until the power changes of these VMs are done."""
+    """Poll until the power changes of these VMs are done.
+
+    A look ends at the first targets with `_LOOKED_AT` VMs to go: its calls stay few.
+    """
+    left = list(targets)
+    done: dict[str, Json] = {}
     busy: list[Json] = []
     with progress(quiet=quiet) as show:
         for look in poll_attempts(timeout_s):
             with look:
-                busy = [
-                    vm for target in targets for vm in _vms_of_target(api, target) if vm["power"]
-                ]
-                if not busy:
-                    return [api.get(target.path) for target in targets]
-                show(f"{len(busy)} VMs to go, {busy[0]['name']}: {power_text(busy[0])}")
-    lines = "".join(f"  {vm['name']}: {power_text(vm)}\n" for vm in busy)
+                busy = []
+                for target in left:
+                    if len(busy) >= _LOOKED_AT:
+                        break
+                    vms = list(_vms_of_target(api, target))
+                    if changing := [vm for vm in vms if vm["power"]]:
+                        busy += changing
+                    else:
+                        done[target.path] = vms[0] if target.kind == "vm" else api.get(target.path)
+                left = [target for target in left if target.path not in done]
+                if not left:
+                    return [done[target.path] for target in targets]
+                more = "" if len(busy) < _LOOKED_AT else " or more"
+                show(f"{len(busy)}{more} VMs to go, {busy[0]['name']}: {power_text(busy[0])}")
+    lines = "".join(f"  {vm['name']}: {power_text(vm)}\n" for vm in busy[:_LOOKED_AT])
     raise WaitExpiredError(
         f"after {timeout_s:g} s not done:\n{lines}The change continues: `fuga vms` shows it."
     )
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = len(names) - _LOOKED_AT
+    return ", ".join(names[:_LOOKED_AT]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def power_text(vm: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ def new_bar(*extra_columns: ProgressColumn) -> Progress:
     """Return a bar on standard error that fits the width of the terminal.
 
     The description has what is left of the line and is cut there. Callers pass it through
-    `plain_text.plain`, because it is not escaped.
+    `plain_text.plain`, because it is not escaped. Lines that the command prints meanwhile appear
+    above the bar if they go to the same terminal; a file or a pipe gets them as they are.
     """
     from rich.console import Console  # noqa: PLC0415 - `fuga --help` is to be there at once
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
@@ -26,4 +28,10 @@ def new_bar(*extra_columns: ProgressColumn) -> Progress:
         *extra_columns,
         TextColumn("{task.description}", markup=False, table_column=rest),
     )
-    return Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        expand=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.name_lookup import find_request, find_target
+from controller.session.name_lookup import find_request, find_target, find_targets
 from controller.session.session import Session, pass_session
 from controller.terminal.errors import BadInputError
 from controller.terminal.pairs import unique_pairs
@@ -59,7 +59,7 @@ def scale(
     found = find_request(session.api, request)
     body: dict[str, Any] = {"count": count}
     if remove:
-        targets = [find_target(session.api, each) for each in remove]
+        targets = find_targets(session.api, remove)
         for target in targets:
             if target.kind != "vm":
                 raise BadInputError(f"{target} is not a VM")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.session.name_lookup import find_target
+from controller.session.call_series import call_for_each
+from controller.session.name_lookup import find_targets
 from controller.session.polling import wait_until_switched
 from controller.session.session import Session, pass_session
 from controller.terminal.output import print_json
@@ -71,10 +72,13 @@ def _switch_power(
     if force:
         body["force"] = True
     # All are looked up first: a slip in the third name switches nothing.
-    found = [find_target(session.api, each) for each in names]
+    found = find_targets(session.api, names)
     answers = []
-    for target in found:
-        answers.append(session.api.post(f"{target.path}/{verb}", body))
+    for target, answer in call_for_each(
+        session, found, lambda target: session.api.post(f"{target.path}/{verb}", body)
+    ):
+        if session.json:
+            answers.append(answer)
         session.print_message(f"{_DONE[verb]} {target}")
     if wait:
         answers = wait_until_switched(

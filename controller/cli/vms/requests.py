@@ -12,13 +12,20 @@ import typer
 
 from controller.cli.vms.changes import TtlOption, labels_and_end, labels_text
 from controller.cli.vms.keys import read_public_keys, read_user_data
+from controller.session.call_series import call_for_each
 from controller.session.completion import (
     complete_host,
     complete_request,
     complete_target,
     complete_vm_type,
 )
-from controller.session.name_lookup import LIVE_REQUEST, find_request, find_reservation, find_target
+from controller.session.name_lookup import (
+    LIVE_REQUEST,
+    LookupTarget,
+    find_request,
+    find_reservation,
+    find_targets,
+)
 from controller.session.polling import power_text, wait_until_gone, wait_until_running
 from controller.session.session import SearchOption, Session, list_command, pass_session
 from controller.terminal.columns import Column, field
@@ -424,21 +431,26 @@ def rm(
 ) -> None:
     """Delete requests with all their VMs, or single VMs."""
     # All are looked up first: a slip in the third name deletes nothing.
-    found = [find_target(session.api, each) for each in targets]
+    found = find_targets(session.api, targets)
     answers = []
-    for target in found:
-        answer = session.api.delete(target.path)
-        answers.append(answer)
-        if not target.is_live:
-            session.print_message(f"{target} is already deleted")
-        elif target.kind == "request":
-            placed = answer.get("vms_placed", target.record["vms_placed"])
-            rest = f", {placed} VMs are being removed" if placed else ", no VM of it was placed"
-            session.print_message(f"deleted {target}{rest}")
-        else:
-            session.print_message(f"deleted {target}; it is being removed")
+    for target, answer in call_for_each(
+        session, found, lambda target: session.api.delete(target.path)
+    ):
+        if session.json:
+            answers.append(answer)
+        session.print_message(_deletion_text(target, answer))
     if wait:
         answers = wait_until_gone(session.api, found, timeout_s=timeout, quiet=session.json)
         session.print_message("gone")
     if session.json:
         print_json(answers)
+
+
+def _deletion_text(target: LookupTarget, answer: Mapping[str, Any]) -> str:
+    if not target.is_live:
+        return f"{target} is already deleted"
+    if target.kind == "vm":
+        return f"deleted {target}; it is being removed"
+    placed = answer.get("vms_placed", target.record["vms_placed"])
+    rest = f"{placed} VMs are being removed" if placed else "no VM of it was placed"
+    return f"deleted {target}, {rest}"
