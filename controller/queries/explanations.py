@@ -133,6 +133,7 @@ class RequestExplanation:
     vms: tuple[PlacedVm, ...]
     unknown: int = 0  #: VMs on hosts that do not answer any more
     estimate: WaitingTime | None = None  #: estimated waiting time; None: no VM of it waits
+    leaving: int = 0  #: VMs that are being deleted and still hold a place
     unbuilt: str | None = None  #: the reason why placed VMs are not built; None: there is none
 
 

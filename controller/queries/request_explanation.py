@@ -89,7 +89,7 @@ def explain_request(
     liveness = registry.liveness()
     known = request.vms_running + request.vms_unknown
     waiting = None
-    if request.state in _WAITS:
+    if request.state in _WAITS and request.vms_placed < request.vms_wanted:
         waiting = _add_reservation(_waiting_explanation(request, reader), registry, request)
         waiting = _explain_unattended_loop(waiting, liveness)
         waiting = _explain_pause(waiting, liveness.slot_loop)
@@ -98,10 +98,11 @@ def explain_request(
         name=request.name,
         tenant=request.tenant,
         state=request.state.value,
-        wanted=request.count,
+        wanted=request.vms_wanted,
         placed=request.vms_placed,
         running=request.vms_running,
         unknown=request.vms_unknown,
+        leaving=request.vms_leaving,
         waiting=waiting,
         order=_queue_position(registry, request, reader) if waiting else None,
         estimate=_wait_estimate(waiting, request, times),
@@ -154,7 +155,7 @@ def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation
     waiting: WaitingStatus | None = request.waiting
     if waiting is None:
         return WaitingExplanation(
-            count=request.count - request.vms_placed,
+            count=request.vms_wanted - request.vms_placed,
             reason="not_decided_yet",
             message="it waits for the next slot",
             round=None,

@@ -266,6 +266,8 @@ def _progress_text(request: Mapping[str, Any]) -> str:
     )
     if request.get("vms_unknown"):
         line += f", {request['vms_unknown']} on hosts that do not answer"
+    if request.get("vms_leaving"):
+        line += f", {request['vms_leaving']} being removed"
     waiting = request.get("waiting")
     return f"{line}, {waiting['count']} wait: {waiting['reason']}" if waiting else line
 

@@ -2,7 +2,7 @@
 
 One rule for every option and every table: a time without a zone is a time of the reader's
 clock, the local time of this machine or of ``TZ``; a printed time carries its zone. What is
-printed with its date can be typed again.
+printed with its date can be typed again. A command repeats a time in the zone that was typed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Final, Literal
 
@@ -102,17 +102,26 @@ def parse_time(given: str, option: str) -> datetime | None:
     )
 
 
-def clock(value: object) -> str:
-    """Return an API time on the local clock with its zone, to the second; today without the date.
+def typed_zone(given: str | None) -> tzinfo | None:
+    """Return the zone of a typed time; None, which is that of the local clock, if it names none."""
+    try:
+        return datetime.fromisoformat(given).tzinfo if given else None
+    except ValueError:  # a span
+        return None
 
-    The zone is its offset, as abbreviations such as CST or IST mean several.
+
+def clock(value: object, zone: tzinfo | None = None) -> str:
+    """Return an API time with its zone, to the second; today without the date.
+
+    It is in ``zone``, or else on the local clock. The zone is shown as its offset, as
+    abbreviations such as CST or IST mean several.
     """
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if not isinstance(value, datetime):
         return "-"
-    at = value.astimezone()
-    if at.date() == datetime.now(UTC).astimezone().date():
+    at = value.astimezone(zone)
+    if at.date() == datetime.now(UTC).astimezone(zone).date():
         return _abbreviate_utc(at.timetz().isoformat(timespec="seconds"))
     return _abbreviate_utc(at.isoformat(sep=" ", timespec="seconds"))
 

@@ -71,13 +71,18 @@ def vm_tally_query(which: ColumnElement[bool] | None = None) -> Select[Any]:
 
 
 def vm_counts_query(which: ColumnElement[bool]) -> Select[Any]:
-    """Return the query for the VM counts that requests show; ``which`` filters VMs."""
+    """Return the query for the VM counts that requests show; ``which`` filters VMs.
+
+    VMs that are being deleted are counted apart from those that the request wants.
+    """
     return (
         select(
             vms.c.request_id,
-            _count_if(_PLACED).label("held"),
-            _count_if(RUNS).label("running"),
-            _count_if(IS_UNKNOWN).label("unknown"),
+            _count_if(_WANTED).label("wanted"),
+            _count_if(and_(_WANTED, _PLACED)).label("placed"),
+            _count_if(and_(_WANTED, RUNS)).label("running"),
+            _count_if(and_(_WANTED, IS_UNKNOWN)).label("unknown"),
+            _count_if(and_(~_WANTED, _HELD)).label("leaving"),
         )
         .select_from(vms)
         .outerjoin(assignments, and_(assignments.c.vm_id == vms.c.id, is_place))

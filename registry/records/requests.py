@@ -82,11 +82,14 @@ class Request:
     hosts: Settable[tuple[str, ...] | None]
     state: Observed[RequestState]
     waiting: Observed[WaitingStatus | None]
-    vms_placed: Observed[int]  #: VMs with an unreleased assignment
-    vms_running: Observed[int]  #: VMs that run on hosts that answer
+    #: VMs that are not being deleted: `count`, until the request is deleted or ends
+    vms_wanted: Observed[int]
+    vms_placed: Observed[int]  #: wanted VMs with an unreleased assignment
+    vms_running: Observed[int]  #: wanted VMs that run on hosts that answer
     created_at: Observed[datetime]
     updated_at: Observed[datetime]
-    vms_unknown: Observed[int] = 0  #: VMs on hosts that no longer answer
+    vms_unknown: Observed[int] = 0  #: wanted VMs on hosts that no longer answer
+    vms_leaving: Observed[int] = 0  #: VMs that are being deleted and still hold a place
     labels: Settable[Mapping[str, str]] = field(default_factory=dict)  #: the tenant's own words
     #: end of the request's lifetime; None: it has none
     expires_at: Settable[datetime | None] = None

@@ -188,6 +188,7 @@ def new_request(
         reservation=spec.reservation,
         state=RequestState.PENDING,
         waiting=None,
+        vms_wanted=spec.count,
         vms_placed=0,
         vms_running=0,
         created_at=now,

@@ -53,12 +53,12 @@ def create_reservation(
     """Insert a pending reservation in a caller's transaction, and return its id."""
     check_int("count", count, 1, MAX_COUNT)
     check_int("for_s", for_s, 1, MAX_LENGTH_S)
-    starts_at = starts_at.astimezone(UTC)
+    typed, starts_at = starts_at, starts_at.astimezone(UTC)
     # "now" means the time of the call, which is slightly in the past.
     late = timedelta(seconds=60)
     if not now - late <= starts_at <= now + timedelta(seconds=MAX_AHEAD_S):
         allowed = f"a time from now on, at most {MAX_AHEAD_S // 86_400} days ahead"
-        raise InvalidError("starts_at", starts_at.isoformat(), allowed)
+        raise InvalidError("starts_at", typed.isoformat(), allowed)
     starts_at = max(starts_at, now)
     key = uuid7()
     wanted = check_new_name("name", name) if name is not None else f"rsv-{key.hex[-10:]}"

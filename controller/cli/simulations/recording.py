@@ -14,7 +14,7 @@ from controller.session.settings import load_settings
 from controller.settings import ControllerSettings
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import echo, echo_lines
-from controller.terminal.times import clock, parse_moment
+from controller.terminal.times import clock, parse_moment, typed_zone
 from controller.what_ifs.decision_settings import decision_from_round, decision_from_settings
 from registry import Registry
 from registry.admin import PastDecision
@@ -38,7 +38,9 @@ class RecordingWindow:
         since = parse_moment(self.since or _SINCE, "--since", now)
         until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
-            raise BadInputError(f"--since {clock(since)} is not before the end, {clock(until)}")
+            begin = clock(since, typed_zone(self.since))
+            end = clock(until, typed_zone(self.until))
+            raise BadInputError(f"--since {begin} is not before the end, {end}")
         return since, until
 
 

@@ -41,11 +41,12 @@ def explain(
 
 
 def _print_request(explanation: Mapping[str, Any]) -> None:
-    silent = f", {explanation['unknown']} unknown" if explanation.get("unknown") else ""
+    parts = (("unknown", "unknown"), ("leaving", "being removed"))
+    others = "".join(f", {explanation[key]} {word}" for key, word in parts if explanation.get(key))
     echo(
         f"request {explanation['name']}: {explanation['state']}, "
         f"{explanation['wanted']} wanted, {explanation['placed']} placed, "
-        f"{explanation['running']} running{silent}"
+        f"{explanation['running']} running{others}"
     )
     waiting = explanation.get("waiting")
     if waiting:

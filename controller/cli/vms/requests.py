@@ -47,15 +47,17 @@ PRIORITIES: Final[Mapping[str, int]] = MappingProxyType({"low": -10, "normal": 0
 
 
 def waiting_text(request: Mapping[str, Any]) -> str:
-    """Return the reason why VMs of a request wait or are unknown, in a few words."""
-    waiting, unknown = request.get("waiting"), request.get("vms_unknown")
-    if request["state"] not in LIVE_REQUEST:
-        return "-"
-    lines = [f"{unknown}: unknown"] if unknown else []
-    if waiting:
-        lines.append(f"{waiting['count']}: {waiting['reason']}")
-    elif request["vms_placed"] < request["count"]:
-        lines.append("the next slot")
+    """Return why VMs of a request wait, are unknown or are still there, in a few words."""
+    lines = []
+    if request["state"] in LIVE_REQUEST:
+        if unknown := request.get("vms_unknown"):
+            lines.append(f"{unknown}: unknown")
+        if waiting := request.get("waiting"):
+            lines.append(f"{waiting['count']}: {waiting['reason']}")
+        elif request["vms_placed"] < request["vms_wanted"]:
+            lines.append("the next slot")
+    if leaving := request.get("vms_leaving"):
+        lines.append(f"{leaving}: being removed")
     return ", ".join(lines) or "-"
 
 
@@ -451,6 +453,6 @@ def _deletion_text(target: LookupTarget, answer: Mapping[str, Any]) -> str:
         return f"{target} is already deleted"
     if target.kind == "vm":
         return f"deleted {target}; it is being removed"
-    placed = answer.get("vms_placed", target.record["vms_placed"])
-    rest = f"{placed} VMs are being removed" if placed else "no VM of it was placed"
+    leaving = answer.get("vms_leaving")
+    rest = f"{leaving} VMs are being removed" if leaving else "no VM of it was placed"
     return f"deleted {target}, {rest}"

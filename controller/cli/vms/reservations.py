@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,7 +16,7 @@ from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import short_id
-from controller.terminal.times import clock, parse_start, parse_ttl
+from controller.terminal.times import clock, parse_start, parse_ttl, typed_zone
 
 app = typer.Typer(name="reservation", no_args_is_help=True, help="Show and cancel reservations.")
 ReservationArgument = Annotated[
@@ -77,6 +77,7 @@ def reserve(
     ] = True,
 ) -> None:
     """Reserve room for VMs from a time on. It is accepted if there will be room."""
+    zone = typed_zone(start)
     body: dict[str, Any] = {
         "vm_type": vm_type,
         "count": count,
@@ -84,14 +85,15 @@ def reserve(
         "requires": requires or [],
     }
     if start != "now":
-        body["starts_at"] = parse_start(start, "--from", datetime.now(UTC)).isoformat()
+        at = parse_start(start, "--from", datetime.now(UTC))
+        body["starts_at"] = at.astimezone(zone).isoformat()  # an error repeats it
     body |= {key: value for key, value in (("name", name), ("tenant", tenant)) if value}
     made = session.api.post("reservations", body)
     if wait:
         made = _wait_until_decided(session, made)
     if made["state"] == "refused":
         raise CliError(f"reservation {made['name']} is refused: {made['decision']['message']}")
-    _print_reservation(session, made)
+    _print_reservation(session, made, zone)
 
 
 @list_command
@@ -128,19 +130,22 @@ def cancel(session: Session, reservation: ReservationArgument) -> None:
     session.answer(answer, f"cancelled reservation {answer['name']}")
 
 
-def _print_reservation(session: Session, found: Mapping[str, Any]) -> None:
+def _print_reservation(
+    session: Session, found: Mapping[str, Any], zone: tzinfo | None = None
+) -> None:
     """Print a reservation and, if it is open, why no room is kept for it."""
-    session.answer(found, *_status_lines(found))
+    session.answer(found, *_status_lines(found, zone))
     if found["state"] in _OPEN and not session.json and (notice := halt_notice(session)):
         session.print_message(notice)
 
 
-def _status_lines(found: Mapping[str, Any]) -> list[str]:
+def _status_lines(found: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
+    starts_at, ends_at = clock(found["starts_at"], zone), clock(found["ends_at"], zone)
     lines = [
         f"reservation {found['name']} ({short_id(found['id'])}): {found['count']} ×"
         f" {found['vm_type']} for tenant {found['tenant']}, {found['state'].replace('_', ' ')}",
-        f"from {clock(found['starts_at'])} until {clock(found['ends_at'])}: {found['used']} used,"
-        f" {found['waiting']} waiting, {found['left']} left",
+        f"from {starts_at} until {ends_at}: {found['used']} used, {found['waiting']} waiting,"
+        f" {found['left']} left",
     ]
     if found["decision"]:
         lines.append(found["decision"]["message"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta, timezone
 
 from registry import Registry
 from tests.e2e.conftest import Fuga
@@ -36,6 +37,22 @@ def test_room_is_reserved_listed_drawn_on_and_given_back(register: Registry, fug
     assert [line.split()[0] for line in told] == ["reservation", "from", "there"]
     assert "cancelled reservation launch" in fuga("reservation", "cancel", "launch")
     assert "no reservations" in fuga("reservations")
+
+
+def test_a_time_of_another_zone_is_repeated_in_that_zone(register: Registry, fuga: Fuga) -> None:
+    add_vm_type(register)
+    add_tenant(register, "a")
+    words = ("reserve", "small", "--for", "2h", "--name", "launch", "--tenant", "a", "--no-wait")
+    zone = timezone(timedelta(hours=-5))
+    at = (register.now() + timedelta(days=2)).astimezone(zone).replace(microsecond=0)
+    long_ago = "2020-01-01T08:00:00-05:00"
+
+    said = fuga(*words, "--from", at.isoformat())
+    refused = fuga(*words, "--from", long_ago, status=2)
+
+    ends_at = at + timedelta(hours=2)
+    assert f"from {at.isoformat(sep=' ')} until {ends_at.isoformat(sep=' ')}:" in said
+    assert long_ago in refused
 
 
 def test_a_reservation_is_found_by_name_and_by_parts_of_its_id_and_nothing_else_is(

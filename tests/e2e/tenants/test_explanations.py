@@ -13,7 +13,7 @@ from tests.e2e.conftest import Api
 from tests.e2e.slots import run_slot
 from tests.integration.registry.test_images import add_image, upload_of
 from tests.raw_sql import RawSql
-from tests.register import add_host, add_tenant, add_vm_type, remove_vm
+from tests.register import add_host, add_tenant, add_vm_type, remove_vm, run_vm
 
 
 def ask(api: Api, count: int, tenant: str = "a", **fields: Any) -> str:
@@ -68,6 +68,24 @@ def test_every_reason_is_counted_over_hosts(api: Api, decider: PolicyProcess):
         "room on 1 host outside zone east",
         "1 host short of vcpus alone, the nearest by 1",
     ]
+
+
+def test_a_deleted_request_waits_for_nothing_and_says_what_is_removed(
+    api: Api, decider: PolicyProcess
+):
+    add_host(api.registry, "h1", vcpus=1)
+    request = ask(api, 2)
+    run_slot(api.registry, decider)
+    before = api.operator.get(f"/v1/requests/{request}/explanation").json()
+    [placed] = [vm for vm in api.registry.vms.list().items if vm.assignment_id is not None]
+    run_vm(api.registry, placed.assignment_id)
+    api.operator.delete(f"/v1/requests/{request}")
+
+    after = api.operator.get(f"/v1/requests/{request}/explanation").json()
+
+    keys = ("wanted", "placed", "leaving")
+    assert ([before[key] for key in keys], before["waiting"]["count"]) == ([2, 1, 0], 1)
+    assert ([after[key] for key in keys], after["waiting"]) == ([0, 0, 1], None)
 
 
 def test_hosts_that_fail_builds_are_a_reason_of_their_own(

@@ -255,9 +255,11 @@ def test_a_request_ends_when_its_time_is_over(cluster: Registry, raw: RawSql) ->
     assert cluster.requests.expire() == ()
 
     ended = cluster.requests.get(request.id)
-    assert (ended.state, ended.vms_placed) == ("expired", 1)  # until it is proven absent
+    assert (ended.state, ended.vms_placed) == ("expired", 0)
+    assert ended.vms_leaving == 1  # until it is proven absent
     assert cluster.requests.get(other.id).state == "pending"
     remove_vm(cluster, placed[0])
+    assert cluster.requests.get(request.id).vms_leaving == 0
     assert cluster.requests.get(request.id).state == "expired"
     assert cluster.vms.list(request_id=request.id).items == ()
     add_request(cluster, name="web")

@@ -162,8 +162,10 @@ def test_a_request_is_released_when_its_last_vm_is_gone(register: Registry) -> N
 
     going = register.requests.delete(request.id, actor=ACTOR)
     assert going.state == RequestState.PARTLY_PLACED
-    assert going.vms_placed == 2
+    assert (going.vms_wanted, going.vms_placed, going.vms_running) == (0, 0, 0)
+    assert going.vms_leaving == 2
     remove_vm(register, keys[0])
+    assert register.requests.get(request.id).vms_leaving == 1
     assert register.requests.get(request.id).state == RequestState.PARTLY_PLACED
     remove_vm(register, keys[1])
 

@@ -213,7 +213,7 @@ function Waits({ counts }: { counts: Live<Counts> }) {
         {data?.rows.slice(0, SHOWN).map((each, index) => (
           <li key={each.id}>
             <a href={to("requests", each.id)}>{each.name}</a>{" "}
-            {count(each.count - each.vms_placed, "VM")} of type {each.vm_type}
+            {count(each.vms_wanted - each.vms_placed, "VM")} of type {each.vm_type}
             {session.isOperator && <span class="hint"> for {each.tenant}</span>}
             <span class="why">{waitsFor(each)}</span>
             {index < ESTIMATED && <Until id={each.id} />}

@@ -27,7 +27,13 @@ const COLUMNS: Column<Request>[] = [
   {
     name: "Waits for",
     value: (each) => each.waiting?.reason ?? "",
-    cell: (each) => (each.state === "placed" || !LIVE.includes(each.state) ? "-" : waitsFor(each)),
+    cell: (each) =>
+      [
+        each.vms_placed < each.vms_wanted && LIVE.includes(each.state) ? waitsFor(each) : "",
+        each.vms_leaving > 0 ? `${each.vms_leaving}: being removed` : "",
+      ]
+        .filter(Boolean)
+        .join(", ") || "-",
   },
   aged((each) => each.created_at),
 ];
@@ -87,7 +93,8 @@ export function RequestView({ id }: { id: string }) {
       </h1>
       <p class="lead">
         {count(request.count, request.spot ? "spot VM" : "VM")} of type {request.vm_type} for tenant {request.tenant}:{" "}
-        {request.vms_placed} placed, {request.vms_running} running.
+        {request.vms_placed} placed, {request.vms_running} running
+        {request.vms_leaving > 0 && `, ${request.vms_leaving} being removed`}.
         {request.reservation && (
           <>
             {" "}
@@ -139,9 +146,14 @@ function Reserved({ id }: { id: string }) {
   return <a href={to("reservations", id)}>{data ? `the reservation ${data.name}` : "a reservation"}</a>;
 }
 
+function settledText({ wanted, leaving }: RequestExplanation): string {
+  if (wanted > 0) return "All its VMs are placed.";
+  return leaving > 0 ? "It wants no VM any more; its last ones are being removed." : "It wants no VM any more.";
+}
+
 function Why({ explanation }: { explanation: RequestExplanation }) {
   const waits = explanation.waiting;
-  if (waits === null) return <p class="prose">{explanation.unbuilt ?? "All its VMs are placed."}</p>;
+  if (waits === null) return <p class="prose">{explanation.unbuilt ?? settledText(explanation)}</p>;
   return (
     <>
       <p class="prose">

@@ -31,6 +31,7 @@ def a_request(**changes: Any) -> dict[str, Any]:
         "hosts": None,
         "state": "pending",
         "waiting": None,
+        "vms_wanted": 4,
         "vms_placed": 0,
         "vms_running": 0,
         "created_at": "2026-01-01T00:00:00Z",
@@ -241,6 +242,22 @@ def test_requests_say_what_they_wait_for(api: HttpApi, fuga: Fuga) -> None:
     assert "3: no_room" in fuga("requests").out
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"vms_wanted": 0, "vms_leaving": 1}, "1: being removed"),
+        ({"vms_wanted": 1, "vms_leaving": 2}, "the next slot, 2: being removed"),
+        ({"vms_wanted": 0, "state": "expired", "vms_leaving": 1}, "1: being removed"),
+    ],
+)
+def test_requests_say_what_is_being_removed(
+    api: HttpApi, fuga: Fuga, changes: dict[str, Any], shown: str
+) -> None:
+    api.on_list("/v1/requests", a_request(**changes))
+
+    assert shown in fuga("requests", "--all").out
+
+
 def test_a_host_name_goes_with_the_request(api: HttpApi, fuga: Fuga) -> None:
     api.on("POST", "/v1/requests", a_request(), status=201)
 
@@ -307,7 +324,9 @@ def test_a_request_is_deleted_by_its_name(api: HttpApi, fuga: Fuga) -> None:
     gone = a_request(name="web", state="released", id="0193a000-0000-7000-8000-00000000000f")
     api.on_list("/v1/requests", gone, a_request(vms_placed=4))
     api.on_list("/v1/vms")
-    api.on("DELETE", f"/v1/requests/{REQUEST_ID}", a_request(vms_placed=4), status=202)
+    api.on(
+        "DELETE", f"/v1/requests/{REQUEST_ID}", a_request(vms_wanted=0, vms_leaving=4), status=202
+    )
 
     ended = fuga("rm", "web")
 

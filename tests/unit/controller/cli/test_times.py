@@ -11,7 +11,7 @@ import pytest
 from controller.cli.simulations.recording import RecordingWindow
 from controller.cli.simulations.study_run import parse_calendar_time
 from controller.terminal.errors import BadInputError
-from controller.terminal.times import clock, parse_moment, parse_start, parse_time
+from controller.terminal.times import clock, parse_moment, parse_start, parse_time, typed_zone
 
 NOW = datetime(2026, 11, 10, 12, tzinfo=UTC)
 Zone = Callable[[str], None]
@@ -116,6 +116,34 @@ def test_a_printed_time_carries_its_zone_and_can_be_typed_again(
 
     assert clock("2020-11-27T08:00:00+00:00") == shown
     assert parse_time(shown, "--from") == datetime(2020, 11, 27, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("2020-11-27T03:00-05:00", "2020-11-27 03:00:00-05:00"),
+        ("2020-11-27T08:00Z", "2020-11-27 08:00:00Z"),
+        ("2020-11-27T13:30", "2020-11-27 13:30:00+05:30"),
+        ("2h", "2020-11-27 13:30:00+05:30"),
+        (None, "2020-11-27 13:30:00+05:30"),
+    ],
+)
+def test_a_time_is_repeated_in_the_zone_that_was_typed(
+    zone: Zone, typed: str | None, shown: str
+) -> None:
+    zone("Asia/Kolkata")
+
+    assert clock("2020-11-27T08:00:00+00:00", typed_zone(typed)) == shown
+
+
+def test_an_empty_window_is_refused_in_the_zones_that_were_typed(zone: Zone) -> None:
+    zone("UTC")
+    window = RecordingWindow(
+        since="2020-11-27T08:00+01:00", until="2020-11-27T08:00+02:00", anonymous=False
+    )
+
+    with pytest.raises(BadInputError, match=r"08:00:00\+01:00 is not .* 08:00:00\+02:00"):
+        window.times(NOW)
 
 
 def test_a_time_of_today_stands_without_its_date_and_with_its_zone(zone: Zone) -> None:

@@ -79,6 +79,7 @@ def a_request(waiting: WaitingStatus | None) -> Request:
         hosts=None,
         state=RequestState.PENDING,
         waiting=waiting,
+        vms_wanted=1,
         vms_placed=0,
         vms_running=0,
         created_at=THEN,

@@ -138,7 +138,7 @@ function Propose() {
               <option value="">choose one</option>
               {waiting?.rows.map((each) => (
                 <option key={each.id} value={each.id}>
-                  {each.name} of {each.tenant}: {count(each.count - each.vms_placed, "VM")}
+                  {each.name} of {each.tenant}: {count(each.vms_wanted - each.vms_placed, "VM")}
                 </option>
               ))}
             </select>
