@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from controller.client.errors import ApiProblemError
 from controller.terminal.errors import BadInputError
@@ -25,6 +25,7 @@ _MAX_SHOWN = 20  #: earlier VMs of one name
 _MANY: Final = 20  #: names from which on whole lists are read instead of two calls for each name
 #: How much of a list may be read for each name: a page of 500 costs about as much as four names.
 _ITEMS_PER_NAME: Final = 125
+_Query: TypeAlias = tuple[str, dict[str, Any]]  #: kind, and parameters of its list
 #: The API's pattern of names, repeated here because importing its module would load FastAPI.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
@@ -85,8 +86,9 @@ def find_targets(api: Client, typed: Sequence[str]) -> list[LookupTarget]:
     in neither, and all names if the lists are too long for their number, is looked up by itself.
     """
     index = _NameIndex(dict.fromkeys(typed))
-    live = (("request", {"state": state}) for state in sorted(LIVE_REQUEST))
-    for lists, only_live in (((*live, ("vm", {})), True), ((("request", {}),), False)):
+    ended: _Query = ("request", {})
+    live: list[_Query] = [("request", {"state": state}) for state in sorted(LIVE_REQUEST)]
+    for lists, only_live in (([*live, ("vm", {})], True), ([ended], False)):
         missing = index.missing()
         if len(missing) < _MANY:
             break
