@@ -12,7 +12,7 @@ Reader: TypeAlias = Callable[[str, Any], Any]
 
 
 def read_parameters(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the given parameters and convert each with the reader of its name.
+    """Check the parameters of a policy or mechanism, each with the reader of its name.
 
     Raises
     ------
@@ -27,9 +27,10 @@ def read_parameters(readers: Mapping[str, Reader], given: Mapping[str, Any]) -> 
 
 
 def predicate_reader(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
-    """Return a reader that accepts the values of a predicate; ``allowed`` describes them."""
+    """Return a reader of parameters that a predicate accepts; ``allowed`` describes them."""
 
     def check_value(name: str, value: Any) -> Any:
+        """Return the value, or raise `ParameterError` if it is not allowed."""
         if not is_allowed(value):
             raise ParameterError(name, value, allowed)
         return value
@@ -38,9 +39,10 @@ def predicate_reader(allowed: str, is_allowed: Callable[[Any], bool]) -> Reader:
 
 
 def number_reader(allowed: str, fits: Callable[[float], bool]) -> Reader:
-    """Return a reader of numbers within bounds, which ``allowed`` describes."""
+    """Return a reader of number parameters within bounds, which ``allowed`` describes."""
 
     def is_allowed(value: Any) -> bool:
+        """Return whether a value is a number within the bounds."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and fits(value)
 
@@ -49,9 +51,10 @@ def number_reader(allowed: str, fits: Callable[[float], bool]) -> Reader:
 
 
 def integer_reader(minimum: int, maximum: int) -> Reader:
-    """Return a reader of whole numbers from ``minimum`` to ``maximum``."""
+    """Return a reader of whole-number parameters from ``minimum`` to ``maximum``."""
 
     def is_allowed(value: Any) -> bool:
+        """Return whether a value is a whole number within the bounds."""
         return (
             isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
         )
@@ -60,14 +63,14 @@ def integer_reader(minimum: int, maximum: int) -> Reader:
 
 
 def choice_reader(values: Sequence[str]) -> Reader:
-    """Return a reader of words from a list."""
+    """Return a reader of parameters that are one of a list of words."""
     return predicate_reader(
         " | ".join(values), lambda value: isinstance(value, str) and value in values
     )
 
 
 def nullable_reader(reader: Reader) -> Reader:
-    """Return a reader that lets None pass, too."""
+    """Return a reader of parameters that accepts None, too."""
     return lambda name, value: None if value is None else reader(name, value)
 
 

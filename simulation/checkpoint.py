@@ -44,7 +44,7 @@ class MisfitError(ValueError):
 
 
 def encode_checkpoint(document: CheckpointData, digest: str) -> bytes:
-    """Encode a checkpoint as the bytes of its file."""
+    """Encode a simulation's state as the bytes of its checkpoint file."""
     arrays: list[NDArray[Any]] = []
     bare = _extract_arrays(document, arrays)
     array_headers = [[_NAMES[array.dtype], list(array.shape)] for array in arrays]
@@ -107,7 +107,7 @@ def decode_checkpoint(body: bytes) -> CheckpointData:
 
 
 class ValueRange(NamedTuple):
-    """The allowed range of an array's numbers, without its upper end."""
+    """The allowed range of the numbers in a checkpoint's array, without its upper end."""
 
     low: int
     high: int
@@ -118,7 +118,7 @@ _COUNT: Final = ValueRange(0, 2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Upper bounds of the numbers in arrays."""
+    """Upper bounds of the numbers in a checkpoint's arrays."""
 
     tenants: int
     kinds: int
@@ -133,7 +133,7 @@ def read_array(
     shape: tuple[int | None, ...],
     within: ValueRange | None = None,
 ) -> NDArray[Any]:
-    """Return an array of one type ("int", "float", "bool") and shape; None: of any."""
+    """Return a checkpoint's array of this shape and type: "int", "float", "bool"; None: any."""
     found = kept[name]
     if not isinstance(found, np.ndarray) or like not in (None, _NAMES[found.dtype]):
         raise MisfitError(f"{name} is no array of {like or 'numbers'}")
@@ -148,7 +148,7 @@ def read_array(
 
 
 def read_integer(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -> int:
-    """Return a whole number."""
+    """Return a whole number of a checkpoint; raise `MisfitError` if it is out of range."""
     found = kept[name]
     if type(found) is not int or not within.low <= found < within.high:
         raise MisfitError(f"{name} is {found!r:.40}, wanted {within.low} to {within.high - 1}")
@@ -156,7 +156,7 @@ def read_integer(kept: CheckpointData, name: str, within: ValueRange = _COUNT) -
 
 
 def read_seconds(kept: CheckpointData, name: str) -> float:
-    """Return a length of time."""
+    """Return a length of time of a checkpoint, in seconds, at least 0."""
     found = kept[name]
     if type(found) is not float or not math.isfinite(found) or found < 0:
         raise MisfitError(f"{name} is {found!r:.40}, wanted seconds")
@@ -164,7 +164,7 @@ def read_seconds(kept: CheckpointData, name: str) -> float:
 
 
 def read_texts(kept: CheckpointData, name: str) -> list[str]:
-    """Return distinct texts."""
+    """Return distinct texts of a checkpoint."""
     found = kept[name]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise MisfitError(f"{name} is no list of words")
@@ -174,10 +174,12 @@ def read_texts(kept: CheckpointData, name: str) -> list[str]:
 
 
 def _is_in_range(found: NDArray[Any], within: ValueRange) -> bool:
+    """Return whether all numbers of an array are in a range."""
     return int(found.min()) >= within.low and int(found.max()) < within.high
 
 
 def _dtype_and_shape(array_header: object) -> tuple[str, list[int]]:
+    """Check the header of an array in a checkpoint; return its type and shape."""
     match array_header:
         case [str() as name, [*axes]] if name in _DTYPES and len(axes) <= _MAX_AXES:
             shape = [axis for axis in axes if isinstance(axis, int) and 0 <= axis < 2**48]
@@ -187,6 +189,7 @@ def _dtype_and_shape(array_header: object) -> tuple[str, list[int]]:
 
 
 def _decode_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any], memoryview]:
+    """Decode the array that begins the bytes; return it, and the bytes after it."""
     name, shape = _dtype_and_shape(array_header)
     dtype = _DTYPES[name]
     length = math.prod(shape) * dtype.itemsize
@@ -199,6 +202,7 @@ def _decode_array(array_header: object, rest: memoryview) -> tuple[NDArray[Any],
 
 
 def _extract_arrays(value: object, arrays: list[NDArray[Any]]) -> object:
+    """Return the document with a number in place of each array, which goes to ``arrays``."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {_ARRAY: len(arrays) - 1}
@@ -210,6 +214,7 @@ def _extract_arrays(value: object, arrays: list[NDArray[Any]]) -> object:
 
 
 def _insert_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
+    """Return the document with its arrays put back in place of their numbers."""
     if isinstance(value, list):
         return [_insert_arrays(each, arrays) for each in value]
     if not isinstance(value, dict):
@@ -223,4 +228,5 @@ def _insert_arrays(value: object, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _array_bytes(array: NDArray[Any]) -> bytes:
+    """Return the numbers of an array as the bytes that a checkpoint holds."""
     return np.ascontiguousarray(array).tobytes()

@@ -79,9 +79,10 @@ class GuardedMechanism:
 def guarded_maker(
     make: Callable[[Mapping[str, Any]], Any], plugin: PluginCode
 ) -> Callable[..., Any]:
-    """Wrap a maker so that it returns guarded policies and mechanisms."""
+    """Wrap a plugin's maker so that its policies and mechanisms raise our errors only."""
 
     def make_guarded(given: Mapping[str, Any]) -> GuardedPolicy | GuardedMechanism:
+        """Make a plugin's policy or mechanism of its parameters, and wrap it in a guard."""
         with _convert_plugin_errors(plugin, "make"):
             its = make(given)
             if hasattr(its, "divide"):
@@ -95,6 +96,7 @@ def guarded_maker(
 
 @contextmanager
 def _convert_plugin_errors(plugin: PluginCode, action: str) -> Iterator[None]:
+    """Turn an exception of a plugin's code into `PluginFailedError`, but keep our own errors."""
     try:
         yield
     except (PlacementError, MemoryError):
@@ -107,12 +109,13 @@ def _convert_plugin_errors(plugin: PluginCode, action: str) -> Iterator[None]:
 
 
 def _check_type(value: object, wanted: type, what: str) -> None:
+    """Raise `TypeError` if a plugin's result is not of the wanted type."""
     if not isinstance(value, wanted):
         raise TypeError(f"{what} is of type {type(value).__name__}, not {wanted.__name__}")
 
 
 def _innermost_line(trace: TracebackType | None, package: str) -> str:
-    """Return the innermost line of the policy's own file, if any."""
+    """Return the innermost line of a traceback in the plugin's own code, as text; "" if none."""
     place = ""
     while trace is not None:
         frame = trace.tb_frame

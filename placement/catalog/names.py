@@ -27,7 +27,7 @@ _EXPECTED: Final[Mapping[str, type]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A row of the catalogue as commands list it."""
+    """One policy or mechanism of the catalogue, as commands list it."""
 
     name: str
     kind: str  #: "policy" or "mechanism"
@@ -40,7 +40,7 @@ class Listing:
 
 
 def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
-    """Return the entry called ``name``; a plugin's module is imported now.
+    """Return the catalogue's entry of a policy or mechanism; a plugin's module is imported now.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
 
 
 def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
-    """Return the whole catalogue in order of name, and the errors of unloadable plugins."""
+    """Return the whole catalogue, sorted by name, and the errors of plugins that do not load."""
     names = sorted({*POLICIES, *MECHANISMS, *plugins.installed_entry_points()})
     rows, broken = [], []
     for name in names:
@@ -92,6 +92,7 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
 
 
 def _listing_of(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
+    """Return the description of a policy or mechanism for lists of the catalogue."""
     return Listing(
         name=name,
         kind="mechanism" if isinstance(entry, MechanismEntry) else "policy",
@@ -105,7 +106,7 @@ def _listing_of(name: str, entry: CatalogEntry | MechanismEntry, origin: str | N
 
 
 def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """Return the policy called ``name``.
+    """Make the policy called ``name`` with these parameters.
 
     A policy that does not read trees of tenants gets weights in place of a snapshot's tree; see
     `placement.constraints.tree_weights.snapshot_without_tree`. Every policy keeps the constraints
@@ -139,7 +140,7 @@ def policy_by_name(name: str, parameters: Mapping[str, Any]) -> Policy:
 
 
 def mechanism_by_name(name: str, parameters: Mapping[str, Any]) -> Mechanism:
-    """Return the mechanism called ``name``; see `policy_by_name`."""
+    """Make the mechanism called ``name`` with these parameters; see `policy_by_name`."""
     entry = entry_by_name(name)
     if not isinstance(entry, MechanismEntry):
         raise WrongKindError(name, "policy", "mechanism")
@@ -157,7 +158,7 @@ def known_parameters(entry: CatalogEntry | MechanismEntry) -> frozenset[str]:
 def _own_parameters(
     entry: CatalogEntry | MechanismEntry, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the parameters that ``entry`` reads."""
+    """Return those of the given parameters that the policy or mechanism reads."""
     known = known_parameters(entry)
     for parameter, value in parameters.items():
         if parameter not in known:

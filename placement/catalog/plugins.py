@@ -20,7 +20,7 @@ MECHANISM_GROUP: Final = "fuga.mechanisms"
 
 @cache
 def installed_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of both groups by name; read once in a process."""
+    """Return the entry points of all plugins by name; read once in a process."""
     found: dict[str, list[EntryPoint]] = {}
     for group in (POLICY_GROUP, MECHANISM_GROUP):
         for each in entry_points(group=group):
@@ -31,7 +31,7 @@ def installed_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def describe_origin(point: EntryPoint) -> str:
-    """Describe an entry point: its distribution, and the object that it names."""
+    """Describe a plugin's entry point: its distribution, and the object that it names."""
     distribution = "an unknown distribution" if point.dist is None else point.dist.name
     return f"{distribution} ({point.value})"
 
@@ -39,7 +39,7 @@ def describe_origin(point: EntryPoint) -> str:
 def load_entry_point(
     name: str, points: tuple[EntryPoint, ...], expected: Mapping[str, type]
 ) -> object:
-    """Import the object of a name's entry point and check its type.
+    """Import the policy or mechanism that a plugin's entry point names, and check its type.
 
     Parameters
     ----------

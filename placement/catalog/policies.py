@@ -48,7 +48,7 @@ def unfair_entry(
     readers: Mapping[str, Reader] = _OVERLOAD,
     **more: Any,
 ) -> CatalogEntry:
-    """Return the entry of a policy that ``make`` makes of the parameters that readers check."""
+    """Return the catalogue entry of a policy without fairness; ``readers`` check its parameters."""
     return CatalogEntry(
         summary, frozenset(readers), lambda given: make(**read_parameters(readers, given)), **more
     )
@@ -60,9 +60,10 @@ def fair_entry(
     readers: Mapping[str, Reader] = _OVERLOAD,
     **more: Any,
 ) -> CatalogEntry:
-    """Return the entry of a fair policy: it reserves hosts for starving requests."""
+    """Return the catalogue entry of a fair policy; it reserves hosts for starving requests."""
 
     def make_fair(given: Mapping[str, Any]) -> Policy:
+        """Make the policy of its parameters, and let it reserve hosts for starving requests."""
         policy = make(
             **read_parameters(readers, {name: given[name] for name in given if name in readers})
         )

@@ -46,7 +46,7 @@ class RoundPolicies(NamedPolicy):
     zones: tuple[ZoneInputs, ...] = ()
 
     def make_policy(self) -> Policy:
-        """Return the policy; constraints and allowances hold across zones."""
+        """Make the policy that decides the round; constraints and quotas hold across zones."""
         if not self.zones:
             return policy_by_name(self.policy, self.parameters)
         return zone_policies_with_rules(
@@ -61,7 +61,7 @@ class RoundPolicies(NamedPolicy):
         )
 
     def fallback(self) -> RoundPolicies:
-        """Return the fallback policy; it obeys the parameters that concern hosts."""
+        """Return the fallback policy of the round; parameters that concern hosts still hold."""
         return RoundPolicies(
             policy=FALLBACK,
             parameters=fallback_parameters(self.parameters),
@@ -74,7 +74,7 @@ class RoundPolicies(NamedPolicy):
         )
 
     def check(self, snapshot: Snapshot, allocation: Allocation) -> None:
-        """Raise `InfeasibleAllocationError` unless an allocation keeps every rule.
+        """Raise `InfeasibleAllocationError` unless the round's allocation keeps every rule.
 
         No host is filled above the ``overload`` of the policy that decides there.
         """
@@ -92,7 +92,7 @@ def first_feasible_allocation(
     note: Callable[[RoundPolicies, Exception], object],
     failures: tuple[type[Exception], ...] = (Exception,),
 ) -> Allocation | None:
-    """Try the policy, then the fallback; return the first feasible allocation or None.
+    """Decide a round by its policy, then by the fallback; return the first feasible allocation.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def first_feasible_allocation(
 def build_zone_inputs(
     zone_of_host: Sequence[str | None], policies: Mapping[str, NamedPolicy], otherwise: NamedPolicy
 ) -> tuple[ZoneInputs, ...]:
-    """Return the zones of a round in order of name, or none if no zone has its own policy.
+    """Return the zones of a round, sorted by name; none if no zone has a policy of its own.
 
     ``zone_of_host``, of length H, has the zone of each host; None means no zone.
     """
@@ -139,11 +139,12 @@ def build_zone_inputs(
 
 
 def fallback_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that the fallback policy keeps, which concern hosts."""
+    """Return the parameters that a policy's fallback keeps: those that concern hosts."""
     return {name: parameters[name] for name in parameters if name in _FOR_EVERY_POLICY}
 
 
 def _overload_threshold(parameters: Mapping[str, Any]) -> float:
+    """Return the part of a host's capacity that a policy may fill, by its parameters."""
     # A policy from elsewhere may call something else by that name.
     given = parameters.get("overload")
     return float(given) if isinstance(given, int | float) and 0 < given < 1 else 1.0

@@ -42,4 +42,5 @@ def zone_policies_with_rules(zones: Sequence[Zone]) -> Policy:
 
 
 def _wrap_in_all_rules(policy: Policy) -> Policy:
+    """Wrap a policy so that it keeps constraints, and then quotas."""
     return ConstrainedPolicy(AllowancesPolicy(policy))

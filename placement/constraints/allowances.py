@@ -13,7 +13,7 @@ from placement.model.snapshot import Snapshot
 
 
 class RemainingAllowances:
-    """The allowances of a snapshot that remain while VMs are placed; changed in place.
+    """The quota allowances of a snapshot that remain while VMs are placed; changed in place.
 
     Parameters
     ----------
@@ -32,25 +32,25 @@ class RemainingAllowances:
         self._tenant: list[int] = snapshot.tenant.tolist()
 
     def exceeded_by(self, request: int, count: int = 1) -> list[int]:
-        """Return the indices of the allowances that ``count`` more VMs of a request exceed."""
+        """Return the quota allowances, by index, that ``count`` more VMs of a request exceed."""
         return [
             each for each, need in self._allowance_amounts(request, count) if need > self.left[each]
         ]
 
     def take(self, request: int, count: int = 1) -> None:
-        """Subtract ``count`` VMs of a request from the allowances."""
+        """Subtract ``count`` placed VMs of a request from the quota allowances."""
         for each, need in self._allowance_amounts(request, count):
             self.left[each] -= need
 
     def fit(self, request: int, max_vms: int) -> int:
-        """Return how many more VMs of a request are within the allowances, at most ``max_vms``."""
+        """Return how many more VMs of a request the quotas allow, at most ``max_vms``."""
         for each, need in self._allowance_amounts(request, 1):
             if need > 0:
                 max_vms = min(max_vms, max(0, self.left[each]) // need)
         return max_vms
 
     def requests_over_allowance(self, wanted: IntArray) -> set[int]:
-        """Return the requests whose allowances do not cover all of ``wanted``, shape (Q,)."""
+        """Return the requests whose quotas do not allow all of ``wanted``, shape (Q,)."""
         requested = [0] * len(self.left)
         under: list[list[int]] = [[] for _ in self.left]
         for request in np.flatnonzero(wanted).tolist():
@@ -65,6 +65,7 @@ class RemainingAllowances:
         }
 
     def _allowance_amounts(self, request: int, count: int) -> list[tuple[int, int]]:
+        """Return each quota allowance that a request's VMs use, and how much of it they use."""
         demand = self._demand[request]
         found = []
         for each in self._of_tenant.get(self._tenant[request], ()):
@@ -74,7 +75,7 @@ class RemainingAllowances:
 
 
 def vms_within_allowances(snapshot: Snapshot, wanted: IntArray) -> IntArray:
-    """Return how many VMs of each request are within the allowances, shape (Q,).
+    """Return how many VMs of each request the quotas allow, shape (Q,).
 
     Parameters
     ----------

@@ -76,13 +76,13 @@ class AllowancesPolicy:
 
 
 def _counts_with_room(snapshot: Snapshot) -> IntArray:
-    """Return how many VMs of each request have room if placed alone, gangs whole, shape (Q,)."""
+    """Return how many VMs of each request the hosts can hold, other requests aside, (Q,)."""
     fit = max_vms_per_request(snapshot, snapshot.free)
     return np.where(fit < np.minimum(snapshot.min_count, snapshot.count), 0, fit)
 
 
 def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray) -> IntArray:
-    """Return the VMs of each request that allowances cover but no room holds now, shape (Q,).
+    """Return the VMs of each request that quotas allow but that no host has room for, (Q,).
 
     No policy can place these VMs, so they use no allowance; the policy may reserve hosts for
     them.
@@ -99,7 +99,7 @@ def _counts_without_room(snapshot: Snapshot, wanted: IntArray, within: IntArray)
 
 
 def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
-    """Close the hosts that are held for requests which did not fit."""
+    """Close the hosts that the policy reserved for requests that did not fit."""
     held = [host for _, host in Details.of(allocation).holding]
     if not held:
         return snapshot
@@ -108,7 +108,7 @@ def _close_held_hosts(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
 
 
 def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut, ...]:
-    """Return the unplaced VMs with their reasons: the quota, or the policy's reason."""
+    """Return the unplaced VMs with their reasons: the quota, or the policy's own reason."""
     rooms = RemainingAllowances(rest)
     by_request: dict[int, list[LeftOut]] = {}
     for allocation in passes:
@@ -140,7 +140,7 @@ def _unplaced_vms(rest: Snapshot, passes: Sequence[Allocation]) -> tuple[LeftOut
 
 
 def _merged_details(passes: Sequence[Allocation]) -> dict[str, Any]:
-    """Return the first pass's details, with explanations of the other passes merged in."""
+    """Return the details of the first pass, with the explanations of later passes merged in."""
     first, *others = (dict(allocation.details) for allocation in passes)
     if not others:
         return first

@@ -78,7 +78,7 @@ class ConstrainedPolicy:
 
 
 class _PolicyRuns:
-    """Runs a policy, once or more, for one decision; ``closed`` requests take no part."""
+    """Runs a policy once or more for one decision, with fewer and fewer soft constraints."""
 
     def __init__(
         self, policy: Policy, snapshot: Snapshot, constraints: Constraints, closed: set[int]
@@ -97,7 +97,7 @@ class _PolicyRuns:
         self._refusals: dict[int, Reason] = {}
 
     def decide(self, rng: np.random.Generator, budget: Budget) -> None:
-        """Run the policy for each batch of groups with fewer and fewer soft constraints."""
+        """Run the policy for each batch of requests, with fewer and fewer soft constraints."""
         for others in _excluded_requests(self._constraints.groups, self._rest.count):
             for soft_kept in _CONSTRAINT_FIELDS:
                 if soft_kept == _CONSTRAINT_FIELDS[0] or self._drops_soft_constraint(soft_kept):
@@ -133,7 +133,7 @@ class _PolicyRuns:
         self._constraints = _constraints_after(self._constraints, placed)
 
     def _record_refused_places(self, expanded: ExpandedSnapshot, allocation: Allocation) -> None:
-        """Note the chosen hosts and zones in which the policy placed less than was possible.
+        """Record where constraints sent VMs and the policy placed fewer than was possible.
 
         An overload threshold or slots may close a host that has room. A refused place
         stays refused within a decision, as room only shrinks.
@@ -155,6 +155,7 @@ class _PolicyRuns:
                 self._refusals[request] = left.reason
 
     def _refusal_count(self) -> int:
+        """Return the number of hosts and zones that were refused, for all groups and requests."""
         return sum(map(len, (*self._refused_homes.values(), *self._refused_zones.values())))
 
     def _drops_soft_constraint(self, soft_kept: frozenset[SoftConstraint]) -> bool:
@@ -166,7 +167,7 @@ class _PolicyRuns:
         return bool(waits[list(self._constraints.preferred)].any())
 
     def _has_chosen_places(self, others: frozenset[int]) -> bool:
-        """Return whether a waiting request had its zone, or first host, chosen beforehand."""
+        """Return whether constraints chose the zone or first host of a waiting request."""
         waits = self._rest.count > 0
         members = [spread.request for spread in self._constraints.spreads]
         for group in self._constraints.groups:
@@ -181,7 +182,7 @@ class _PolicyRuns:
         return {gang for gang in gangs - self._closed if 0 < int(given[gang]) < int(minimum[gang])}
 
     def allocation(self, budget: Budget) -> Allocation:
-        """Return the allocation of all runs together."""
+        """Return the joined allocation of all runs of the policy."""
         return Allocation(
             placed=join_rows(_original_rows(*part) for part in self._decided),
             left_out=self._unplaced_vms(),
@@ -191,6 +192,7 @@ class _PolicyRuns:
         )
 
     def _unplaced_vms(self) -> tuple[LeftOut, ...]:
+        """Return the unplaced VMs with their reasons: a constraint, or the policy's own reason."""
         last = self._decided[-1]
         in_last_run = _left_out_by_request(*last, self._rest.count)
         rest = dataclasses.replace(self._rest, constraints=self._constraints)
@@ -217,13 +219,13 @@ class _PolicyRuns:
 
 
 def _original_rows(expanded: ExpandedSnapshot, allocation: Allocation) -> IntArray:
-    """Return the rows of an allocation with the original requests' indices."""
+    """Return an allocation's rows with the requests' indices before constraints split them."""
     requests, hosts, counts = allocation.placed.T
     return np.stack([expanded.origin[requests], hosts, counts], axis=1)
 
 
 def _excluded_requests(groups: Sequence[AffinityGroup], count: IntArray) -> list[frozenset[int]]:
-    """Return the requests that each run leaves out, so that no run has too many groups."""
+    """Return the requests that each run leaves out, so that no run has too many VM groups."""
     apart = [group for group in groups if group.apart and count[list(group.requests)].any()]
     if len(apart) <= MAX_LIMITS:
         return [frozenset()]
@@ -270,7 +272,7 @@ def _left_out_by_request(
 
 
 def _joined_details(decided_parts: Sequence[tuple[ExpandedSnapshot, Allocation]]) -> dict[str, Any]:
-    """Return the joined details with the original requests' indices."""
+    """Return the joined details of all runs, with the indices of the original requests."""
     (expanded, first), *more = decided_parts
     origin = expanded.origin
     if not more and (origin == np.arange(len(origin))).all():

@@ -63,7 +63,7 @@ def expand_constraints(
     soft_kept: frozenset[SoftConstraint],
     refused: RefusedPlaces | None = None,
 ) -> ExpandedSnapshot:
-    """Return a snapshot that makes a policy keep hard and the given soft constraints."""
+    """Express constraints as eligibility and limits, so that any policy keeps them."""
     refused = refused or RefusedPlaces()
     groups = [
         (number, group)
@@ -101,7 +101,7 @@ def expand_constraints(
 
 
 def snapshot_with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> Snapshot:
-    """Return the snapshot with a limit for each group that keeps apart."""
+    """Return the snapshot with a limit of one VM per host for each anti-affinity group."""
     if not apart:
         return dataclasses.replace(snapshot, constraints=None)
     offered = np.ones((len(snapshot.free), len(apart)), dtype=np.int64)
@@ -127,7 +127,7 @@ def snapshot_with_limits(snapshot: Snapshot, apart: Sequence[AffinityGroup]) -> 
 def _hosts_of_group(
     snapshot: Snapshot, group: AffinityGroup, scratch: IntArray, refused: AbstractSet[int]
 ) -> IntArray:
-    """Return the hosts allowed to a group that keeps together: its present hosts, or a new host.
+    """Return the hosts allowed to an affinity group: its present hosts, or a new host.
 
     The new host is the one that holds most of the waiting VMs. Ties go to the host
     with most room for more. Its room is subtracted from ``scratch``, shape (H, R), so

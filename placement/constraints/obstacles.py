@@ -63,7 +63,7 @@ def find_wait_reason(
 def _room_per_constraint(
     constraints: Constraints, request: int, fits: IntArray
 ) -> Iterator[tuple[Reason, int]]:
-    """Yield how many VMs have room as hard constraints are applied one after another."""
+    """Yield how many VMs of a request have room as its hard constraints are added one by one."""
     for group in constraints.groups:
         if group.hard and group.apart and request in group.requests:
             fits = np.minimum(fits, 1)
@@ -87,6 +87,7 @@ def _room_per_constraint(
 
 
 def _host_mask(hosts: tuple[int, ...], size: int) -> BoolArray:
+    """Return a mask, (H,), that is True for these hosts."""
     found = np.zeros(size, dtype=np.bool_)
     found[list(hosts)] = True
     return found

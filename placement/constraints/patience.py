@@ -56,11 +56,11 @@ class StarvationPatience:
         return cls(**own, overload=given.get("overload", 1.0))
 
     def max_hosts(self, open_hosts: int) -> int:
-        """Return how many of the open hosts may be reserved."""
+        """Return how many of the open hosts may be reserved for starving requests."""
         return max(1, int(open_hosts * overload_fraction(self.held_part)))
 
     def max_hosts_for_first(self, open_hosts: int, level: int) -> int:
-        """Return how many hosts may be reserved for the longest-waiting request.
+        """Return how many hosts may be reserved for the request that starves longest.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ READERS: Final = {"patience": integer_reader(0, 10**9), "held_part": fraction_re
 
 
 def room_patience(given: Mapping[str, Any]) -> int:
-    """Return the rounds after which moves may make room, from a policy's parameters; 0: never."""
+    """Return the rounds that a request waits before moves may make room for it; 0: never."""
     return StarvationPatience.of(given).patience if "patience" in given else ROOM_PATIENCE
 
 
@@ -92,9 +92,11 @@ def waiting_levels(age: IntArray, patience: int) -> IntArray:
     patience : int
         0 for no limit.
 
-    Notes ----- Level 1 from ``patience`` rounds on, level 2 from 8 times as many, level 3 from 64
-    times: each level considers other hosts first, for longer, so that a host whose VMs never end
-    does not keep a request waiting for ever.
+    Notes
+    -----
+    Level 1 begins after ``patience`` rounds, level 2 after 8 times as many, level 3 after 64 times.
+    Each level considers other hosts first, for longer, so that a host whose VMs never end does not
+    keep a request waiting for ever.
     """
     if patience == 0:
         return np.zeros_like(age)
@@ -103,7 +105,7 @@ def waiting_levels(age: IntArray, patience: int) -> IntArray:
 
 
 def fair_shares(snapshot: Snapshot) -> FloatArray:
-    """Return the fair dominant shares of an empty cluster, shape (N,).
+    """Return the fair dominant share of each tenant on an empty cluster, shape (N,).
 
     Notes
     -----
@@ -127,7 +129,7 @@ def fair_shares(snapshot: Snapshot) -> FloatArray:
 
 
 def starving_requests(snapshot: Snapshot, patience: int) -> tuple[IntArray, FloatArray]:
-    """Return the requests that have waited too long, sorted by wait, longest first.
+    """Return the requests that starve: they have waited too long below their tenant's fair share.
 
     Returns
     -------

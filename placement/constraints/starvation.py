@@ -159,13 +159,13 @@ def reserve_for_holders(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> 
 
 
 def _hosts_of_level(hosts: IntArray, level: int) -> IntArray:
-    """Return the hosts that a waiting level considers first; at level 1, all."""
+    """Return the hosts that a starving request's waiting level considers first; at level 1, all."""
     looked_at: IntArray = hosts[hosts % level == level - 1]
     return looked_at
 
 
 class _ReservedHosts:
-    """Candidate hosts to reserve for one kind of VM, in order.
+    """Candidate hosts to reserve for a starving request of one kind of VM, in order.
 
     Hosts that lack least room for one VM come first. Ties go to the host with least
     room, then to the lowest index.
@@ -215,7 +215,7 @@ class _ReservedHosts:
         return chosen
 
     def _cheapest_hosts(self, able: IntArray, needed: int) -> list[int] | None:
-        """Return hosts, taking for each VM the one that lacks least room for one more."""
+        """Return hosts to reserve for a gang; each VM takes the host that lacks least."""
         if int(np.minimum(self._holds[able], needed).sum()) < needed:
             return None
         chosen: dict[int, None] = {}
@@ -241,7 +241,7 @@ class _ReservedHosts:
 
 @dataclass(frozen=True, slots=True)
 class _RequestRoom:
-    """How many VMs of one kind still fit: on open hosts, and on hosts reserved for others."""
+    """How many VMs of one kind still fit on open hosts, and on hosts reserved for others."""
 
     own: int
     held: int

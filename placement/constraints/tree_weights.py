@@ -84,7 +84,7 @@ def snapshot_without_tree(snapshot: Snapshot) -> Snapshot:
 
 
 def _claim_weights(claims: FloatArray) -> FloatArray:
-    """Return claims as weights above 0, relative to the largest."""
+    """Return the tenants' claims on the pool as weights above 0, relative to the largest."""
     largest = claims.max(initial=0.0)
     if largest <= 0:
         return np.ones(len(claims))

@@ -66,7 +66,7 @@ class ZonesPolicy:
 
 
 def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
-    """Return the snapshot with all hosts but ``hosts``, (X,), closed; all stay in the pool."""
+    """Return the snapshot in which only ``hosts``, (X,), take VMs; all hosts stay in the pool."""
     classes = snapshot.eligible.shape[1]
     host_class = snapshot.host_class.copy()
     host_class[hosts] += classes
@@ -81,7 +81,7 @@ def close_other_hosts(snapshot: Snapshot, hosts: IntArray) -> Snapshot:
 def _unplaced_vms(
     snapshot: Snapshot, rest: Snapshot, decided: Sequence[tuple[Zone, Allocation]]
 ) -> tuple[LeftOut, ...]:
-    """Return the unplaced VMs, with a zone's reason or a reason that holds over all hosts."""
+    """Return the unplaced VMs, with the reason of a zone or one that holds over all zones."""
     held_back = {
         left.request
         for _, allocation in decided
@@ -95,6 +95,7 @@ def _unplaced_vms(
 
 
 def _merged_details(decided: Sequence[tuple[Zone, Allocation]]) -> dict[str, Any]:
+    """Return the joined details of all zones, and those of each zone by its name."""
     parts = [
         dataclasses.replace(
             details, cuts=tuple(f"zone {zone.name!r}: {cut}" for cut in details.cuts)

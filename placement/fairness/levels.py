@@ -19,7 +19,7 @@ _MAX_STEPS: Final = 2.0**62
 
 
 def relative_weights(weight: FloatArray) -> FloatArray:
-    """Return weights relative to the largest of them, shape (N,)."""
+    """Return the tenants' weights relative to the largest of them, shape (N,)."""
     relative: FloatArray = weight / weight.max(initial=0.0)
     return relative
 
@@ -45,7 +45,7 @@ def is_poorer(level: FloatArray | float, than: FloatArray | float) -> BoolArray:
 
 
 def level_in_steps(level: float) -> int:
-    """Return a level in whole steps of `SHARE_TOLERANCE`: equal levels compare equal.
+    """Return a tenant's level in whole steps of `SHARE_TOLERANCE`: equal levels compare equal.
 
     Counting steps, unlike testing whether two levels are close, is transitive,
     so it may serve as a key to sort by.
@@ -54,5 +54,5 @@ def level_in_steps(level: float) -> int:
 
 
 def levels_in_steps(levels: FloatArray) -> IntArray:
-    """Return levels, shape (X,), in whole steps of `SHARE_TOLERANCE`; see `level_in_steps`."""
+    """Return tenants' levels, (X,), in whole steps of `SHARE_TOLERANCE`; see `level_in_steps`."""
     return np.minimum(np.rint(levels / SHARE_TOLERANCE), _MAX_STEPS).astype(np.int64)

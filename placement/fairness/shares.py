@@ -15,7 +15,7 @@ SHARE_TOLERANCE: Final = 1e-9
 
 
 def fractions_of_pool(amounts: IntArray, pool: IntArray) -> FloatArray:
-    """Return ``amounts`` in fractions of the pool, 0 where the pool has nothing.
+    """Return amounts of resources as fractions of the pool; 0 where the pool has nothing.
 
     Parameters
     ----------
@@ -83,7 +83,9 @@ def shares_after(snapshot: Snapshot, allocation: Allocation) -> FloatArray:
 
 
 def fair_distance(shares: FloatArray, targets: FloatArray) -> float | None:
-    """Return mean ``|share - target|`` per mean target, None where no target is above 0.
+    """Return how far shares are from fair: mean ``|share - target|`` per mean target, or None.
+
+    None means that no target is above 0.
 
     Parameters
     ----------

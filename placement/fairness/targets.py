@@ -62,7 +62,7 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
 
 
 def whole_targets(targets: FloatArray) -> IntArray:
-    """Round targets down to whole VMs, shape (Q,), with a tolerance for rounding errors."""
+    """Round the requests' fair targets down to whole VMs, (Q,), with a tolerance."""
     return np.floor(targets + 1e-6).astype(np.int64)
 
 
@@ -83,7 +83,7 @@ def max_vms_per_request(
 
 
 class _WaterFilling:
-    """The state of water filling; amounts are fractions of the pool.
+    """The state of filling fair targets; amounts are fractions of the pool.
 
     Between two events every rising tenant takes VMs at a steady rate, so only the
     level changes. A tenant's amounts are updated at its own events.
@@ -120,7 +120,7 @@ class _WaterFilling:
         self._latest: dict[int, int] = {}
 
     def run(self) -> FloatArray:
-        """Fill until every tenant is complete or frozen."""
+        """Fill until every tenant is complete or frozen; return the tasks of each request, (Q,)."""
         for tenant in sorted(self._queues):
             self._schedule_completion(
                 tenant, max(self._given[tenant], default=0.0) / self._weight[tenant]
@@ -146,6 +146,7 @@ class _WaterFilling:
         return np.where(np.abs(tasks - whole) < _WHOLE, whole, tasks)
 
     def _schedule_completion(self, tenant: int, level: float) -> None:
+        """Schedule the level at which a tenant's current request is complete; drop earlier ones."""
         event = self._latest[tenant] = self._latest.get(tenant, 0) + 1
         heapq.heappush(self._events, (level, tenant, event))
 
@@ -161,6 +162,7 @@ class _WaterFilling:
         return ends, found
 
     def _raise_levels_to(self, level: float) -> None:
+        """Raise the common level of all rising tenants; the pool's room falls by what they take."""
         rise = level - self._level
         if rise > 0:
             for resource in self._resources:
@@ -183,6 +185,7 @@ class _WaterFilling:
         self._grant_tasks(tenant, tasks)
 
     def _grant_tasks(self, tenant: int, tasks: float) -> None:
+        """Give a tenant tasks of its current request."""
         request = self._queues[tenant][0]
         demand, given = self._demand[request], self._given[tenant]
         self.tasks[request] += tasks
@@ -217,6 +220,7 @@ class _WaterFilling:
             return
 
     def _next_request(self, tenant: int) -> int | None:
+        """Return the tenant's first request that can still get tasks; drop those before it."""
         queue = self._queues[tenant]
         while queue:
             demand = self._demand[queue[0]]

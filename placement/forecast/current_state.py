@@ -24,7 +24,7 @@ class RunningVms:
     ends_in_s: FloatArray  #: (V,) when their request's time is over, at least 0; inf: never
 
     def ends_s(self, left_s: FloatArray) -> FloatArray:
-        """Return the seconds until each row's VMs end, (V,), from their remaining lives."""
+        """Return the seconds until each row's VMs end, (V,), given the rest of their lifetimes."""
         ends: FloatArray = np.minimum(left_s, self.ends_in_s)
         return ends
 
@@ -41,7 +41,7 @@ class RecentArrivals:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CurrentState:
-    """All inputs of a forecast except the policy.
+    """All inputs of a wait forecast except the policy.
 
     Rows of the snapshot whose count is 0 do not wait: they are kinds of requests that may come.
     """
@@ -53,7 +53,7 @@ class CurrentState:
     arrivals: RecentArrivals
 
     def room(self) -> IntArray:
-        """Return the free amounts of each host, (H, R); negative if more is held than offered."""
+        """Return the free amounts of each host, (H, R); negative if VMs hold more than it has."""
         snapshot, running = self.snapshot, self.running
         held = np.zeros_like(snapshot.capacity)
         np.add.at(held, running.host, running.count[:, None] * running.demand)

@@ -39,7 +39,7 @@ def estimate_wait(
     horizon_s: float,
     corrected: Mapping[float, float] = AS_CALIBRATED,
 ) -> Estimate | None:
-    """Return the estimate from samples of one row's waits, shape (S,), or None if too few."""
+    """Return the estimated wait of a request from sampled waits, (S,); None if they are too few."""
     if len(waits_s) < MIN_SAMPLES:
         return None
     moments = []
@@ -55,7 +55,7 @@ def estimate_wait(
 
 
 def quantile(values: FloatArray, part: float) -> float:
-    """Return the quantile ``part`` of the samples, shape (S,), corrected for their number.
+    """Return the quantile ``part`` of sampled waits, shape (S,), corrected for their number.
 
     The order statistic of rank part (S + 1), rounded up, or down for a part below a half, and
     kept within 1 to S.

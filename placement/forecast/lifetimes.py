@@ -38,7 +38,7 @@ class ObservedLifetimes:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Curve:
-    """The observations of one group in order of age; at one age, ended before running."""
+    """The observed lifetimes of one group of VMs in order of age; at one age, ended first."""
 
     age_s: FloatArray
     ended: BoolArray
@@ -46,17 +46,18 @@ class _Curve:
 
     @classmethod
     def of(cls, age_s: FloatArray, ended: BoolArray) -> _Curve:
+        """Sort the observed lifetimes of one group of VMs."""
         order = np.lexsort((~ended, age_s))
         age_s, ended = age_s[order], ended[order]
         return cls(age_s=age_s, ended=ended, ends_s=age_s[ended])
 
     def ends_beyond(self, age_s: FloatArray) -> IntArray:
-        """Return how many observed VMs ended beyond each age."""
+        """Return how many VMs of the group ended beyond each age."""
         before: IntArray = np.searchsorted(self.ends_s, age_s, side="right")
         return len(self.ends_s) - before
 
     def draw_curve(self, weight: FloatArray) -> DrawnCurve:
-        """Return the survival curve of the observations under these weights (Kaplan-Meier)."""
+        """Return the survival curve of the group's VMs under these weights (Kaplan-Meier)."""
         at_risk = np.cumsum(weight[::-1])[::-1]
         survives: FloatArray = np.cumprod(1.0 - self.ended * weight / at_risk, dtype=np.float64)
         tail_s = float(self.ends_s[max(0, len(self.ends_s) - _TAIL_ENDS - 1)])
@@ -72,7 +73,7 @@ class _Curve:
 
 
 class Lifetimes:
-    """Survival curves of all groups with enough observed ends.
+    """Survival curves of all groups of VMs with enough observed ends.
 
     Parameters
     ----------
@@ -102,11 +103,11 @@ class Lifetimes:
 
     @property
     def is_known(self) -> bool:
-        """Whether any group, at least that of all VMs, has enough observed ends."""
+        """Whether enough ends of VMs were observed for any survival curve."""
         return bool(self._curves)
 
     def curves_of(self, groups: IntArray, age_s: FloatArray) -> IntArray:
-        """Return the number of the curve that applies to each VM, shape (V,).
+        """Return the number of the survival curve that applies to each VM, shape (V,).
 
         Parameters
         ----------
@@ -135,7 +136,7 @@ class Lifetimes:
         return found
 
     def draw_curves(self, rng: np.random.Generator) -> DrawnLifetimes:
-        """Return randomly drawn curves: few observations give widely varying ones.
+        """Return randomly drawn survival curves; they vary more where fewer VMs were observed.
 
         Each observation gets an exponential weight (Rubin's Bayesian bootstrap, which for
         censored data is Lo's: Ann. Stat. 21, 1993).
@@ -165,7 +166,7 @@ class DrawnCurve:
         return part
 
     def age_at_survival(self, part: FloatArray) -> FloatArray:
-        """Return the lowest age that at most a fraction outlives, (V,); inf if unobserved."""
+        """Return the lowest age that at most a fraction of VMs outlives, (V,); inf if unknown."""
         ages = np.append(self.age_s, np.inf)
         age_s: FloatArray = ages[np.searchsorted(-self.survives, -part, side="left")]
         if self.exponent is None:

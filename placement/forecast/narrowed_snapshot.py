@@ -31,7 +31,7 @@ class NarrowedSnapshot:
 
 
 def narrow_snapshot(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnapshot:
-    """Return the part of a snapshot that the policy's decision depends on.
+    """Return the part of a simulated round's snapshot on which the policy's decision depends.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def narrow_snapshot(snapshot: Snapshot, *, whole: bool = False) -> NarrowedSnaps
 
 
 def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
-    """Return the shown hosts and their free amounts; a class's other hosts are merged into one."""
+    """Return the hosts to keep and their free amounts; full hosts of a class become one."""
     waiting = snapshot.count > 0
     kinds = np.unique(snapshot.demand[waiting], axis=0)
     is_open = np.zeros(len(snapshot.capacity), dtype=np.bool_)
@@ -88,6 +88,7 @@ def _hosts_with_room(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
 
 
 def _constraints_on_hosts(constraints: Constraints, hosts: IntArray, number: int) -> Constraints:
+    """Return the constraints with hosts numbered as in the narrowed snapshot."""
     place = np.full(number, -1, dtype=np.int64)
     place[hosts] = np.arange(len(hosts))
     zones = constraints.zones

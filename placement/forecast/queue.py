@@ -30,7 +30,7 @@ class Queues:
 
 
 def merge_into_queues(present: CurrentState) -> Queues:
-    """Merge the rows of a current state into queues, if there are many.
+    """Merge the alike requests of a current state into queues, if there are many.
 
     Rows are alike in tenant, demand, eligibility, priority and lifetimes, place VMs one by one,
     and no constraint names them. Of rows whose requests end the last to end is at most twice as
@@ -113,7 +113,7 @@ def _binary_logarithms(times_s: FloatArray) -> IntArray:
 
 
 def _rows_in_constraints(present: CurrentState) -> BoolArray:
-    """Return which rows a constraint names, (Q,)."""
+    """Return which rows of requests a constraint names, (Q,)."""
     named = np.zeros(len(present.snapshot.count), dtype=np.bool_)
     constraints = present.snapshot.constraints
     if constraints is not None:

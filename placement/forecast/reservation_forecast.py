@@ -22,7 +22,7 @@ SAMPLES: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReservationDemand:
-    """Alike VMs of a reservation, and the hosts (H,) that they may use."""
+    """Alike VMs that a reservation, or a request before it, needs room for."""
 
     demand: IntArray  #: (R,) of one VM
     allowed: BoolArray  #: (H,)
@@ -50,7 +50,7 @@ def reservation_verdict(
     samples: int = SAMPLES,
     is_over: Callable[[], bool] = lambda: False,
 ) -> ReservationVerdict:
-    """Return how many VMs of a reservation have room after a time.
+    """Return for how many VMs of a reservation there will be room after a time.
 
     In each sample, running VMs end at drawn lifetimes or with their request. The VMs that wait
     now and the demands in ``before`` are placed by best fit, in that order. The VMs of ``wanted``
@@ -104,6 +104,7 @@ def reservation_verdict(
 
 
 def _waiting_demands(present: CurrentState) -> tuple[ReservationDemand, ...]:
+    """Return the VMs that wait now, alike ones together: they get their room first."""
     snapshot = present.snapshot
     kinds: dict[tuple[bytes, bytes], tuple[int, int]] = {}
     for row in np.flatnonzero(snapshot.count > 0).tolist():
@@ -121,7 +122,7 @@ def _waiting_demands(present: CurrentState) -> tuple[ReservationDemand, ...]:
 
 
 def _merge_alike(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDemand, ...]:
-    """Merge equal demands into one, to save time."""
+    """Merge equal demands for room into one, to save time."""
     kinds: dict[tuple[bytes, bytes], ReservationDemand] = {}
     for each in wanted:
         key = (each.demand.tobytes(), each.allowed.tobytes())
@@ -134,6 +135,7 @@ def _merge_alike(wanted: tuple[ReservationDemand, ...]) -> tuple[ReservationDema
 def _count_vms_with_room(
     room: IntArray, before: tuple[ReservationDemand, ...], wanted: ReservationDemand
 ) -> int:
+    """Return how many wanted VMs fit by best fit, after the demands before them are placed."""
     free = np.maximum(room, 0)
     for each in before:
         free = free - best_fit(free, each.demand, each.allowed, each.count)[:, None] * each.demand

@@ -49,7 +49,7 @@ class RunAheadOptions:
 
 
 def decision_times(slot_length_s: float, horizon_s: float) -> FloatArray:
-    """Return the times of simulated decisions, (steps,): seconds from now, in whole slots.
+    """Return the times of simulated rounds, (steps,): seconds from now, in whole slots.
 
     The first steps are single slots. Later steps are longer, as the far future is known less
     exactly.
@@ -67,7 +67,7 @@ def simulate_waits(
     ahead: RunAheadOptions,
     is_over: Callable[[], bool] = lambda: False,
 ) -> FloatArray:
-    """Return the wait of each row in each sample, in seconds.
+    """Simulate future rounds; return the wait of each waiting request in each sample, in seconds.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def simulate_waits(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SampleInputs:
-    """The inputs that all samples share."""
+    """The inputs that all samples of the future share."""
 
     room: IntArray  #: (H, R)
     curve: IntArray  #: (V,) of the VMs that run
@@ -101,6 +101,7 @@ class _SampleInputs:
 
     @classmethod
     def of(cls, present: CurrentState, lifetimes: Lifetimes) -> _SampleInputs:
+        """Compute the inputs of the samples from the current state."""
         running = present.running
         _, together = np.unique(running.request, return_inverse=True)
         return cls(
@@ -121,6 +122,7 @@ class _EndingVms:
     demand: list[IntArray] = field(default_factory=list)
 
     def add(self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray) -> None:
+        """Add rows of VMs that end in this step."""
         self.host.append(host)
         self.tenant.append(tenant)
         self.count.append(count)
@@ -128,7 +130,7 @@ class _EndingVms:
 
 
 class _Sample:
-    """One sample of the future."""
+    """One sample of the future: arrivals, ends of VMs and rounds, step by step."""
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class _Sample:
         self._began_s = float(rng.random()) * present.arrivals.span_s
 
     def run(self, is_over: Callable[[], bool]) -> FloatArray | None:
-        """Return the second at which each row is placed; None if ``is_over`` ended the sample."""
+        """Return the second at which each request is placed; None if time was up first."""
         waits = np.where(self._waiting, np.inf, np.nan)
         waiting = np.flatnonzero(self._waiting)
         passed = np.zeros_like(self._count)  # VMs of each queue that were placed
@@ -181,7 +183,7 @@ class _Sample:
         return waits
 
     def _slot_of_step(self, before_s: float, at_s: float) -> float:
-        """Return a random slot of a step; a step decides several slots at once."""
+        """Return a random slot of a simulated step, as one step stands for several slots."""
         slot_s = self._ahead.slot_length_s
         first, last = round(before_s / slot_s) + 1, round(at_s / slot_s)
         return float(self._rng.integers(first, last + 1)) * slot_s
@@ -212,6 +214,7 @@ class _Sample:
             return np.zeros(rows, dtype=np.int64)
 
         def arrivals_until(time_s: float) -> IntArray:
+            """Return the VMs of each row that have arrived by a time."""
             laps, rest_s = divmod(self._began_s + time_s, came.span_s)
             stop = int(np.searchsorted(came.at_s, rest_s, side="right"))
             all_, some = (
@@ -238,7 +241,7 @@ class _Sample:
     def _take_room(
         self, host: IntArray, tenant: IntArray, count: IntArray, demand: IntArray
     ) -> None:
-        """Take room for VMs; a negative count returns it."""
+        """Take room on hosts and in quotas for VMs; a negative count returns it."""
         amounts = count[:, None] * demand
         np.subtract.at(self._room, host, amounts)
         np.add.at(self._held, tenant, amounts)
@@ -248,7 +251,7 @@ class _Sample:
             self._allowed[place] -= int(given[rows].sum())
 
     def _decide_step(self, step: int, at_s: float) -> tuple[IntArray, bool]:
-        """Decide a step; return rows of (row, host, count), and whether the budget cut it short."""
+        """Decide a simulated round; return rows of (row, host, count), and whether it was cut."""
         ahead = self._ahead
         part = narrow_snapshot(self._current_snapshot(at_s), whole=ahead.whole)
         # Below 2**63, and apart from the seeds of other samples and steps.
@@ -263,6 +266,7 @@ class _Sample:
         return placed, allocation.cut
 
     def _current_snapshot(self, at_s: float) -> Snapshot:
+        """Return the snapshot of the simulated cluster at a time."""
         first, slot_s = self._present.snapshot, self._ahead.slot_length_s
         return dataclasses.replace(
             first,
@@ -279,6 +283,7 @@ class _Sample:
         )
 
     def _place_rows(self, placed: IntArray, at_s: float) -> None:
+        """Place rows of (row, host, count), and schedule when their VMs end."""
         rows, hosts, counts = placed.T
         first = self._present.snapshot
         self._take_room(hosts, first.tenant[rows], counts, first.demand[rows])
@@ -297,7 +302,7 @@ class _Sample:
 
 
 def _constraints_after(constraints: Constraints, placed: IntArray) -> Constraints:
-    """Return constraints once rows of (request, host, count) are placed."""
+    """Return the constraints once simulated rows of (request, host, count) are placed."""
     hosts_of: dict[int, set[int]] = {}
     for row, host, _ in placed.tolist():
         hosts_of.setdefault(row, set()).add(host)

@@ -76,7 +76,7 @@ class TreeTooLarge(Enum):
 def enumerate_subgames(
     game: Game, players: Sequence[int], budget: Budget, max_subgames: int | None = None
 ) -> Tree | TreeTooLarge:
-    """Enumerate the subgames of some players; return the reason if there are too many.
+    """Enumerate the subgames of some players, or say why there are too many.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def enumerate_subgames(
 
 
 def _expand_turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
-    """Return a player's subgames, and the VMs taken before each subgame of the next, (S', T)."""
+    """Return a player's subgames, and the VMs taken before each subgame of the next player."""
     own = game.strategies(player)
     rows = own.counts
     left = game.serving.available - taken
@@ -125,14 +125,14 @@ def _expand_turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgam
 
 
 def _skewness(game: Game, player: int, takes: IntArray) -> FloatArray:
-    """Return ske(m) of a player that takes these VMs of each kind, (..., T) to (...)."""
+    """Return ske(m) of a player for each choice of VMs of each kind, (..., T) to (...)."""
     capacity = game.players.capacity[player, game.ranking]
     running = capacity - game.players.free[player, game.ranking]
     return skewness(running + (takes @ game.demand)[..., game.ranking], capacity)
 
 
 def _distinct_rows(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows of ``rows``, (X, T), and the index of each row in them, (X,)."""
+    """Return the distinct rows of taken VMs, (X, T), and the index of each row in them, (X,)."""
     number, below = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T:
         width = int(column.max()) + 1
@@ -182,7 +182,7 @@ def solve_subgames(game: Game, tree: Tree) -> SubgameChoices:
 
 
 def equilibrium_path(game: Game, tree: Tree, answers: SubgameChoices) -> list[PlayerChoice]:
-    """Return the moves of the subgame-perfect equilibrium, in the order of play."""
+    """Return the players' choices in the subgame-perfect equilibrium, in the order of play."""
     moves, place = [], 0
     for turn, led_to in zip(tree.turns, answers.ends[1:], strict=True):
         left = game.serving.available - turn.taken[place]

@@ -31,7 +31,7 @@ class GameCertificate:
 
     @property
     def holds(self) -> bool:
-        """Whether the moves are an equilibrium within the tolerance."""
+        """Whether the players' choices are an equilibrium within the tolerance."""
         return self.largest_gain <= NO_GAIN
 
 
@@ -103,11 +103,12 @@ def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCerti
 
 
 def _clip_strategy(game: Game, rows: IntArray, before: IntArray, which: int) -> tuple[int, ...]:
+    """Return a strategy's VMs of each kind, cut to what is left after the ``before`` ones."""
     return tuple(np.minimum(rows[which], game.serving.available - before).tolist())
 
 
 def _usable_strategies(offered: IntArray) -> BoolArray:
-    """Return which strategies, (..., K, T), may be chosen: all that take a VM.
+    """Return which strategies, (..., K, T), a player may choose: all that take a VM.
 
     If no strategy takes anything, the first one is usable: to take nothing.
     """
@@ -140,6 +141,7 @@ def _players_by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
 
 
 def _player_blocks(players: IntArray, width: int) -> list[IntArray]:
+    """Split players, (X,), into blocks small enough to be checked at once."""
     return np.array_split(players, -(-len(players) * width // _BLOCK))
 
 

@@ -143,7 +143,7 @@ def build_details(
 
 
 def _certificate_details(certificate: GameCertificate | None) -> dict[str, Any]:
-    """Return the result of the check; None if the budget was spent before it."""
+    """Return the result of a game's equilibrium check; None if the budget was spent before it."""
     if certificate is None:
         return {"certified": None}
     gain = certificate.largest_gain
@@ -154,7 +154,7 @@ def _certificate_details(certificate: GameCertificate | None) -> dict[str, Any]:
 def _phase_rows(
     snapshot: Snapshot, gangs: IntArray, after_games: IntArray, final: IntArray
 ) -> list[list[int]]:
-    """Return rows: request, host, VMs that a game placed, VMs placed before or after the games."""
+    """Return rows of request, host, VMs placed by a game, and VMs placed before or after games."""
     from_game = _counts_at_rows(snapshot, after_games, final) - _counts_at_rows(
         snapshot, gangs, final
     )
@@ -185,6 +185,7 @@ def _utilities(
     alpha: float,
     ranking: IntArray,
 ) -> dict[str, float]:
+    """Return the utility U(m) of each host in ``order`` after rows are ``taken``, by host."""
     tasks = np.zeros(len(snapshot.count), dtype=np.int64)
     np.add.at(tasks, taken[:, 0], taken[:, 2])
     used = snapshot.capacity - snapshot.after_placing(taken).free
@@ -197,6 +198,7 @@ def _utilities(
 def _weighed_combinations(
     snapshot: Snapshot, kinds: VmKinds, games: Sequence[PlayedGame]
 ) -> dict[str, list[dict[str, Any]]]:
+    """Return the combinations that each host weighed in the first game in which it took VMs."""
     weighed: dict[int, list[dict[str, Any]]] = {}
     for number, each in enumerate(games, start=1):
         game = each.game

@@ -50,7 +50,7 @@ class Panel:
 
     @classmethod
     def of(cls, game: Game) -> Panel:
-        """Build the arrays from the moves of a game."""
+        """Build the arrays from the players' choices in a game."""
         rows = [row for pool in game.initial_strategies.pools for row in pool.rows]
         offered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts
         for player, own in game.anew.items():
@@ -207,7 +207,10 @@ def solve_game(
 
 
 def _play_in_sequence(game: Game, budget: Budget) -> str | None:
-    """Play Algorithm 1: the last two players in equilibrium, the others backwards one by one."""
+    """Play Algorithm 1; return what cut it short, if anything.
+
+    The last two players choose in equilibrium, the others backwards one by one.
+    """
     players = list(range(len(game.players)))
     last_two = players[-2:]
     tree = enumerate_subgames(game, last_two, budget)
@@ -233,15 +236,17 @@ def _play_in_sequence(game: Game, budget: Budget) -> str | None:
 
 
 def _add_counts(one: Counts, other: Counts) -> Counts:
+    """Return the sum of two counts of VMs by kind."""
     return tuple(map(add, one, other))
 
 
 def _subtract_counts(one: Counts, other: Counts) -> Counts:
+    """Return the difference of two counts of VMs by kind."""
     return tuple(map(sub, one, other))
 
 
 def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, str | None]:
-    """Let players respond in turn until no player gains.
+    """Let players respond in turn until no player gains; return the sweeps, and what cut them.
 
     A sweep finds all players that may gain now, and lets them respond in
     turn. A sweep without a change proves an equilibrium.
@@ -259,7 +264,7 @@ def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, s
 
 
 def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
-    """Let players that may gain respond in turn; return whether any changed."""
+    """Let the players of a block that may gain respond in turn; return whether any changed."""
     waiting = panel.players_that_may_gain(block)
     changed, stale, unchanged = False, False, 0
     while len(waiting):
@@ -283,7 +288,7 @@ def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
 
 
 def _best_response(game: Game, before: PlayerChoice, best: PlayerChoice) -> PlayerChoice:
-    """Return the best response, or the former choice weighed again if nothing gains."""
+    """Return the player's best response, or its former choice if nothing gains."""
     if before.taken in best.strategies.rows:
         stays = best.strategies.rows.index(before.taken)
         gain = best.utility(best.chosen) - best.utility(stays)

@@ -48,7 +48,7 @@ _ANYBODY: Final = (inf, inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """On one host, VMs of one request made room for one VM of another."""
+    """A fair exchange on one host: VMs of one request made room for one of another."""
 
     host: int
     taken_from: int  #: request of the richer tenant
@@ -97,11 +97,11 @@ def exchange_unfair(
 
 
 class _BudgetSpentError(Exception):
-    """The budget of the search is spent."""
+    """The budget of the search for exchanges is spent."""
 
 
 class _Market:
-    """Finds the fairest exchange again and again.
+    """Finds the fairest exchange between tenants again and again.
 
     Requests that are alike, of one tenant and one kind, are one party: what one of them could
     gain or give, each could. A party without an exchange in its favour is checked again only
@@ -184,7 +184,7 @@ class _Market:
         return None
 
     def apply_exchange(self, exchange: Exchange) -> None:
-        """Make an exchange and update the state."""
+        """Make an exchange, and update levels, waiting VMs and the parties to check again."""
         rich, host, poor = exchange.taken_from, exchange.host, exchange.given_to
         self._moves += [(rich, host, -exchange.taken), (poor, host, 1)]
         of_request, tenant = self._parties.of_request, self._parties.tenant
@@ -225,7 +225,7 @@ class _Market:
                 insort(self._queue, self._sort_key(party))
 
     def write_to_draft(self) -> None:
-        """Write the exchanged VMs to the draft."""
+        """Write the VMs of all exchanges to the draft of the round."""
         self._draft.put_all(np.array(self._moves, dtype=np.int64).reshape(-1, 3))
 
     def _update_waiting(self, rich: int, poor: int) -> None:
@@ -280,6 +280,7 @@ class _Market:
         return again
 
     def _mark_without_exchange(self, party: int) -> None:
+        """Drop a waiting party until another exchange may help it."""
         # Its own level may have risen, which helps it nowhere.
         above = self._levels[self._parties.tenant[party]] + self._vm_level[party]
         self._without_exchange[party] = above
@@ -287,7 +288,7 @@ class _Market:
         _remove_from_order(self._queue, self._sort_key(party))
 
     def _sort_key(self, party: int) -> tuple[int, int, int]:
-        """Return the sort key of a waiting party."""
+        """Return the sort key of a waiting party: the poorest tenant's comes first."""
         return self._steps[self._parties.tenant[party]], self._waits[party], party
 
     def _level_after_making_room(self, kind: int, tenant: int) -> float:
@@ -359,10 +360,11 @@ class _Market:
             self._ruled_out[kind] = too_poor, left_at_least
 
     def _able_parties_by_level(self, poor: int) -> Iterator[list[Able]]:
+        """Yield lists of the parties that can make room, those of one level together."""
         return (list(each) for _, each in groupby(self._able_parties(poor), key=itemgetter(0)))
 
     def _best_exchange_for(self, poor: int, levels: Iterator[list[Able]]) -> Exchange | None:
-        """Return the best exchange in favour of a party; None if there is none."""
+        """Return the best exchange in favour of a waiting party; None if there is none."""
         # The richest come first, so there is seldom need to weigh many.
         together = 1
         while some := [each for level in islice(levels, together) for each in level]:
@@ -438,7 +440,7 @@ class _Market:
         return Exchange(host=host, taken_from=request, taken=best[1], given_to=self._waits[poor])
 
     def _first_giving_row(self, rows: Iterable[int], taken: int) -> int | None:
-        """Return the first row whose request may give its VMs; None if there is none."""
+        """Return the first row whose request may give ``taken`` of its VMs; None if none may."""
         hosts, given, at_once = self._vms.hosts, self._given, self._at_once
         for row in rows:
             request = row // hosts
@@ -448,4 +450,5 @@ class _Market:
 
 
 def _remove_from_order(order: list[Place], place: Place) -> None:
+    """Remove a party from a sorted order."""
     del order[bisect_left(order, place)]

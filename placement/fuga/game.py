@@ -47,12 +47,12 @@ class PlayerChoice:
 
     @property
     def utilities(self) -> FloatArray:
-        """U of each strategy, shape (K,)."""
+        """Utility U of each strategy, shape (K,)."""
         utilities: FloatArray = np.array(self.fairness) - np.array(self.strategies.skewness)
         return utilities
 
     def utility(self, strategy: int) -> float:
-        """U of one strategy."""
+        """Utility U of one strategy: its fairness less its skewness."""
         return self.fairness[strategy] - self.strategies.skewness[strategy]
 
 
@@ -116,7 +116,7 @@ class Game:
         return own
 
     def choose(self, move: PlayerChoice, how: str) -> None:
-        """Apply a player's choice."""
+        """Apply a player's choice, and update the totals of all players."""
         former = self.moves.get(move.player)
         self.moves[move.player] = move
         taken = move.taken
@@ -191,11 +191,13 @@ class Game:
         return self._score_rows(player, rows)
 
     def _idle_strategy(self, player: int) -> Strategies:
+        """Return the only strategy of a player that takes no VM."""
         if not self._idle:  # towards the end of a game that is nearly every player
             self._idle = self.idle_skewness().tolist()
         return Strategies([(0,) * len(self.demand)], [0.0], [self._idle[player]])
 
     def _score_rows(self, player: int, rows: list[Counts]) -> Strategies:
+        """Return combinations as the player's strategies, with their scores."""
         return strategies_with_scores(self.players[player], rows, self.demand, self.ranking)
 
     def needs_more(self, player: int, left: Sequence[int]) -> bool:
@@ -219,7 +221,7 @@ class Game:
         return False
 
     def refresh_strategies(self, player: int, left: Sequence[int]) -> None:
-        """Search again if the player's strategies need VMs that are not left."""
+        """Search a player's strategies again if they need VMs that are not left."""
         if self.needs_more(player, left):
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
             if len(found) > 0:
@@ -229,7 +231,7 @@ class Game:
     def best_response(
         self, player: int, strategies: Strategies, others: Sequence[int] | Sequence[Counts]
     ) -> PlayerChoice:
-        """Return the best response to the others' choices; ties go to the earliest.
+        """Return a player's best response to the others' choices; ties go to the earliest.
 
         ``others`` has one row per strategy if the other players respond differently to
         each strategy, and a single row otherwise.
@@ -245,7 +247,7 @@ class Game:
 
 
 def earliest_best_strategy(utilities: Sequence[float]) -> int:
-    """Return the first strategy that no other beats by more than `UTILITY_TOLERANCE`."""
+    """Return a player's first strategy that no other beats by more than `UTILITY_TOLERANCE`."""
     good, place = max(utilities) - UTILITY_TOLERANCE, 0
     while utilities[place] < good:
         place += 1

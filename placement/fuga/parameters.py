@@ -31,7 +31,7 @@ MAX_STEPS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FugaParameters:
-    """Parameters of the FUGA game."""
+    """Parameters of the policy `fuga`, which plays the game."""
 
     alpha: float = 2.0  #: of the fairness v(A), above 1
     eta: int = 5  #: strategies that a host weighs
@@ -49,6 +49,7 @@ class FugaParameters:
 
 
 def _are_names(value: Any) -> bool:
+    """Return whether a value is a list of different names, at least one."""
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)
@@ -59,6 +60,7 @@ def _are_names(value: Any) -> bool:
 
 
 def _read_ranking(name: str, value: Any) -> Ranking:
+    """Check the parameter ``ranking``: "auto", or names of resources."""
     if value == "auto":
         return "auto"
     return tuple(
@@ -67,6 +69,7 @@ def _read_ranking(name: str, value: Any) -> Ranking:
 
 
 def _read_strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+    """Check the parameter ``strategies``: lists of combinations by host."""
     if not isinstance(value, Mapping):
         raise ParameterError(name, value, "a mapping from host to lists of counts")
     read = {}
@@ -83,6 +86,7 @@ def _read_strategies(name: str, value: Any) -> Mapping[int, tuple[tuple[int, ...
 
 
 def _read_combination(place: str, row: Any) -> tuple[int, ...]:
+    """Check one given combination: a count of VMs for each request."""
     if not isinstance(row, Sequence) or isinstance(row, str):
         raise ParameterError(place, row, "a list of counts, one per request")
     for count in row:

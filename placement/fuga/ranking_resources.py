@@ -20,7 +20,7 @@ _FIRST: Final = 2
 
 
 def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
-    """Return the indices of the resources that rank, shape (J,).
+    """Return the resources that rank a host's combinations of VMs, indices of R, shape (J,).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def ranking_resources(snapshot: Snapshot, ranking: Ranking) -> IntArray:
 
 
 def short_resources(snapshot: Snapshot) -> IntArray:
-    """Return the resources that run short, shape (J,); empty if nothing is needed.
+    """Return the resources of which the cluster runs short, shape (J,); empty if nothing is needed.
 
     Notes
     -----

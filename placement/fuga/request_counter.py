@@ -17,7 +17,7 @@ FEW_PAIRS: Final = 1_000_000
 def combination_documents(
     by_request: RequestCounter, move: PlayerChoice, number: int, *, with_others: bool
 ) -> list[dict[str, Any]]:
-    """Return the combinations that a player weighed, as JSON values."""
+    """Return the combinations that a player weighed in a game, as JSON values."""
     strategies = move.strategies
     listed: list[dict[str, Any]] = [
         {
@@ -46,7 +46,7 @@ def combination_documents(
 
 
 class RequestCounter:
-    """Maps VMs of each kind to requests, given how many were served before.
+    """Splits a combination's VMs of each kind by request, given the VMs served before.
 
     A strategy that was not chosen may want more VMs than the order of service has left.
     The surplus counts for the last request in the order. In large rounds, where the

@@ -25,7 +25,7 @@ Rows: TypeAlias = "dict[int, array[int]]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parties:
-    """The G parties of a snapshot: requests of one tenant and one kind are one.
+    """The G parties of fair exchanges: the requests of one tenant and one kind of VM are one.
 
     Plain numbers, not arrays: an exchange touches a few parties, thousands of times.
     """
@@ -72,7 +72,7 @@ class _NeededCounts:
 
 
 class ReturnableVms:
-    """Rows of request, host and VMs, updated as VMs are exchanged.
+    """The rows of request, host and VMs that an exchange can take back, updated by exchanges.
 
     For each queried kind it knows how many VMs of each row make
     room for one of that kind, and the rows of each party by that number. Both depend
@@ -105,7 +105,7 @@ class ReturnableVms:
         return len(self._room)
 
     def rows_by_party(self, kind: int) -> Mapping[int, Rows]:
-        """Return the rows of each party that could make room for one VM of a kind."""
+        """Return the rows of each party whose VMs could make room for one VM of a kind."""
         if kind not in self._of_party:
             self._of_party[kind] = self._find_rows(kind)
             self._known.append(kind)
@@ -160,6 +160,7 @@ class ReturnableVms:
         return {of_request[request] for request in remaining}, opened
 
     def _vms_on_host(self, host: int) -> dict[int, int]:
+        """Return the VMs of each request on a host, with the exchanges so far."""
         if host not in self._there:
             places = self._by_host[self._bounds[host] : self._bounds[host + 1]]
             requests, _, counts = self._rows[places].T.tolist()
@@ -167,6 +168,7 @@ class ReturnableVms:
         return self._there[host]
 
     def _demand_of(self, request: int) -> Sequence[int]:
+        """Return the demand of one VM of a request."""
         return self._parties.demand[self._parties.of_request[request]]
 
     def _needed_counts_on(self, of_class: int, room: tuple[int, ...]) -> _NeededCounts:
@@ -181,6 +183,7 @@ class ReturnableVms:
         return needed
 
     def _compute_needed(self, needed: _NeededCounts, back: int) -> tuple[int, ...]:
+        """Return how many VMs of the kind ``back`` make room for one VM of each queried kind."""
         demand, room = self._kind_demand, needed.room
         found = needed.of_kind[back] = tuple(
             _vms_to_take_back(demand[kind], room, demand[back]) if needed.open_to[kind] else NEVER
@@ -189,7 +192,7 @@ class ReturnableVms:
         return found
 
     def _find_rows(self, kind: int) -> dict[int, Rows]:
-        """Find the rows that could make room for one VM of a kind."""
+        """Find the rows of each party whose VMs could make room for one VM of a kind."""
         rows = self._current_rows()
         if self._room_now:
             self._room[list(self._room_now)] = [*self._room_now.values()]
@@ -236,7 +239,7 @@ class ReturnableVms:
 
 
 def _vms_to_take_back(wanted: Sequence[int], room: Sequence[int], back: Sequence[int]) -> int:
-    """Return how many VMs to take back so that another fits; NEVER if no number suffices."""
+    """Return how many VMs of one demand make room for one of another; NEVER if none do."""
     needed = 0
     for want, left, each in zip(wanted, room, back, strict=True):
         if want > left:
@@ -247,6 +250,7 @@ def _vms_to_take_back(wanted: Sequence[int], room: Sequence[int], back: Sequence
 
 
 def _remove_row(rows: Rows, needed: int, row: int) -> None:
+    """Remove a row from the rows of a party that need this number of VMs."""
     found = rows[needed]
     del found[bisect_left(found, row)]
     if not found:

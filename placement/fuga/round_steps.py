@@ -63,7 +63,7 @@ class RoundSteps:
         return self.maximum > 0
 
     def add_placement(self, kind: str, rows: Sequence[tuple[int, int, int]]) -> None:
-        """Report placed rows, if there are any and steps are wanted."""
+        """Record rows of VMs as a step, if there are any and steps are wanted."""
         if rows and self:
             self._add_step(kind, rows)
 
@@ -74,7 +74,7 @@ class RoundSteps:
         solution: Solution,
         placed_rows: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Report a solved game, move by move, and the resulting rows."""
+        """Record a solved game, choice by choice, and the rows that it placed."""
         idle = game.idle_skewness()
         taken: dict[int, tuple[Counts, float]] = {}
         totals: Counts = (0,) * len(game.demand)
@@ -128,7 +128,7 @@ class RoundSteps:
         self._add_step("handed_out", _changed_rows(changes), game=number)
 
     def add_exchanges(self, made: Sequence[Exchange]) -> None:
-        """Report exchanges in the order in which they were made."""
+        """Record fair exchanges as steps, in the order in which they were made."""
         for each in made[: max(0, self.maximum - self._exchanges)]:
             rows = [(each.taken_from, each.host, -each.taken), (each.given_to, each.host, 1)]
             self._add_step("exchange", rows, host=each.host)
@@ -141,25 +141,27 @@ class RoundSteps:
         self._exchanges += len(made)
 
     def _add_step(self, kind: str, rows: Sequence[tuple[int, int, int]], **more: Any) -> None:
+        """Record one step of the round with its rows."""
         step: dict[str, Any] = {"kind": kind, **more, "rows": [list(row) for row in rows]}
         self.collected.append(step)
 
 
 def row_difference(before: IntArray, after: IntArray) -> list[tuple[int, int, int]]:
-    """Return the rows of request, host and VMs by which rows (P, 3) changed."""
+    """Return the rows of request, host and VMs by which a draft's rows, (P, 3), changed."""
     changes = Counter({(q, h): count for q, h, count in after.tolist()})
     changes.subtract({(q, h): count for q, h, count in before.tolist()})
     return _changed_rows(changes)
 
 
 def _changed_rows(changes: Counter[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return the changes other than 0 as rows of request, host and VMs."""
     return [(*pair, count) for pair, count in sorted(changes.items()) if count]
 
 
 def _request_changes(
     game: Game, totals: Counts, before: Counts, after: Counts, host: int
 ) -> list[tuple[int, int, int]]:
-    """Return the change of the requests served when a host takes more or fewer VMs."""
+    """Return how the VMs served to each request change when a host takes more or fewer."""
     changes: Counter[tuple[int, int]] = Counter()
     for kind, (total, was, now) in enumerate(zip(totals, before, after, strict=True)):
         more = now - was

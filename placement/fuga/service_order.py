@@ -36,7 +36,7 @@ def target_distances(
 def fairness_of(
     snapshot: Snapshot, tasks: FloatArray | IntArray, targets: FloatArray, alpha: float
 ) -> float:
-    """Return v(A) of requests that get ``tasks`` VMs.
+    """Return the fairness v(A) if requests get ``tasks`` VMs, shape (Q,).
 
     Notes
     -----
@@ -104,7 +104,7 @@ class ServiceOrder:
         self._at_start = float(target_distances(snapshot, given, targets, alpha).sum())
 
     def fairness(self, totals: IntArray) -> FloatArray:
-        """Return v(A) if ``totals`` VMs of each kind are served.
+        """Return the fairness v(A) if ``totals`` VMs of each kind are served.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class ServiceOrder:
         return self.fairness_of_distances(self.sum_of_distances(totals))
 
     def sum_of_distances(self, totals: IntArray) -> FloatArray:
-        """Return the sum of distances from the targets if ``totals`` VMs are served, (..., T)."""
+        """Return the sum of the requests' distances from fair targets, for ``totals`` (..., T)."""
         # Kind by kind, as `fairness_of_one` adds them: to the last bit the same.
         change = np.zeros(totals.shape[:-1])
         for kind, changes in enumerate(self._changes):
@@ -126,12 +126,12 @@ class ServiceOrder:
         return away
 
     def fairness_of_distances(self, away: FloatArray) -> FloatArray:
-        """Return v(A) of sums of distances: the negative root of order alpha."""
+        """Return the fairness v(A) of sums of distances, (...): the negative root of alpha."""
         fairness: FloatArray = 0.0 - away ** (1 / self._alpha)
         return fairness
 
     def fairness_of_one(self, totals: Sequence[int]) -> float:
-        """Return v(A) if ``totals`` VMs of each kind are served; T numbers."""
+        """Return the fairness v(A) if ``totals`` VMs of each kind are served; T numbers."""
         change = 0.0
         for view, number in zip(self._views, totals, strict=True):
             change += view[number]
@@ -161,7 +161,7 @@ class ServiceOrder:
 def _distance_changes(
     snapshot: Snapshot, order: IntArray, given: IntArray, targets: FloatArray, alpha: float
 ) -> FloatArray:
-    """Return how each VM in order of service changes the sum of distances, shape (V,)."""
+    """Return how each VM served changes the sum of distances from fair targets, shape (V,)."""
     nth = np.zeros(len(order), dtype=np.int64)
     by_request = np.argsort(order, kind="stable")
     starts = np.flatnonzero(np.diff(order[by_request], prepend=-1))

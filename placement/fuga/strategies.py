@@ -48,7 +48,7 @@ class Strategies:
         return np.array(self.rows, dtype=np.int64)
 
     def with_strategy_of(self, others: Strategies, which: int) -> Strategies:
-        """Return these strategies with one strategy of others appended."""
+        """Return these strategies of a player with one more appended."""
         return Strategies(
             [*self.rows, others.rows[which]],
             [*self.score, others.score[which]],
@@ -93,14 +93,14 @@ class PlayerStrategies:
         return counts
 
     def lowest_score(self) -> FloatArray:
-        """Return the lowest score of each player's strategies, (P,); infinite without any."""
+        """Return the lowest utilization among each player's strategies, (P,); inf without any."""
         scores = np.array([each for pool in self.pools for each in pool.score] or [np.inf])
         own = np.where(self.places >= 0, scores[self.pool_numbers()], np.inf)
         minimum: FloatArray = own.min(axis=1, initial=np.inf)
         return minimum
 
     def pool_numbers(self) -> IntArray:
-        """Return the strategies of each player as indices into all pools, one after another.
+        """Return the players' strategies as indices into all pools, one pool after another.
 
         Shape (P, K); a player with fewer repeats its first.
         """
@@ -118,7 +118,7 @@ class StrategySource(Protocol):
     """Finds the strategies of a player when ``left`` VMs of each kind, shape (T,), are left."""
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
-        """Return at least one strategy if any combination fits into ``left``, shape (T,)."""
+        """Return a player's strategies, at least one if any combination fits ``left``, (T,)."""
         ...
 
     def strategies_of_all(self, players: Players, left: IntArray) -> PlayerStrategies:
@@ -127,7 +127,7 @@ class StrategySource(Protocol):
 
 
 def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
-    """Return ske(m) of hosts, shape (...).
+    """Return FUGA's skewness ske(m) of hosts, shape (...).
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def skewness(used: IntArray, capacity: IntArray) -> FloatArray:
 def strategies_with_scores(
     player: Player, rows: Sequence[Counts], demand: IntArray, ranking: IntArray
 ) -> Strategies:
-    """Return combinations (K, T) as strategies of a player."""
+    """Return combinations (K, T) as strategies of a player, with scores and skewness."""
     amounts = (np.array(rows, dtype=np.int64).reshape(-1, len(demand)) @ demand)[:, ranking]
     capacity, free = player.capacity[ranking], player.free[ranking]
     return Strategies(
@@ -188,7 +188,7 @@ class TopCombinations:
         self.cut = 0  #: queries whose answer was cut
 
     def reserve_budget(self, units: int) -> None:
-        """Reserve budget units, at most half, for playing the game itself."""
+        """Reserve budget units for playing the game, at most half; searches use the rest."""
         self._kept = 0 if self._budget.left is None else min(units, self._budget.left // 2)
 
     def strategies(self, player: Player, left: IntArray) -> Strategies:
@@ -263,7 +263,7 @@ class TopCombinations:
         return strategies
 
     def _finder_for(self, largest: IntArray) -> CombinationFinder:
-        """Return a finder for rooms up to the largest."""
+        """Return a finder of combinations for rooms up to the largest."""
         if self._questions is None or (largest > self._largest).any():
             self._largest = largest
             self._questions = CombinationFinder(
@@ -274,7 +274,7 @@ class TopCombinations:
     def _search_combinations(
         self, finder: CombinationFinder, player: Player, left: IntArray, pool: int
     ) -> Combinations | None:
-        """Return the best combinations; None once only the reserved budget is left."""
+        """Return a player's best combinations; None once only the reserved budget is left."""
         if self._budget.left is not None and self._budget.left <= self._kept:
             self.cut += 1
             return None
@@ -306,7 +306,7 @@ class TopCombinations:
             self._known[query] = Strategies(rows[own], answer.score.tolist(), skew[own])
 
     def _draw_best(self, score: FloatArray, number: int) -> IntArray:
-        """Return the indices of the ``eta`` best for each player; ties are in random order."""
+        """Return the indices of ``eta`` best strategies per player; ties are in random order."""
         shuffled = self._rng.random((number, len(score)))
         # Scores are sorted by, then the random numbers.
         order = np.lexsort((shuffled, np.broadcast_to(-score, shuffled.shape)))
@@ -373,7 +373,7 @@ def given_strategies_by_kind(
     room: IntArray,
     strategies: Mapping[int, tuple[tuple[int, ...], ...]],
 ) -> dict[int, IntArray]:
-    """Return given strategies, counts per request (Q,), as counts per kind (T,).
+    """Return the given strategies of hosts, counts per request (Q,), as counts per kind (T,).
 
     ``room`` is what each host may still take, shape (H, R).
 

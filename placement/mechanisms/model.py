@@ -60,14 +60,14 @@ class DivisibleProblem:
 
     @property
     def pool(self) -> FloatArray:
-        """Capacity of all classes together, shape (R,)."""
+        """Capacity of all host classes together, shape (R,)."""
         pool: FloatArray = self.capacity.sum(axis=0)
         return pool
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Division:
-    """The result of a mechanism.
+    """The result of a mechanism: the tasks of each tenant on each host class.
 
     ``tasks`` has shape (N, K); a mechanism that knows only one pool (``pooled``)
     answers with shape (N, 1).
@@ -88,5 +88,5 @@ class Mechanism(Protocol):
     """Divides resources among tenants; picked by name. Pure: same input, same division."""
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the free capacity."""
+        """Divide the free capacity of host classes among the tenants' tasks."""
         ...

@@ -12,7 +12,7 @@ from placement.model.vm_kinds import vm_kinds
 
 
 def allocation_bound(snapshot: Snapshot, resource: int) -> float:
-    """Return the LP bound on the amount of ``resource`` that this round could place.
+    """Return an upper bound, by linear programming, on what this round could place of a resource.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def allocation_bound(snapshot: Snapshot, resource: int) -> float:
 
 
 def _merged_hosts(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
-    """Return free vectors (V, R), host classes (V,) and numbers of hosts (V,)."""
+    """Return alike hosts merged: free vectors (V, R), host classes (V,) and numbers (V,)."""
     groups = group_rows(snapshot.free, snapshot.host_class)
     free, host_class = snapshot.free[groups.first], snapshot.host_class[groups.first]
     hosts = np.bincount(groups.of_row, minlength=len(groups))

@@ -14,7 +14,7 @@ from placement.model.tenant_tree import TenantTree
 
 
 def fair_vms(snapshot: Snapshot) -> FloatArray:
-    """Return how many VMs of each request would be fair (`fair_targets`), shape (Q,).
+    """Return how many VMs of each request would be fair in this round, shape (Q,).
 
     A tree of tenants counts by the weights that replace it; no tenant's target is
     beyond an allowance.
@@ -45,7 +45,7 @@ def target_shares(snapshot: Snapshot) -> FloatArray:
 
 
 def shares_in_tree(tree: TenantTree, holdings: FloatArray) -> FloatArray:
-    """Return the dominant share of every node, (nodes,).
+    """Return the dominant share of every tenant and group of a tree, (nodes,).
 
     Parameters
     ----------

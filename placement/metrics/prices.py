@@ -43,12 +43,12 @@ class Prices:
 
     @property
     def price_of_fairness(self) -> float:
-        """``maximum`` less ``fair``: the amount not placed for fairness's sake, at least 0."""
+        """Amount that fairness keeps from being placed: ``maximum`` less ``fair``, at least 0."""
         return self.maximum - self.fair
 
 
 def round_prices(snapshot: Snapshot, targets: FloatArray, resource: int) -> Prices:
-    """Return the prices of a round.
+    """Return the prices of resources, and of fairness, in a round.
 
     Parameters
     ----------
@@ -125,12 +125,14 @@ class _MergedHosts:
 
 
 def _sums_by_kind(kinds: VmKinds, vms: FloatArray) -> FloatArray:
+    """Add up the VMs of requests by kind of VM, (T,)."""
     of_kind = np.zeros(len(kinds))
     np.add.at(of_kind, kinds.of_request, vms)
     return of_kind
 
 
 def _merged_hosts(snapshot: Snapshot, kinds: VmKinds, requested: Any) -> _MergedHosts | None:
+    """Merge alike hosts that may take a requested kind of VM; None if there are none."""
     capacity, counted = snapshot.capacity, snapshot.resource_count
     merged = group_rows(snapshot.host_class, capacity)
     takes = kinds.eligible[:, snapshot.host_class[merged.first]].T & requested
@@ -215,7 +217,7 @@ class _PriceProgram:
         )
 
     def solve(self, wanted: FloatArray) -> tuple[float, FloatArray]:
-        """Return the maximum with these VMs of each kind, (T,), and the prices, (C, R)."""
+        """Solve for these VMs of each kind, (T,); return the maximum and the prices, (C, R)."""
         from scipy import optimize  # noqa: PLC0415 - slow to import, and only needed here
 
         price = np.zeros(self._shape)

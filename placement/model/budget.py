@@ -23,7 +23,7 @@ class Budget:
     refused: int = 0  #: number of requests that exceeded what was left
 
     def spend(self, units: int) -> bool:
-        """Take ``units`` from the budget; False, and nothing taken, if fewer are left."""
+        """Take units of work from the budget; return False, and take none, if fewer are left."""
         if self.units is not None and self.spent + units > self.units:
             self.refused += 1
             return False
@@ -32,5 +32,5 @@ class Budget:
 
     @property
     def left(self) -> int | None:
-        """Units that remain, None when unlimited."""
+        """Units of work that remain; None if unlimited."""
         return None if self.units is None else self.units - self.spent

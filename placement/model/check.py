@@ -48,6 +48,7 @@ def check_spot(snapshot: Snapshot, spot: Spot, allocation: Allocation) -> None:
 def _check_displaced_spot(
     snapshot: Snapshot, spot: Spot, allocation: Allocation, lets_in: Sequence[tuple[int, int, int]]
 ) -> None:
+    """Check the requests for which spot VMs end: eligibility, counts and quotas."""
     left = Counter[int]()
     for each in allocation.left_out:
         left[each.request] += each.count
@@ -87,6 +88,7 @@ def _check_spot_room(
     lets_in: Sequence[tuple[int, int, int]],
     ended: dict[int, list[int]],
 ) -> None:
+    """Check that what a host admits fits once the spot VMs that end there are gone."""
     taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for request, host, count in [*allocation.placed.tolist(), *lets_in]:
         taken[host].append((request, count))
@@ -142,6 +144,7 @@ def check_allocation(
 
 
 def _check_rows(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check the form of the placed rows: existing requests and hosts, order, counts above 0."""
     placed = allocation.placed
     if placed.ndim != 2 or placed.shape[1] != 3 or placed.dtype != np.int64:
         raise InfeasibleAllocationError(
@@ -163,12 +166,14 @@ def _check_rows(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_eligibility(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that every request is only on hosts that it may use."""
     for request, host, _ in allocation.placed.tolist():
         if not snapshot.eligible[request, snapshot.host_class[host]]:
             raise InfeasibleAllocationError(f"request {request} may not use host {host}")
 
 
 def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that the placed and unplaced VMs of each request add up to its count, gangs whole."""
     placed = [0] * len(snapshot.count)
     left_out = [0] * len(snapshot.count)
     for request, _, count in allocation.placed.tolist():
@@ -191,6 +196,7 @@ def _check_counts(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_allowances(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that tenants get no more than their quota allowances leave."""
     for number, allowance in enumerate(snapshot.allowances):
         resource, given = allowance.resource, 0
         for request, _, count in allocation.placed.tolist():
@@ -205,6 +211,7 @@ def _check_allowances(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_groups(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that hard VM groups are kept apart, or kept together."""
     groups = () if snapshot.constraints is None else snapshot.constraints.groups
     groups_of: dict[int, list[int]] = {}
     for number, group in enumerate(groups):
@@ -235,6 +242,7 @@ def _check_groups(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that spread requests have no more than their part in any zone."""
     constraints = snapshot.constraints
     if constraints is None:
         return
@@ -257,6 +265,7 @@ def _check_spreads(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_room(snapshot: Snapshot, allocation: Allocation) -> None:
+    """Check that what is placed fits into the free amounts of each host."""
     for host, sums in _placed_amounts(snapshot, allocation).items():
         for resource, amount in enumerate(sums):
             free = int(snapshot.free[host, resource])
@@ -267,6 +276,7 @@ def _check_room(snapshot: Snapshot, allocation: Allocation) -> None:
 
 
 def _check_overload(snapshot: Snapshot, allocation: Allocation, overload: Sequence[float]) -> None:
+    """Check that no host is filled above its overload threshold."""
     for host, sums in _placed_amounts(snapshot, allocation).items():
         threshold = Fraction(str(overload[host]))
         for resource, amount in enumerate(sums):

@@ -47,7 +47,7 @@ class Constraints:
         return bool(self.groups or self.spreads or self.preferred)
 
     def check(self, *, requests: int, hosts: int, classes: int) -> None:
-        """Raise `ConstraintError` for an index outside a snapshot of that size."""
+        """Raise `ConstraintError` for an index that a snapshot of these sizes does not have."""
         for group in self.groups:
             _check_indices("group.requests", group.requests, requests)
             _check_indices("group.hosts", group.hosts, hosts)
@@ -63,7 +63,7 @@ class Constraints:
             _check_indices("preferred", listed, classes)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the constraints as JSON values, which `from_document` reads back."""
         return {
             "groups": [
                 [group.apart, group.hard, list(group.requests), list(group.hosts)]
@@ -76,7 +76,7 @@ class Constraints:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Constraints:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the constraints from the JSON values that `document` returned."""
         return cls(
             groups=tuple(
                 AffinityGroup(apart=apart, hard=hard, requests=tuple(requests), hosts=tuple(hosts))
@@ -92,6 +92,7 @@ class Constraints:
 
 
 def _check_indices(field_name: str, found: tuple[int, ...], size: int) -> None:
+    """Raise `ConstraintError` for an index that is not below ``size``."""
     for index in found:
         if not 0 <= index < size:
             raise ConstraintError(field_name, index, f"0 to {size - 1}")

@@ -15,7 +15,7 @@ from placement.model.spot_pass import SpotPass, decide_spot
 
 
 def set_aside_unplaceable(snapshot: Snapshot) -> tuple[Snapshot, tuple[LeftOut, ...]]:
-    """Remove the requests that no round could place from ``snapshot``; return both.
+    """Split off the requests that no round could place, with their reasons.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def decide(
     after: Callable[[str], object] = lambda _: None,
     spot_pass: SpotPass | None = None,
 ) -> Allocation:
-    """Set aside requests that can never fit, run the policy, and apply priorities.
+    """Decide a round: set impossible requests aside, run the policy, and apply priorities.
 
     Last come spot VMs, if the snapshot has any.
 

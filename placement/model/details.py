@@ -19,7 +19,7 @@ _Vms = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The details that explanations use; empty where a policy gives none."""
+    """The details of an allocation that explanations use; empty where a policy gives none."""
 
     #: by host, the combinations that it weighed in the game
     weighed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Details:
         )
 
     def with_original_requests(self, origin: IntArray) -> Details:
-        """Return the details with the original index of each request, ``origin`` of shape (Q,)."""
+        """Return the details with original request indices; ``origin``, (Q,), maps to them."""
         of = origin.tolist()
         return Details(
             weighed={
@@ -109,6 +109,7 @@ def merge_details(parts: Sequence[Details]) -> Details:
 
 
 def _sum_pairs(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int, int], _Vms]:
+    """Add up VMs by pair of request and host."""
     sums: dict[tuple[int, int], _Vms] = {}
     for pair, (game, rest) in items:
         before = sums.get(pair, (0, 0))
@@ -117,12 +118,13 @@ def _sum_pairs(items: Iterable[tuple[tuple[int, int], _Vms]]) -> dict[tuple[int,
 
 
 def _rename_combination(combination: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
-    """Rename the requests of a combination, and drop the VMs that others would take."""
+    """Renumber the requests of a weighed combination; drop the VMs that others would take."""
     renamed = {key: value for key, value in combination.items() if key != "others"}
     return renamed | {"counts": _counts_by_origin(combination["counts"], origin)}
 
 
 def _rename_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, Any]:
+    """Renumber the requests of a recorded step of a round."""
     renamed = {**step, "rows": [[origin[q], h, count] for q, h, count in step["rows"]]}
     if "combinations" in step:
         renamed["combinations"] = [
@@ -132,6 +134,7 @@ def _rename_step(step: Mapping[str, Any], origin: Sequence[int]) -> dict[str, An
 
 
 def _counts_by_origin(counts: Mapping[str, int], origin: Sequence[int]) -> dict[str, int]:
+    """Return counts by original request; counts of one original are added up."""
     renamed: dict[str, int] = {}
     for request, count in counts.items():
         name = str(origin[int(request)])

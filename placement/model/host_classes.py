@@ -62,7 +62,7 @@ class HostClasses:
 
 
 def host_classes(hosts: Sequence[HostTraits], requests: Iterable[HostPreferences]) -> HostClasses:
-    """Group hosts that are alike to every request.
+    """Group hosts into classes that are alike to every request.
 
     Two hosts are of one class if they accept alike, carry the same labels, and
     no request names one of them, or avoids it, but not the other.
@@ -95,7 +95,7 @@ def eligibility(
     requests: Sequence[Request],
     may_use: Callable[[Request, Host], bool],
 ) -> BoolArray:
-    """Return which classes each request may use, shape (Q, C)."""
+    """Return which host classes each request may use, shape (Q, C)."""
     eligible = np.zeros((len(requests), len(classes.example)), dtype=np.bool_)
     for row, request in enumerate(requests):
         for column, host in enumerate(classes.example):
@@ -106,13 +106,14 @@ def eligibility(
 
 
 def _accepts_request(request: HostPreferences, host: HostTraits) -> bool:
+    """Return whether a host takes VMs now, and the request does not avoid it."""
     return host.accepts and host.id not in request.avoid
 
 
 def preferred_classes(
     hosts: Sequence[HostTraits], classes: HostClasses, prefers: Mapping[int, Collection[str]]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the classes that carry all preferred labels of each request that has some.
+    """Return the host classes with all labels that a request prefers, by request.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from placement.model.vm_kinds import vms_that_fit
 
 
 def apply_priorities(snapshot: Snapshot, priority: IntArray, allocation: Allocation) -> Allocation:
-    """Return the allocation after requests of lower priority gave way to higher ones.
+    """Return the allocation in which a tenant's higher priorities displace its lower ones.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class _Tenant:
         self.gave_way: Counter[tuple[int, int, int]] = Counter()  #: by request, host and taker
 
     def settle_priorities(self, takes: BoolArray) -> None:
-        """Let requests take the VMs of lower priorities, the highest priority first."""
+        """Let the tenant's requests take VMs of lower priorities, the highest priority first."""
         snapshot, its = self._snapshot, self._requests
         # A gang is a kind of its own: it takes its minimum whole.
         gang = np.where(snapshot.min_count[its] > 1, 1 + its, 0)
@@ -156,7 +156,7 @@ class _Tenant:
                     left -= number
 
     def _fits_by_displacing(self, demand: IntArray, may_use: BoolArray, level: int) -> IntArray:
-        """Return how many VMs fit on each host if all VMs up to a priority give way, shape (H,)."""
+        """Return how many VMs fit on each host if all up to a priority give way, shape (H,)."""
         rows = (self._priority[self._request] <= level) & (self._count > 0)
         room = self._open.copy()
         amounts = self._count[rows, None] * self._snapshot.demand[self._request[rows]]
@@ -202,6 +202,7 @@ class _Tenant:
         return True
 
     def _hand_over_vms(self, row: int, count: int, taker: int) -> None:
+        """Take VMs of a row away for a request of higher priority; a broken gang loses all."""
         request, host = int(self._request[row]), int(self._hosts[self._at[row]])
         self._count[row] -= count
         self._open[self._at[row]] += count * self._snapshot.demand[request]
@@ -216,7 +217,7 @@ class _Tenant:
 
 
 def _unplaced_vms(allocation: Allocation, left: IntArray) -> tuple[LeftOut, ...]:
-    """Return the unplaced VMs of each request with their reasons."""
+    """Return the unplaced VMs with their reasons, once priorities are applied."""
     parts = []
     rest = left.copy()
     for each in allocation.left_out:

@@ -11,13 +11,13 @@ from placement.model.vm_kinds import total_vms_that_fit
 
 
 def hosts_open_to(snapshot: Snapshot, request: int) -> BoolArray:
-    """Return which hosts the request may use, shape (H,)."""
+    """Return which hosts a request may use, shape (H,)."""
     open_to: BoolArray = snapshot.eligible[request][snapshot.host_class]
     return open_to
 
 
 def reason_never_placeable(snapshot: Snapshot, request: int) -> Reason | None:
-    """Return why no round could place the request on these hosts, None if one could.
+    """Return why no round could place a request on these hosts; None if one could.
 
     A request that is larger than every host says so even while no host is open
     to it: waiting for one to open would not help.
@@ -38,7 +38,7 @@ def reason_never_placeable(snapshot: Snapshot, request: int) -> Reason | None:
 
 
 def never_placeable_reasons(snapshot: Snapshot, requests: IntArray) -> dict[int, Reason]:
-    """Map each given request, shape (X,), that no round could place to its reason.
+    """Return the reason of each given request, shape (X,), that no round could place.
 
     Alike requests are checked once, by `reason_never_placeable`: a round may have tens of
     thousands.
@@ -52,7 +52,7 @@ def never_placeable_reasons(snapshot: Snapshot, requests: IntArray) -> dict[int,
 
 
 def unplaced_vms(snapshot: Snapshot, missing: IntArray, free: IntArray) -> tuple[LeftOut, ...]:
-    """Return the VMs that were not placed, with their reasons.
+    """Return the VMs that a policy did not place, with their reasons.
 
     Parameters
     ----------
@@ -110,6 +110,7 @@ def count_fitting_vms_of_each(snapshot: Snapshot, requests: IntArray, free: IntA
 
 
 def _temporary_reason(fit: int, needed: int) -> Reason:
+    """Return why VMs that could be placed later were not placed now."""
     if fit >= needed:
         return Reason.ABOVE_OVERLOAD
     return Reason.GANG_NOT_WHOLE if fit else Reason.NO_ROOM

@@ -36,7 +36,7 @@ class Reservations:
     closed: tuple[int, ...] = ()  #: hosts that are kept for others: no room is chosen there
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the reservations as JSON values, which `from_document` reads back."""
         return {
             field.name: value.tolist() if isinstance(value, np.ndarray) else _to_lists(value)
             for field in dataclasses.fields(self)
@@ -45,7 +45,7 @@ class Reservations:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> Reservations:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the reservations from the JSON values that `document` returned."""
         size = len(document["count"])
         return cls(
             tenant=np.array(document["tenant"], dtype=np.int64),
@@ -84,7 +84,7 @@ class ReservationPlacement:
 
 
 def parse_rows(listed: Any) -> Rows:
-    """Read rows back from JSON values."""
+    """Read rows of drawn or kept VMs back from JSON values."""
     return tuple((first, host, count) for first, host, count in listed)
 
 
@@ -187,7 +187,7 @@ class _ReservationDraws:
         self._full: set[tuple[int, bytes]] = set()
 
     def draw_all(self) -> Rows:
-        """Return the requests that draw, with their hosts."""
+        """Let all requests draw on their reservations; return rows of request, host and count."""
         draws, in_force = self._reserved.draws, self._reserved.in_force
         waiting = np.flatnonzero((draws >= 0) & (self._snapshot.count > 0))
         return tuple(
@@ -198,6 +198,7 @@ class _ReservationDraws:
         )
 
     def _draw_request(self, request: int) -> Rows:
+        """Let one request draw on its reservation, a gang whole or not at all; return its rows."""
         number = int(self._reserved.draws[request])
         tenant, demand = int(self._snapshot.tenant[request]), self._reserved.demand[number]
         eligible = self._snapshot.eligible[request]
@@ -217,6 +218,7 @@ class _ReservationDraws:
     def _places_with_kept_room(
         self, number: int, eligible: BoolArray, max_vms: int
     ) -> Counter[int]:
+        """Choose hosts that keep room of a reservation for at most ``max_vms`` drawn VMs."""
         places: Counter[int] = Counter()
         for host in self._hosts[number]:
             if max_vms <= 0:
@@ -242,6 +244,7 @@ class _ReservationDraws:
         return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})
 
     def _take_vms(self, number: int, places: Counter[int], others: Counter[int]) -> None:
+        """Take the room of VMs drawn on a reservation; release what it keeps elsewhere."""
         demand = self._reserved.demand[number]
         for host, count in others.items():
             self._free[host] -= count * demand
@@ -258,6 +261,7 @@ class _ReservationDraws:
             self._full.clear()
 
     def _release_kept_room(self, number: int, host: int, count: int) -> None:
+        """Release room that a host keeps for a reservation."""
         self._kept[number, host] -= count
         self._stands[number] -= count
         if not self._kept[number, host]:
@@ -276,18 +280,19 @@ class _Allowances:
                 self._of_tenant[tenant].append(place)
 
     def fit(self, tenant: int, demand: IntArray, max_vms: int) -> int:
-        """Return how many VMs a tenant may have, at most ``max_vms``."""
+        """Return how many VMs the quotas of a tenant allow, at most ``max_vms``."""
         for place in self._of_tenant[tenant]:
             of_one = self._fit_in_allowance(place, demand)
             max_vms = min(max_vms, self._room[place] // of_one) if of_one else max_vms
         return max_vms
 
     def take(self, tenant: int, demand: IntArray, count: int) -> None:
-        """Count VMs that a tenant gets."""
+        """Subtract the VMs that a tenant gets from its quotas."""
         for place in self._of_tenant[tenant]:
             self._room[place] -= count * self._fit_in_allowance(place, demand)
 
     def _fit_in_allowance(self, place: int, demand: IntArray) -> int:
+        """Return how much of a quota allowance one VM uses."""
         resource = self._resource[place]
         return 1 if resource is None else int(demand[resource])
 
@@ -295,7 +300,10 @@ class _Allowances:
 def _remaining_snapshot(
     snapshot: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, free: IntArray
 ) -> Snapshot:
-    """Return the snapshot without drawing requests; reservations in force count as held."""
+    """Return the snapshot for the policy once reservations are placed.
+
+    Requests that drew are gone; reservations in force count as held.
+    """
     count, min_count = snapshot.count.copy(), snapshot.min_count.copy()
     vms = np.zeros(len(snapshot.weight), dtype=np.int64)
     amounts = np.zeros_like(snapshot.held)
@@ -320,7 +328,7 @@ def _remaining_snapshot(
 def restore_reservations(
     rest: Snapshot, reserved: Reservations, drawn: Rows, kept: Rows, rooms: tuple[int, ...]
 ) -> Snapshot:
-    """Restore the snapshot before reservations were placed, from the later one and allowances.
+    """Restore the snapshot before reservations were placed, from the later one and quotas.
 
     Its gangs are no longer known: each gang that drew took at least the VMs that it drew.
     """
@@ -398,7 +406,7 @@ def check_reservations(before: Snapshot, reserved: Reservations, drawn: Rows, ke
 def _check_draws(
     before: Snapshot, reserved: Reservations, drawn: Rows, had: Counter[tuple[int, int]]
 ) -> Counter[tuple[int, int]]:
-    """Check the requests that draw; return how much of each reservation on each host."""
+    """Check the requests that draw on reservations; return the VMs of each on each host."""
     now: Counter[tuple[int, int]] = Counter()
     requested: Counter[int] = Counter()
     for request, host, count in drawn:
@@ -429,7 +437,7 @@ def _check_room(
     had: Counter[tuple[int, int]],
     now: Counter[tuple[int, int]],
 ) -> None:
-    """Check that no host has more for reservations than it had for them, and free."""
+    """Check that no host holds more for reservations than it kept for them and had free."""
     more: defaultdict[int, list[int]] = defaultdict(lambda: [0] * len(before.resources))
     for places, sign in ((now, 1), (had, -1)):
         for (number, host), count in places.items():
@@ -446,4 +454,5 @@ def _check_room(
 
 
 def _to_lists(value: Any) -> list[Any]:
+    """Return rows of tuples as lists, for JSON."""
     return [list(each) if isinstance(each, tuple) else each for each in value]

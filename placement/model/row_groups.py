@@ -14,7 +14,7 @@ from placement.model.arrays import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGroups:
-    """The K kinds among N rows, in order of first appearance."""
+    """The K kinds among N rows of arrays, in order of first appearance."""
 
     of_row: IntArray  #: (N,) the kind of each row
     first: IntArray  #: (K,) the first row of each kind
@@ -42,7 +42,9 @@ def group_rows(*columns: npt.NDArray[Any]) -> RowGroups:
 
 
 def join_rows(parts: Iterable[IntArray]) -> IntArray:
-    """Return the sorted union of rows (request, host, count), shape (P, 3); counts add up.
+    """Join allocations' rows (request, host, count), shape (P, 3), sorted.
+
+    Counts of a pair are added up; what comes to 0 is left out.
 
     Counts of a pair are added up; what comes to 0 is left out.
     """

@@ -48,7 +48,7 @@ class Spot:
         return held
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the spot VMs as JSON values, which `from_document` reads back."""
         arrays = {
             field.name: value.tolist()
             for field in dataclasses.fields(self)
@@ -59,7 +59,7 @@ class Spot:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], resources: int) -> Spot:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the spot VMs from the JSON values that `document` returned."""
         return cls(
             asks=np.array(document["asks"], dtype=np.bool_),
             host=np.array(document["host"], dtype=np.int64),
@@ -85,11 +85,11 @@ class QuotaHeadroom:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> QuotaHeadroom:
-        """Read back what `dataclasses.asdict` returned, as JSON keeps it."""
+        """Build the headroom from JSON values that `dataclasses.asdict` returned."""
         return cls(**{**document, "tenants": tuple(document["tenants"])})
 
     def reduced_by(self, vms: IntArray, amounts: IntArray) -> QuotaHeadroom:
-        """Return the headroom after tenants got VMs, shape (N,), of these amounts, (N, R)."""
+        """Return what a quota leaves after tenants got VMs, shape (N,), of amounts, (N, R)."""
         of_each = vms if self.resource is None else amounts[:, self.resource]
         left = self.room - int(of_each[[*self.tenants]].sum())
         return dataclasses.replace(self, room=max(0, left))
@@ -204,7 +204,7 @@ class Snapshot:
 
     @property
     def resource_count(self) -> int:
-        """The number of resources; the columns of R after them are limits."""
+        """The number of resources; the columns of R after them are limits, not resources."""
         return len(self.resources) - self.limits
 
 
@@ -256,5 +256,5 @@ class Policy(Protocol):
     """A placement algorithm picked by name. Pure: same input, same allocation."""
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch."""
+        """Decide a round: place the requests of a snapshot on its hosts."""
         ...

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_without_spot(snapshot: Snapshot) -> Snapshot:
-    """Return the cluster without spot VMs, held or requested: fairness is computed on it."""
+    """Return the cluster as if it had no spot VMs; fairness is computed on it."""
     spot = snapshot.spot
     if spot is None:
         return snapshot

@@ -47,7 +47,7 @@ def decide_spot(
     seed: int,
     budget_units: int | None,
 ) -> Allocation:
-    """Return the allocation with spot VMs placed as well, and which of them end for which request.
+    """Decide the spot VMs of a round: place new ones, and end some for unplaced requests.
 
     Parameters
     ----------
@@ -102,13 +102,14 @@ def decide_spot(
 
 
 class _CostedPolicy:
-    """Runs the policy, and adds up its work."""
+    """Runs the policy for the spot pass, and adds up its work."""
 
     def __init__(self, policy: Policy, seed: int, budget_units: int | None) -> None:
         self._policy, self._seed, self._units = policy, seed, budget_units
         self.work, self.cut = 0, False
 
     def decide(self, snapshot: Snapshot) -> Allocation:
+        """Run the policy, apply priorities, and count the work."""
         plain = dataclasses.replace(snapshot, priority=None)
         rng = np.random.default_rng(self._seed)
         found = self._policy.place(plain, rng, Budget(self._units))
@@ -226,7 +227,7 @@ def _vms_by_host(spot: Spot) -> Iterator[tuple[int, list[int]]]:
 
 
 def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snapshot:
-    """Return a snapshot with the amounts of rows taken from its hosts and allowances."""
+    """Return a snapshot whose hosts and quotas have lost what the rows take."""
     if not rows:
         return there
     placed = _rows_array(rows)
@@ -240,7 +241,7 @@ def _snapshot_less_rows(there: Snapshot, rest: Snapshot, rows: _Counts) -> Snaps
 
 
 def _ends_for_rows(rest: Snapshot, spot: Spot, rows: _Counts) -> list[tuple[int, int]]:
-    """Return the spot VMs that end for rows, each with its request, in order of the VMs."""
+    """Return the spot VMs that end for rows of requests, each with its request."""
     on_host: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for (request, host), count in sorted(rows.items()):
         on_host[host].append((request, count))
@@ -342,6 +343,7 @@ def _replace_reasons(
 
 
 def _placed_counts(rows: _Counts, requests: int) -> IntArray:
+    """Return the VMs of each request in these rows, (Q,)."""
     given = np.zeros(requests, dtype=np.int64)
     for (request, _), count in rows.items():
         given[request] += count
@@ -349,11 +351,13 @@ def _placed_counts(rows: _Counts, requests: int) -> IntArray:
 
 
 def _rows_array(rows: _Counts) -> IntArray:
+    """Return rows of request, host and count as a sorted array, (P, 3)."""
     return np.array([(*row, count) for row, count in sorted(rows.items())], dtype=np.int64).reshape(
         -1, 3
     )
 
 
 def _sort_rows(placed: IntArray) -> IntArray:
+    """Sort placed rows by request, then host."""
     order: IntArray = placed[np.lexsort((placed[:, 1], placed[:, 0]))]
     return order

@@ -66,7 +66,7 @@ class TenantTree:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the tree of tenants as JSON values, which `from_document` reads back."""
         return {
             "parent": list(self.parent),
             "weight": self.weight.tolist(),
@@ -75,7 +75,7 @@ class TenantTree:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> TenantTree:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the tree of tenants from the JSON values that `document` returned."""
         return cls(
             parent=tuple(document["parent"]),
             weight=np.array(document["weight"], dtype=np.float64),
@@ -83,11 +83,11 @@ class TenantTree:
         )
 
     def children(self, node: int) -> tuple[int, ...]:
-        """Children of a node in order."""
+        """Children of a node of the tree, in order."""
         return tuple(each for each, parent in enumerate(self.parent) if parent == node)
 
     def all_children(self) -> list[list[int]]:
-        """Children of every node, in order."""
+        """Children of every node of the tree, in order."""
         children: list[list[int]] = [[] for _ in self.parent]
         for node, parent in enumerate(self.parent):
             if node:
@@ -95,7 +95,7 @@ class TenantTree:
         return children
 
     def nodes_by_depth(self) -> list[IntArray]:
-        """The nodes of each depth, arrays of shape (X,); the first holds the root alone."""
+        """Nodes of each depth of the tree, arrays of shape (X,); the first has only the root."""
         depth = [0] * len(self.parent)
         for node, parent in enumerate(self.parent):
             if node:
@@ -133,7 +133,7 @@ class TenantTree:
         return parts
 
     def path(self, node: int) -> tuple[int, ...]:
-        """Nodes from ``node`` up to, and without, the root."""
+        """Nodes of the tree from ``node`` up to, and without, the root."""
         nodes = []
         while self.parent[node] >= 0:
             nodes.append(node)

@@ -27,19 +27,19 @@ class VmKinds:
         return len(self.demand)
 
     def requests(self, kind: int) -> IntArray:
-        """Return the requests of a kind in order, shape (X,)."""
+        """Return the requests of a kind of VM, in order, shape (X,)."""
         return np.flatnonzero(self.of_request == kind).astype(np.int64)
 
 
 def vm_kinds(snapshot: Snapshot) -> VmKinds:
-    """Group the requests of ``snapshot`` by demand vector and eligibility."""
+    """Return the kinds of VM in a snapshot: alike in demand vector and eligibility."""
     kinds = group_rows(snapshot.demand, snapshot.eligible)
     first = kinds.first
     return VmKinds(snapshot.demand[first], snapshot.eligible[first], kinds.of_row)
 
 
 def hosts_for(snapshot: Snapshot, kinds: VmKinds) -> BoolArray:
-    """Return which hosts each kind may use, shape (T, H)."""
+    """Return which hosts each kind of VM may use, shape (T, H)."""
     return kinds.eligible[:, snapshot.host_class]
 
 

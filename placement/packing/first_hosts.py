@@ -44,7 +44,7 @@ class FirstHosts:
         self._host: list[int | None] = [None] * len(kinds)
 
     def fill(self, order: Sequence[int]) -> list[int]:
-        """Return the host of each VM, given its kind, up to the first that fits nowhere."""
+        """Return each VM's first fitting host, given its kind, up to one that fits nowhere."""
         chosen: list[int] = []
         for kind in order:
             demand = self._demand_of[kind]
@@ -60,6 +60,7 @@ class FirstHosts:
         return chosen
 
     def _host_has_room(self, host: int, demand: Sequence[int]) -> bool:
+        """Return whether a host has room for one VM of a demand."""
         return all(a >= b for a, b in zip(self._room[host], demand, strict=True))
 
     def _advance_pointer(self, kind: int) -> int | None:

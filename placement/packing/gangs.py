@@ -73,7 +73,7 @@ def begin_covered_gangs(draft: Draft, fill: Callable[[], object], targets: Float
 
 
 def begin_next_gangs(draft: Draft, fill: Callable[[], object]) -> bool:
-    """Place ``min_count`` VMs of gangs that have not begun and fit; return whether any did.
+    """Place ``min_count`` VMs of each gang that has not begun and fits; return whether any did.
 
     In order of their tenants' levels, equals in order of requests.
     """
@@ -81,6 +81,7 @@ def begin_next_gangs(draft: Draft, fill: Callable[[], object]) -> bool:
 
 
 def _begin_one_by_one(draft: Draft, which: BoolArray, fill: Callable[[], object]) -> bool:
+    """Begin these gangs one by one, the poorest tenant's first; return whether any did."""
     waiting = _gangs_that_fit(draft, np.flatnonzero(which).tolist())
     snapshot, began = draft.snapshot, False
     while waiting:
@@ -94,7 +95,7 @@ def _begin_one_by_one(draft: Draft, which: BoolArray, fill: Callable[[], object]
 
 
 def _gangs_that_fit(draft: Draft, gangs: Sequence[int]) -> list[int]:
-    """Return those of some gangs that fit whole by themselves."""
+    """Return those of some gangs that would fit whole, other gangs aside."""
     which = np.array(gangs, dtype=np.int64)
     fit = count_fitting_vms_of_each(draft.snapshot, which, draft.room)
     whole = draft.snapshot.min_count[which] <= np.minimum(fit, draft.not_begun[which])

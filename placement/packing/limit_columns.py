@@ -18,7 +18,7 @@ def is_limited(snapshot: Snapshot) -> BoolArray:
 
 
 def snapshot_without_limits(snapshot: Snapshot, kinds: VmKinds) -> tuple[Snapshot, VmKinds]:
-    """Return a snapshot and its kinds as if it had no limits; kinds keep their numbers."""
+    """Return a snapshot and its kinds without limits (columns that are no resources)."""
     if not snapshot.limits:
         return snapshot, kinds
     counted = snapshot.resource_count

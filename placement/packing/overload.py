@@ -11,7 +11,7 @@ from placement.model.snapshot import Snapshot
 
 
 def overload_fraction(overload: float) -> Fraction:
-    """Return the threshold as it was written: 0.29 is 29/100, not the nearest double."""
+    """Return an overload threshold as it was written: 0.29 is 29/100, not the nearest double."""
     return Fraction(str(overload))
 
 

@@ -44,7 +44,10 @@ def best_fit(draft: Draft, request: int, hosts: IntArray, rng: np.random.Generat
 
 
 def remaining_fractions(free: IntArray, capacity: IntArray) -> FloatArray:
-    """Return the sum of the free fractions of capacity, (H, R) to (H,), in steps."""
+    """Return how much of each host is free: the sum of its resources' fractions, in steps.
+
+    The shape is (H, R) to (H,).
+    """
     left = np.zeros(len(free))
     for resource in range(free.shape[1]):
         offered = capacity[:, resource]

@@ -10,7 +10,7 @@ from placement.packing.drfh_fill import fill_by_best_fit
 
 
 def best_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
-    """Fill progressively with Best-Fit; also what decides a round when its policy cannot.
+    """Serve the tenant of least dominant share, by Best-Fit; the policy of fallback rounds, too.
 
     Notes
     -----

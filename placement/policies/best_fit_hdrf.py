@@ -42,7 +42,7 @@ class BestFitHdrf:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; every VM that fits below the threshold is placed."""
+        """Fill the hosts in the order of H-DRF; every VM that fits is placed."""
         tree = TenantTree.flat(snapshot.weight) if snapshot.tree is None else snapshot.tree
         in_turn = ProgressiveFillingPolicy(
             lambda draft, kinds, _: _fill_by_hdrf(draft, tree, kinds), self.overload
@@ -52,7 +52,7 @@ class BestFitHdrf:
 
 
 def _fill_by_hdrf(draft: Draft, tree: TenantTree, kinds: VmKinds) -> None:
-    """Place what remains in ``draft``, within its room."""
+    """Place what remains in ``draft`` in the order of H-DRF, by Best-Fit, within its room."""
     if not draft.remaining.any():
         return
     turns = _HdrfOrder(draft, tree, kinds)
@@ -89,7 +89,7 @@ class _HdrfOrder:
         self._tree = TaskTree(tree, held, active, rescale=True)
 
     def vm_kinds(self) -> Iterator[int]:
-        """Yield the kind of each VM in turn."""
+        """Yield the kind of the VM that H-DRF serves next, again and again."""
         while (tenant := self._tree.next_tenant()) is not None:
             request = self._queues[tenant][0]
             self.yielded.append(request)
@@ -97,6 +97,7 @@ class _HdrfOrder:
             self._take_vm(tenant, request)
 
     def _take_vm(self, tenant: int, request: int) -> None:
+        """Count a placed VM for its tenant in the tree."""
         held = [a + b for a, b in zip(self._held[tenant], self._demand[request], strict=True)]
         self._held[tenant] = held
         self._tree.move(tenant, [a / b for a, b in zip(held, self._pool, strict=True)])
@@ -115,6 +116,7 @@ class _HdrfOrder:
                 self._block_if_served(tenant)
 
     def _block_if_served(self, tenant: int) -> None:
+        """Block a tenant in the tree once it has no further requests."""
         if not self._queues[tenant]:
             self._tree.block(tenant)
 

@@ -36,7 +36,7 @@ class DrfPool:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; every VM that fits is placed."""
+        """Place the fair targets of pooled DRF, then every other VM that fits."""
         del rng, budget  # nothing is random, nothing is searched
         draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)

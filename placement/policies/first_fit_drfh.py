@@ -10,7 +10,7 @@ from placement.packing.drfh_fill import fill_by_first_fit
 
 
 def first_fit_drfh(draft: Draft, kinds: VmKinds, rng: np.random.Generator) -> None:
-    """Fill progressively with First-Fit.
+    """Serve the tenant of least dominant share, each VM on the first host with room.
 
     Notes
     -----

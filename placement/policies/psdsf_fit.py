@@ -58,12 +58,12 @@ class _LargestHosts:
             self._by_gamma.append(_Pointer(hosts[np.argsort(-gamma[hosts], kind="stable")]))
 
     def vms_alone(self, kind: int, *, first: bool) -> float | None:
-        """Return gamma of the host that is next for the kind, None if none has room."""
+        """Return gamma of the host that is next for a kind of VM; None if none has room."""
         host = self._next_host(kind, first=first)
         return None if host is None else self._gamma[kind][host]
 
     def take(self, kind: int, *, first: bool) -> int | None:
-        """Place one VM on the host that is next for the kind, if there is one."""
+        """Place one VM on the next host of its kind, and return the host; None if none has room."""
         host = self._next_host(kind, first=first)
         if host is None:
             return None
@@ -73,11 +73,14 @@ class _LargestHosts:
         return host
 
     def _next_host(self, kind: int, *, first: bool) -> int | None:
+        """Return the next host for a kind: by index for a tenant's first VM, else by gamma."""
         pointers = self._in_order if first else self._by_gamma
         return pointers[kind].first_host_with_room(self._room, self._demand[kind])
 
 
 class _Pointer:
+    """A pointer along hosts in some order that skips hosts without room for good."""
+
     def __init__(self, hosts: IntArray) -> None:
         self._hosts: list[int] = hosts.tolist()
         self._at = 0
@@ -85,7 +88,7 @@ class _Pointer:
     def first_host_with_room(
         self, room: Sequence[Sequence[int]], demand: Sequence[int]
     ) -> int | None:
-        """Return the first host from here on that has room for ``demand``."""
+        """Return the first host from the pointer on that has room for ``demand``."""
         hosts = self._hosts
         while self._at < len(hosts):
             host = hosts[self._at]

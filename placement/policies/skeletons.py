@@ -26,7 +26,7 @@ class RequestOrderPolicy:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Place the requests one after another."""
+        """Place the requests one after another by the rule, gangs whole."""
         del budget  # nothing is searched
         draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)
@@ -48,7 +48,7 @@ class ProgressiveFillingPolicy:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Fill the hosts; every VM that fits below the threshold is placed."""
+        """Fill the hosts VM by VM by the rule; every VM that fits below the threshold is placed."""
         del budget  # nothing is searched
         draft = Draft(snapshot, room_below_threshold(snapshot, self.overload))
         kinds = vm_kinds(snapshot)

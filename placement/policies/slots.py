@@ -109,6 +109,7 @@ def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapsho
     held = _covering_slots(snapshot.held[:, :counted], largest, slots)
 
     def join_columns(in_slots: IntArray, amounts: IntArray) -> IntArray:
+        """Return a column of slots with the snapshot's limits after it."""
         return np.concatenate([in_slots[:, None], amounts[:, counted:]], axis=1)
 
     return dataclasses.replace(
@@ -122,7 +123,7 @@ def snapshot_in_slots(snapshot: Snapshot, room: IntArray, slots: int) -> Snapsho
 
 
 def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
-    """Return how many whole slots amounts hold, (X, R) to (X,)."""
+    """Return how many whole slots fit into capacities or room, (X, R) to (X,)."""
     # In Python's integers: amounts times slots may exceed int64.
     return _map_rows(
         lambda row: min(
@@ -134,7 +135,7 @@ def _whole_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntAr
 
 
 def _covering_slots(amounts: IntArray, largest: Sequence[int], slots: int) -> IntArray:
-    """Return the smallest number of slots that covers amounts, (X, R) to (X,).
+    """Return the smallest number of slots that covers demands, (X, R) to (X,).
 
     Resources that no host offers apart.
     """
@@ -159,7 +160,7 @@ def _map_rows(number: Callable[[list[int]], int], amounts: IntArray) -> IntArray
 
 
 def _replace_reasons(draft: Draft, allocation: Allocation) -> Allocation:
-    """Replace the overload threshold's reason by that of the slots."""
+    """Give the VMs that have room but no slots that reason, in place of the overload threshold."""
     above = np.array(
         [each.request for each in allocation.left_out if each.reason is Reason.ABOVE_OVERLOAD],
         dtype=np.int64,

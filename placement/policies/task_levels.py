@@ -105,4 +105,5 @@ def fill_by_tasks(draft: Draft, kinds: VmKinds, rule: TaskRule) -> None:
 
 
 def _held_tasks(held: Sequence[int], demanded: Sequence[tuple[int, int]]) -> float:
+    """Return what a tenant holds, counted in VMs of one kind."""
     return max((held[resource] / amount for resource, amount in demanded), default=0.0)

@@ -115,12 +115,14 @@ class TwoChoices:
         return int(hosts[scores.argmin()])
 
     def _take_room(self, host: int, kind: int) -> None:
+        """Take the room of one VM of a kind on a host."""
         self._room[host] -= self._demand[kind]
         room = self._rooms[host]
         for resource, amount in enumerate(self._demand_of[kind]):
             room[resource] -= amount
 
     def _draw_two_numbers(self) -> tuple[float, float]:
+        """Return two random numbers in [0, 1), drawn many at a time."""
         if not self._drawn:
             self._drawn = self._rng.random(_DRAWN)[::-1].tolist()
         return self._drawn.pop(), self._drawn.pop()

@@ -113,7 +113,7 @@ def balance(
 def _find_responses(
     running: RunningState, term: Level, objective: Objective, reconsiderations: int, budget: Budget
 ) -> tuple[list[Response], str | None]:
-    """Return the better responses, and the bound that ended the search, if any.
+    """Return the moves that raise the potential most, and the bound that ended the search, if any.
 
     The steepest responses are one way up among many. What they become once each was
     reconsidered is followed too, as far as it pays, steepest first; on small clusters so are
@@ -124,6 +124,7 @@ def _find_responses(
     units = len(kinds) * len(running.receives)
 
     def begin_responses(of: Level) -> BetterResponses:
+        """Return the search of a game with this private term, before its first move."""
         weighing = ArrivalGains(running, of, kinds, running.receives)
         return BetterResponses(
             running,
@@ -159,7 +160,7 @@ def _find_responses(
 
 
 def _reconsider_responses(responses: BetterResponses, times: int) -> None:
-    """Reconsider all responses until none changes."""
+    """Replace each move by a better one, until none changes or ``times`` passes are over."""
     for _ in range(times):
         if not responses.reconsider():
             return

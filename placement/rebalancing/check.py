@@ -20,7 +20,7 @@ _FOR_BEAUTY = (MoveReason.BALANCES, MoveReason.PACKS)
 
 
 def check_plan(running: RunningState, plan: MovePlan) -> None:
-    """Raise unless ``plan`` keeps every rule of ``running`` at every moment.
+    """Raise unless the moves of ``plan`` keep every rule of ``running`` at every moment.
 
     The plan is replayed wave by wave. Within a wave a VM is at both hosts: its
     source holds it until the wave is over, its destination from the beginning.
@@ -79,6 +79,7 @@ def _check_move(
     move: RebalanceMove,
     moved: dict[int, MoveReason],
 ) -> None:
+    """Check one move by itself: the VM, its source and destination, and that it may move there."""
     vm, hosts = move.vm, len(running.receives)
     if not 0 <= vm < len(running.kind):
         raise InfeasiblePlanError(f"VM {vm} does not exist")
@@ -110,6 +111,7 @@ def _check_move(
 
 
 def _check_limits(plan: MovePlan, number: int, wave: list[RebalanceMove]) -> None:
+    """Check that a wave has no more moves at once than the plan's limits allow."""
     away = Counter(move.source for move in wave)
     there = Counter(move.destination for move in wave)
     if len({move.vm for move in wave}) < len(wave):
@@ -125,6 +127,7 @@ def _check_limits(plan: MovePlan, number: int, wave: list[RebalanceMove]) -> Non
 
 
 def _check_stays(running: RunningState, plan: MovePlan, moved: dict[int, MoveReason]) -> None:
+    """Check that the VMs that stay exist, are in order, and do not move."""
     before = -1
     for each in plan.stays:
         if not before < each.vm < len(running.kind):
@@ -148,6 +151,7 @@ class _ReplayState:
 
     @classmethod
     def of(cls, running: RunningState) -> _ReplayState:
+        """Return the state before the first wave of a plan."""
         free, over = running.snapshot.free.tolist(), running.over.tolist()
         groups_of: dict[int, list[int]] = {}
         for number, group in enumerate(running.groups):
@@ -168,11 +172,12 @@ class _ReplayState:
         )
 
     def demand(self, vm: int) -> list[int]:
+        """Return the demand of one VM."""
         demand: list[int] = self.running.demand[self.running.kind[vm]].tolist()
         return demand
 
     def begin_wave(self, wave: list[RebalanceMove]) -> None:
-        """Count all VMs of a wave on their destinations, and check that the hosts have room."""
+        """Count the moving VMs of a wave on their destinations, and check the room of the hosts."""
         self.arriving = {move.vm: move.destination for move in wave}
         self.on_hosts_before = {
             number: self.hosts_of(number)
@@ -195,7 +200,7 @@ class _ReplayState:
                 self.room[host][resource] -= amount
 
     def check_arrival(self, move: RebalanceMove) -> None:
-        """Check groups that keep apart, and spreads, while both hosts hold the VM."""
+        """Check anti-affinity groups and spreads of a moving VM while both hosts hold it."""
         for number in self.groups_of.get(move.vm, ()):
             group = self.running.groups[number]
             if not group.apart:
@@ -233,11 +238,12 @@ class _ReplayState:
         return others + sum(zone in (int(zones[now]), int(zones[then])) for now, then in hosts)
 
     def hosts_of(self, number: int) -> set[int]:
+        """Return the hosts that hold VMs of a group."""
         group = self.running.groups[number]
         return {self.host[vm] for vm in group.vms} | set(group.hosts)
 
     def end_wave(self, wave: list[RebalanceMove]) -> None:
-        """Remove all VMs of a wave from their sources, and check groups that keep together."""
+        """Remove the moved VMs of a wave from their sources, and check affinity groups."""
         for move in wave:
             self.host[move.vm] = move.destination
             for resource, amount in enumerate(self.demand(move.vm)):
@@ -252,7 +258,7 @@ class _ReplayState:
                 )
 
     def check_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
-        """Check that the admitted VMs fit with all VMs where they are now."""
+        """Check that the VMs for which the plan makes room fit once all moves are over."""
         snapshot = self.running.snapshot
         given: Counter[int] = Counter()
         for request, host, count in rows:
@@ -275,6 +281,7 @@ class _ReplayState:
         self._check_spreads_admitted(rows)
 
     def _check_groups_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
+        """Check that the VMs for which the plan makes room keep hard groups."""
         for number, group in enumerate(self.running.groups):
             hosts: Counter[int] = Counter()
             for request, host, count in rows if group.hard else ():
@@ -288,6 +295,7 @@ class _ReplayState:
                 raise InfeasiblePlanError(f"group {number}, let in, does not keep together")
 
     def _check_spreads_admitted(self, rows: tuple[tuple[int, int, int], ...]) -> None:
+        """Check that the VMs for which the plan makes room keep their spreads."""
         for number, spread in enumerate(self.running.spreads):
             zones: Counter[int] = Counter()
             for request, host, count in rows:

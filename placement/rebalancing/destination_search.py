@@ -53,7 +53,7 @@ def find_destinations(
     search: SearchLimits,
     by: Mapping[DestinationCriterion, Destinations] | None = None,
 ) -> UnitDestinations:
-    """Find a destination for every unit or, if not all fit, for those of the neediest tenants.
+    """Find a host for every moving unit or, if not all fit, for those of the neediest tenants.
 
     ``where`` is left as it was; ``by`` are its destinations, where they are known.
 
@@ -68,6 +68,8 @@ def find_destinations(
 
 
 class _DestinationFinder:
+    """Searches destinations for the units of a plan, in different orders."""
+
     def __init__(
         self,
         where: PlacementState,
@@ -90,6 +92,7 @@ class _DestinationFinder:
         }
 
     def find(self) -> UnitDestinations:
+        """Try orders of units, then the solver, then the neediest tenants."""
         hardest_first = self._order_by_difficulty()
         found = UnitDestinations(
             hosts=self._try_order(hardest_first, DestinationCriterion.UTILITY),
@@ -118,7 +121,7 @@ class _DestinationFinder:
         return found
 
     def _order_by_difficulty(self) -> list[int]:
-        """Return the units sorted by number of possible hosts, fewest first, then by size."""
+        """Return the units by number of possible destinations, fewest first, then by size."""
         capacity = self._where.running.snapshot.capacity
         largest = np.maximum(capacity.max(axis=0, initial=0), 1)
         keys = []
@@ -133,6 +136,7 @@ class _DestinationFinder:
         return [key[-1] for key in sorted(keys)]
 
     def _fits_anywhere(self, unit: Unit) -> bool:
+        """Return whether a unit has room on any host that it may use, as things are."""
         demanded = unit.demand > 0
         open_to = self._where.open_to(unit.eligible)
         if unit.hosts is not None:
@@ -141,7 +145,7 @@ class _DestinationFinder:
         return bool((room >= unit.demand[demanded]).all(axis=1).any())
 
     def _try_order(self, order: Sequence[int], choice: DestinationCriterion) -> dict[int, int]:
-        """Place units one after the other; return their hosts, and undo the moves."""
+        """Place the units in this order; return their hosts, and undo the moves."""
         hosts: dict[int, int] = {}
         for number in order:
             self._place_unit(number, choice, hosts)
@@ -149,6 +153,7 @@ class _DestinationFinder:
         return hosts
 
     def _place_unit(self, number: int, choice: DestinationCriterion, hosts: dict[int, int]) -> bool:
+        """Move a unit to its best host and record it; return False if it has none."""
         if self._cut:
             return False
         by, unit = self._by[choice], self._units[number]
@@ -164,13 +169,14 @@ class _DestinationFinder:
         return True
 
     def _undo_moves(self, hosts: Mapping[int, int]) -> None:
+        """Move all placed units back to their hosts."""
         for number in reversed(list(hosts)):
             self._where.move(self._units[number].vms, self._homes[number])
 
     def _retry_failed_first(
         self, possible: Sequence[int], found: UnitDestinations
     ) -> dict[int, int] | None:
-        """Retry with the failed units first, until all have a host.
+        """Try orders in which the units without a destination go first, until all have one.
 
         Notes
         -----
@@ -192,7 +198,7 @@ class _DestinationFinder:
         return None
 
     def _perturbed_order(self, number: int) -> list[int]:
-        """Return the order with each unit shifted at random by at most about a third."""
+        """Return an order of units in which each is shifted at random, by about a third at most."""
         keys = np.arange(number) + self._rng.random(number) * (number / 3 + 1)
         shaken: list[int] = np.argsort(keys, kind="stable").tolist()
         return shaken
@@ -200,7 +206,7 @@ class _DestinationFinder:
     def _solve_exactly(
         self, possible: Sequence[int], found: UnitDestinations
     ) -> dict[int, int] | None:
-        """Solve a small case exactly; None if the solver finds no destinations for all."""
+        """Solve a small case by an integer program; return None if not all units get a host."""
         units = [self._units[number] for number in possible]
         hosts = len(self._where.room)
         if len(units) * hosts > self._search.pairs:
@@ -220,7 +226,7 @@ class _DestinationFinder:
         return {possible[number]: host for number, host in solved.hosts.items()}
 
     def _place_neediest(self, possible: Sequence[int]) -> dict[int, int]:
-        """Place units by progressive filling; return the host of each placed unit.
+        """Place units by progressive filling over tenants; return the host of each placed unit.
 
         The next unit is of the tenant with the lowest dominant share per weight. Units without a
         destination yet are not counted in the share. The moves are undone before it returns.
@@ -238,6 +244,7 @@ class _DestinationFinder:
         weight = relative_weights(snapshot.weight)
 
         def level(tenant: int) -> float:
+            """Return the level of a tenant: its dominant share per weight."""
             parts = fractions_of_pool(kept[tenant], snapshot.pool)
             return float(parts.max(initial=0.0)) / float(weight[tenant])
 

@@ -48,7 +48,7 @@ class _HostRanking:
 
 
 class Destinations:
-    """Ranks hosts for units, and after a change only those that changed.
+    """Ranks hosts as destinations of units; after a change only those that changed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Destinations:
         self.weighed = 0  #: hosts looked at: units of work
 
     def choose_host(self, unit: Unit, without: Collection[int] = ()) -> int | None:
-        """Return the best host that takes a unit now, or None.
+        """Return the best destination of a unit now, or None.
 
         Soft groups count as long as they leave a host; those of ``without`` will not do.
         """
@@ -91,9 +91,11 @@ class Destinations:
     def _best_host(
         self, unit: Unit, without: Collection[int], *, ruled: bool, soft: bool
     ) -> int | None:
+        """Return the best destination of a unit, with groups and spreads kept if ``ruled``."""
         where, source = self._where, self._where.host[unit.vms[0]]
 
         def takes(host: int) -> bool:
+            """Return whether a host may take the unit."""
             if host == source or host in without:
                 return False
             return not ruled or not where.is_kept_apart(unit.vms, host, soft=soft)
@@ -115,7 +117,7 @@ class Destinations:
     def _first_host_that_takes(
         self, ranked: _HostRanking, takes: Callable[[int], bool]
     ) -> _Row | None:
-        """Return the best row of a host that takes the unit."""
+        """Return the best-ranked host that takes the unit, as its row; None if there is none."""
         rows, changed, version = ranked.rows, ranked.changed, self._version
         deferred: list[tuple[float, float, int, int]] = []
         place, found = ranked.at, None
@@ -142,7 +144,7 @@ class Destinations:
         return found
 
     def _ranking_for(self, unit: Unit, zone: int) -> _HostRanking:
-        """Return the current ranking of hosts for units like this one, in a zone or (-1) in all."""
+        """Return the ranking of destinations for units like this one, in a zone or (-1) in all."""
         log = self._where.changed
         for place in range(self._read, len(log)):
             self._version[log[place]] = place + 1
@@ -165,7 +167,7 @@ class Destinations:
         return ranked
 
     def _ranked_rows(self, demand: IntArray, open_to: BoolArray, hosts: IntArray) -> list[_Row]:
-        """Return the hosts among some, (X,), that have room for a demand, best first."""
+        """Return the hosts among some, (X,), with room for a moving demand, best first."""
         hosts = hosts[open_to[hosts]]
         left = self._where.room[hosts] - demand
         fits = ((left >= 0) | (demand == 0)).all(axis=1)

@@ -37,7 +37,7 @@ def evacuate(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Plan the moves that empty some hosts, all at once.
+    """Plan the moves that empty some hosts, all hosts at once.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def evacuate(
 def explain_stays(
     where: PlacementState, units: Sequence[Unit], places: UnitDestinations
 ) -> list[StayingVm]:
-    """Return why units have no destination once all other units have moved.
+    """Return why units of a plan have no destination once all other units have moved.
 
     Then ``where`` is as it was.
     """
@@ -112,7 +112,7 @@ def explain_stays(
 def plan_parameters(
     search: SearchLimits, budget_units: int | None, **more: object
 ) -> Mapping[str, Any]:
-    """Return the parameters of a plan as JSON values, from which it can be computed again."""
+    """Return the parameters of a move plan as JSON values, from which it can be computed again."""
     return {
         **more,
         "tries": search.tries,

@@ -45,7 +45,7 @@ def evacuate_before(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Empty hosts, onto hosts that are not emptied later if these have room for all.
+    """Plan to empty hosts; avoid hosts that are emptied later, if the others have room.
 
     Without that, VMs would go before the roll from host to host, and move again with each turn.
     """

@@ -44,7 +44,10 @@ class FreedHostsPolicy:
         self._freed = sorted(rows)
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch; ``details["freed"]`` has rows of request and host."""
+        """Decide a round in which freed hosts take only the requests that they are freed for.
+
+        ``details["freed"]`` has rows of request and host.
+        """
         rows = [(request, host) for request, host in self._freed if snapshot.count[request]]
         if not rows:
             return self._policy.place(snapshot, rng, budget)
@@ -58,7 +61,7 @@ class FreedHostsPolicy:
 
 
 def _restore_room_reasons(snapshot: Snapshot, allocation: Allocation) -> Allocation:
-    """Return an allocation with reasons of room instead of closed hosts.
+    """Return an allocation in which requests wait for room, not for hosts that are closed to them.
 
     To the policy, one that may use no other hosts has none.
     """
@@ -76,7 +79,7 @@ def _restore_room_reasons(snapshot: Snapshot, allocation: Allocation) -> Allocat
 
 
 def close_freed_hosts(snapshot: Snapshot, rows: Sequence[tuple[int, int]]) -> Snapshot:
-    """Return the snapshot with hosts of rows (request, host) open to those requests alone.
+    """Return the snapshot in which freed hosts are open only to their requests.
 
     What a request may use and prefers stays so; none of these requests has waited.
     """

@@ -30,7 +30,7 @@ class RebalanceSolution:
 
 
 def possible_pairs(where: PlacementState, units: Sequence[Unit]) -> list[tuple[int, int]]:
-    """Return which unit could go to which host alone, by room, class and VMs that stay.
+    """Return which units could go to which hosts alone, by room, class and VMs that stay.
 
     Groups and zones count only as far as VMs that stay are concerned.
     """
@@ -107,7 +107,7 @@ def solve_destinations(
 
 
 class _ConstraintRows:
-    """Rows of a constraint matrix with their upper bounds."""
+    """Rows of an integer program for destinations, with their upper bounds."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
@@ -133,7 +133,7 @@ class _ConstraintRows:
         self.maximum = np.append(self.maximum, maximum)
 
     def matrix(self) -> coo_array:
-        """Return all rows."""
+        """Return all rows as a sparse matrix."""
         from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import, and only needed here
 
         row, column, amount = (np.concatenate(each) for each in zip(*self._parts, strict=True))
@@ -147,6 +147,7 @@ def _add_constraint_rows(
     unit_of: IntArray,
     host_of: IntArray,
 ) -> None:
+    """Add the rows of anti-affinity groups and spreads to the program."""
     running = where.running
     unit_with = {vm: number for number, unit in enumerate(units) for vm in unit.vms}
     columns_of: dict[int, list[int]] = {}

@@ -18,7 +18,7 @@ _MIB_PER_GIB: Final = 1024
 
 
 def skewness_of(room: IntArray, capacity: IntArray) -> FloatArray:
-    """Return ske(m) of hosts, shape (H,).
+    """Return FUGA's skewness ske(m) of hosts, shape (H,).
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class MoveMeasures:
         self._moved_mib = 0
 
     def current_measures(self) -> Measures:
-        """Return the measures after the moves that were noted."""
+        """Return the measures of the cluster after the moves that were applied."""
         return Measures(
             potential=self._fairness - self._total,
             fairness_distance=self._distance,
@@ -93,7 +93,7 @@ class MoveMeasures:
         )
 
     def apply(self, move: RebalanceMove) -> Measures:
-        """Apply a move, and return the measures after it."""
+        """Apply a move, and return the measures of the cluster after it."""
         demand = self._running.demand[self._running.kind[move.vm]]
         both = np.array([move.source, move.destination])
         self._room[move.source] += demand
@@ -107,6 +107,7 @@ class MoveMeasures:
         return self.current_measures()
 
     def _skewness_on(self, hosts: IntArray) -> FloatArray:
+        """Return the skewness of these hosts, (X,)."""
         capacity = self._running.snapshot.capacity[hosts][:, self._ranking]
         return skewness_of(self._room[hosts][:, self._ranking], capacity)
 
@@ -117,6 +118,6 @@ def measure_moves(
     ranking: Sequence[int] = RANKING,
     alpha: float = 2.0,
 ) -> tuple[Measures, ...]:
-    """Return the measures before the first of some moves and after each."""
+    """Return the measures of the cluster before the first of some moves and after each."""
     gauge = MoveMeasures(running, ranking, alpha)
     return (gauge.current_measures(), *(gauge.apply(move) for move in moves))

@@ -147,13 +147,13 @@ class RunningState:
         return np.flatnonzero(there[self.host]).astype(np.int64)
 
     def with_closed_hosts(self, hosts: Sequence[int] | IntArray) -> RunningState:
-        """Return the state with hosts, (X,), that receive no more VMs."""
+        """Return the state in which hosts, (X,), receive no more VMs."""
         receives = self.receives.copy()
         receives[np.asarray(hosts, dtype=np.int64)] = False
         return dataclasses.replace(self, receives=receives)
 
     def after_moves(self, moves: Sequence[RebalanceMove]) -> RunningState:
-        """Return the state after all moves; moved VMs rest."""
+        """Return the running state after all moves of a plan; moved VMs rest."""
         host, rests, room = self.host.copy(), self.rests.copy(), self.room.copy()
         for move in moves:
             demand = self.demand[self.kind[move.vm]]
@@ -166,12 +166,14 @@ class RunningState:
         )
 
     def _check_indices(self, **sizes: int) -> None:
+        """Raise `RunningError` if an array has an index that is not below its axis's size."""
         for name, size in sizes.items():
             values: IntArray = getattr(self, name)
             if len(values) and not 0 <= int(values.min()) <= int(values.max()) < size:
                 raise RunningError(name, f"{values.min()} to {values.max()}", f"0 to {size - 1}")
 
     def _check_committed(self) -> None:
+        """Raise `RunningError` if the VMs of a host hold more than is committed there."""
         committed = self.snapshot.capacity - self.room
         on_host = np.zeros_like(committed)
         # Column by column numpy adds ten times as fast.
@@ -189,6 +191,7 @@ class RunningState:
             )
 
     def _check_rules(self, vms: int, hosts: int) -> None:
+        """Raise `RunningError` for an index of a group or spread that does not exist."""
         requests = len(self.snapshot.count)
         for group in self.groups:
             _check_index_range("groups.vms", group.vms, vms)
@@ -206,7 +209,7 @@ class RunningState:
                 raise RunningError("spreads.others", len(spread.others), f"0 or {zones}, of zones")
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values for everything but the snapshot; see `from_document`."""
+        """Return the running VMs as JSON values, without the snapshot; see `from_document`."""
         arrays = {_STORED_AS.get(name, name): getattr(self, name).tolist() for name in _DTYPES}
         groups = [
             [each.apart, each.hard, list(each.vms), list(each.requests), list(each.hosts)]
@@ -219,7 +222,7 @@ class RunningState:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> RunningState:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the running state from the JSON values that `document` returned."""
         arrays: dict[str, Any] = {
             name: np.array(document[_STORED_AS.get(name, name)], dtype=dtype)
             for name, dtype in _DTYPES.items()
@@ -270,6 +273,7 @@ _DTYPES: Final[Mapping[str, Any]] = {
 
 
 def _check_index_range(name: str, found: tuple[int, ...], size: int) -> None:
+    """Raise `RunningError` for an index that is not below ``size``, or stands twice."""
     for index in found:
         if not 0 <= index < size:
             raise RunningError(name, index, f"0 to {size - 1}")
@@ -360,7 +364,7 @@ class RebalanceMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """A state of the cluster in numbers."""
+    """A state of the cluster in numbers: fairness, skewness, hosts in use."""
 
     potential: float  #: v(A) minus the sum of skewness, as in FUGA
     fairness_distance: float | None  #: see `placement.fairness.shares.fair_distance`
@@ -394,17 +398,17 @@ class MovePlan:
 
     @property
     def measures_before(self) -> Measures:
-        """The cluster as it is."""
+        """The measures of the cluster as it is."""
         return self.measures[0]
 
     @property
     def measures_after(self) -> Measures:
-        """The cluster once all moves are over."""
+        """The measures of the cluster once all moves are over."""
         return self.measures[-1]
 
     @property
     def waves(self) -> tuple[tuple[RebalanceMove, ...], ...]:
-        """The moves of each wave."""
+        """The moves of each wave of the plan."""
         waves: list[list[RebalanceMove]] = [
             [] for _ in range(max((m.wave for m in self.moves), default=-1) + 1)
         ]
@@ -413,7 +417,7 @@ class MovePlan:
         return tuple(tuple(wave) for wave in waves)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the plan as JSON values, which `from_document` reads back."""
         return {
             "policy": self.policy,
             "parameters": dict(self.parameters),
@@ -443,7 +447,7 @@ class MovePlan:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> MovePlan:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the plan from the JSON values that `document` returned."""
         return cls(
             policy=document["policy"],
             parameters=document["parameters"],

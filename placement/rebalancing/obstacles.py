@@ -11,14 +11,14 @@ from placement.rebalancing.units import Unit
 
 
 class StayExplainer:
-    """Explains why units have no destination in a state; alike units are checked once."""
+    """Explains why units of a plan have no destination; alike units are checked once."""
 
     def __init__(self, where: PlacementState) -> None:
         self._where = where
         self._known: dict[tuple[object, ...], tuple[StayReason, MissingRoom | None]] = {}
 
     def stays(self, unit: Unit) -> list[StayingVm]:
-        """Return why each VM of a unit stays."""
+        """Return why each VM of a unit has to stay."""
         ruled = any(map(self._where.is_ruled, unit.vms))
         source = self._where.host[unit.vms[0]]
         # Where units alike are matters only if they could stay there.
@@ -31,6 +31,7 @@ class StayExplainer:
         return [StayingVm(vm=vm, why=why, missing=missing) for vm in unit.vms]
 
     def _reason_and_room(self, unit: Unit, source: int) -> tuple[StayReason, MissingRoom | None]:
+        """Return why a unit stays, and the room that it lacks, if room is the reason."""
         where = self._where
         open_to = where.open_to(unit.eligible).copy()
         open_to[source] = False
@@ -57,6 +58,7 @@ class StayExplainer:
         return (StayReason.AFFINITY if together else StayReason.NO_ROOM), missing
 
     def _allowed_hosts(self, unit: Unit, hosts: BoolArray) -> BoolArray:
+        """Return those of some hosts that groups and spreads leave open to a unit, (H,)."""
         if not any(map(self._where.is_ruled, unit.vms)):
             return hosts
         allowed = hosts.copy()
@@ -65,7 +67,7 @@ class StayExplainer:
         return allowed
 
     def _missing_room(self, unit: Unit, hosts: BoolArray) -> MissingRoom | None:
-        """Return the missing room on the host that lacks least, relative to its capacity."""
+        """Return the room that a unit lacks on the host that lacks least, in parts of capacity."""
         lacks = np.maximum(unit.demand - self._where.room, 0) * (unit.demand > 0)
         capacity = self._where.running.snapshot.capacity
         parts: FloatArray = np.divide(

@@ -35,7 +35,7 @@ def pack(
     seed: int = 0,
     budget_units: int | None = None,
 ) -> MovePlan:
-    """Plan moves that leave hosts empty.
+    """Plan moves that leave hosts empty, so that they can be switched off.
 
     Hosts are tried in turn, the least transfer first, again until none can be emptied
     in a whole turn. The VMs of one go, largest first, each to the host in use that gains
@@ -72,7 +72,7 @@ def pack(
 
 
 class _HostEmptier:
-    """Empties one host after the other."""
+    """Empties one host after the other, where the gain exceeds the price."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _HostEmptier:
         self.cut_by: str | None = None  #: what kept it from emptying more: moves, gib or work
 
     def empty_one_round(self) -> bool:
-        """Try to empty each candidate host; return whether any was emptied."""
+        """Try once to empty each candidate host; return whether any was emptied."""
         before = len(self.made)
         self.cut_by = None
         received = {each.destination for each in self.made}
@@ -117,7 +117,7 @@ class _HostEmptier:
         return len(self.made) > before
 
     def _empty_host(self, host: int) -> list[Response] | None:
-        """Empty a host; undo and return None if that is impossible or gains too little."""
+        """Empty a host; undo it and return None if that is impossible or gains too little."""
         vms = self._vms_on(host)
         transfer_mib = int(self._running.transfer_mib[vms].sum())
         if not self._is_within_bounds(len(vms), transfer_mib):
@@ -142,6 +142,7 @@ class _HostEmptier:
         return None
 
     def _response_of_vm(self, vm: int) -> Response | None:
+        """Return the best move of one VM off its host; None if there is none."""
         weighing, kind = self._weighing, int(self._kind[vm])
         alone = bool(self._group_constraints.bound[vm])
         units = len(weighing.best) * 2 + len(weighing.cost) * alone
@@ -166,6 +167,7 @@ class _HostEmptier:
         return Response(vm, source, destination, gain)
 
     def _is_within_bounds(self, moves: int, transfer_mib: int) -> bool:
+        """Return whether the plan may have this many more moves and this transfer."""
         most_moves, most_mib = self._objective.most_moves, self._objective.max_mib
         if most_moves is not None and len(self.made) + moves > most_moves:
             self.cut_by = self.cut_by or "moves"
@@ -176,10 +178,11 @@ class _HostEmptier:
         return True
 
     def _vms_on(self, host: int) -> IntArray:
+        """Return the movable VMs of a host, largest first."""
         return self._vms[self._of_host[host] : self._of_host[host + 1]]
 
     def _candidate_hosts(self) -> list[int]:
-        """Return the hosts that all VMs can leave, sorted by transfer, least first."""
+        """Return the hosts that could be emptied, sorted by transfer, least first."""
         running = self._running
         left = running.snapshot.capacity - running.room
         np.subtract.at(left, running.host[self._vms], running.demand[running.kind[self._vms]])
@@ -193,7 +196,7 @@ class _HostEmptier:
 
 
 def _vms_by_size(running: RunningState) -> IntArray:
-    """Return movable VMs host by host, by their largest demand of any resource, highest first."""
+    """Return the movable VMs host by host, those with the largest demand first."""
     vms = movable_vms(running)
     pool = np.maximum(running.snapshot.capacity.sum(axis=0), 1)
     largest = (running.demand / pool).max(axis=1, initial=0.0)[running.kind[vms]]

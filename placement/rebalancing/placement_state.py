@@ -9,7 +9,7 @@ from placement.rebalancing.model import RunningState
 
 
 class PlacementState:
-    """A cluster from which VMs move, one by one or several at once.
+    """The hosts of VMs while moves are planned, with the room and rules that remain.
 
     A VM that was let in (`arrive`) and has not left (`leave`) holds both hosts.
 
@@ -66,11 +66,11 @@ class PlacementState:
         return vm in self._apart or vm in self._rather or vm in self._spread
 
     def is_spread(self, vm: int) -> bool:
-        """Return whether a VM is spread over zones."""
+        """Return whether a VM is of a request that is spread over zones."""
         return vm in self._spread
 
     def apart_groups(self, vm: int) -> Sequence[int]:
-        """Return the groups in which a VM must keep apart."""
+        """Return the hard anti-affinity groups that a VM is in."""
         return self._apart.get(vm, ())
 
     def open_to(self, eligible: BoolArray) -> BoolArray:
@@ -101,7 +101,7 @@ class PlacementState:
         return False
 
     def allows(self, vms: Sequence[int], host: int, *, soft: bool = False) -> bool:
-        """Return whether groups that keep apart, and spreads, allow these VMs on another host."""
+        """Return whether anti-affinity groups and spreads allow these VMs on another host."""
         if self.is_kept_apart(vms, host, soft=soft):
             return False
         needs = self._spreads_of(vms)
@@ -136,7 +136,7 @@ class PlacementState:
         self.host[vm] = host
 
     def move(self, vms: Sequence[int], host: int) -> None:
-        """Move VMs to a host, one after the other."""
+        """Move VMs to a host, one after the other, with room and rules updated."""
         for vm in vms:
             self.arrive(vm, host)
             self.leave(vm, host)
@@ -162,9 +162,11 @@ class PlacementState:
             self._in_zone[number][self._zones[host]] += count
 
     def _spreads_of(self, vms: Sequence[int]) -> list[int]:
+        """Return the spreads that these VMs are in."""
         return sorted({spread for vm in vms for spread in self._spread.get(vm, ())})
 
     def _zone_takes(self, spreads: Sequence[int], vms: Sequence[int], zone: int) -> bool:
+        """Return whether a zone may take these VMs, by the most VMs that spreads allow there."""
         if zone < 0:
             return False
         for number in spreads:
@@ -178,11 +180,13 @@ class PlacementState:
         return True
 
     def _count_vm(self, vm: int, host: int, change: int) -> None:
+        """Add a VM to the anti-affinity counts of a host, or remove it."""
         for group in (*self._apart.get(vm, ()), *self._rather.get(vm, ())):
             on = self._on[group]
             on[host] = on.get(host, 0) + change
 
     def _count_in_zone(self, vm: int, host: int, other: int, change: int) -> None:
+        """Add a VM to the spread counts of a host's zone, or remove it, if it changes zones."""
         spreads = self._spread.get(vm, ())
         if spreads and (zone := self._zones[host]) >= 0 and zone != self._zones[other]:
             for number in spreads:

@@ -97,11 +97,15 @@ def misplaced_vms(where: PlacementState) -> dict[int, set[int]]:
 
 
 def _order_of_staying(running: RunningState, vms: Sequence[int]) -> list[int]:
-    """Return VMs in the order in which they may stay."""
+    """Return VMs of a broken rule in the order in which they may stay.
+
+    VMs that cannot move come first, then those with the largest transfer.
+    """
     return sorted(vms, key=lambda vm: (bool(running.movable[vm]), -running.transfer_mib[vm], vm))
 
 
 def _vms_by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[int]]:
+    """Return the VMs by their present host."""
     on: dict[int, list[int]] = {}
     for vm in vms:
         on.setdefault(where.host[vm], []).append(vm)
@@ -111,6 +115,7 @@ def _vms_by_host(where: PlacementState, vms: Sequence[int]) -> dict[int, list[in
 def _vms_too_close(
     where: PlacementState, vms: Sequence[int], hosts: Sequence[int]
 ) -> Iterator[int]:
+    """Yield the VMs that must leave so that an anti-affinity group is kept again."""
     for host, there in sorted(_vms_by_host(where, vms).items()):
         yield from _order_of_staying(where.running, there)[0 if host in hosts else 1 :]
 
@@ -118,6 +123,7 @@ def _vms_too_close(
 def _surplus_in_zones(
     where: PlacementState, vms: Sequence[int], max_in_zone: int, others: Sequence[int]
 ) -> Iterator[int]:
+    """Yield the VMs that must leave their zone so that a spread is kept again."""
     zones = where.running.zones
     in_zone: dict[int, list[int]] = {}
     for vm in vms:
@@ -128,6 +134,8 @@ def _surplus_in_zones(
 
 
 class _RepairPlanner:
+    """Plans repairs: hosts over capacity first, then groups, then other broken rules."""
+
     def __init__(
         self, running: RunningState, limits: RebalanceLimits, search: SearchLimits, budget: Budget
     ) -> None:
@@ -146,12 +154,14 @@ class _RepairPlanner:
 
     @property
     def destinations(self) -> list[UnitDestination]:
+        """Return the moved units with their destinations and reasons."""
         return [
             UnitDestination(unit=unit, destination=self._where.host[vms[0]], why=self._why[vms])
             for vms, unit in self._units.items()
         ]
 
     def run(self) -> None:
+        """Unload hosts, gather groups, and move every other VM that breaks a hard rule."""
         for host in np.flatnonzero((self._where.room < 0).any(axis=1)).tolist():
             self._unload_host(host)
         for number, group in enumerate(self._running.groups):
@@ -180,6 +190,7 @@ class _RepairPlanner:
                 self.stays += explaining.stays(unit)
 
     def _has_moved(self, unit: Unit) -> bool:
+        """Return whether a VM of a unit has moved already."""
         return any(self._where.host[vm] != self._running.host[vm] for vm in unit.vms)
 
     def _move_unit(
@@ -198,7 +209,7 @@ class _RepairPlanner:
         return False
 
     def _unload_host(self, host: int) -> None:
-        """Move VMs away from a host until it holds no more than it has."""
+        """Move VMs away from a host until it is within its capacity."""
         room = self._where.room
         units, stays = self._all_units.units_of(self._running.vms_on([host]).tolist())
         waiting = [unit for unit in units if not self._has_moved(unit)]
@@ -226,7 +237,7 @@ class _RepairPlanner:
             ]
 
     def _gather_group(self, number: int) -> None:
-        """Move a group to the host that holds most of its VMs and has room for the others."""
+        """Move an affinity group to the host that holds most of it and has room for the others."""
         group = self._running.groups[number]
         on = _vms_by_host(self._where, group.vms)
         if len(on.keys() | set(group.hosts)) < 2:
@@ -262,7 +273,7 @@ class _RepairPlanner:
 
 
 def _unload_order(unit: Unit, lacks: IntArray) -> tuple[bool, float, int]:
-    """Return the sort key of a unit that leaves a host lacking room, (R,)."""
+    """Return the sort key of a unit that could leave a host that lacks room, (R,)."""
     freed = np.minimum(unit.demand, lacks)
     enough = bool((freed == lacks).all())
     part = float(np.divide(freed, lacks, out=np.zeros(len(lacks)), where=lacks > 0).sum())

@@ -136,6 +136,8 @@ def blocking_vms(running: RunningState, request: int) -> Mapping[str, int]:
 
 
 class _RoomPlanner:
+    """Makes room for the VMs of one request, VM by VM, with the least transfer."""
+
     def __init__(
         self,
         running: RunningState,
@@ -183,10 +185,12 @@ class _RoomPlanner:
 
     @property
     def admitted_rows(self) -> tuple[tuple[int, int, int], ...]:
+        """Return rows of request, host and VMs that now have room."""
         return tuple((self._request, host, self._on[host]) for host in sorted(self._on))
 
     @property
     def destinations(self) -> list[UnitDestination]:
+        """Return the displaced units with their destinations."""
         where, running = self._where, self._running
         now = np.array(where.host, dtype=np.int64)
         moved = np.flatnonzero(now != running.host).tolist()
@@ -199,7 +203,7 @@ class _RoomPlanner:
         ]
 
     def make_room(self, wanted: int) -> int:
-        """Make room for ``wanted`` VMs; return the number of VMs that have room."""
+        """Make room for ``wanted`` VMs of the request; return how many have room."""
         if not self._open.any():
             self.reason = self._permanent_reason()
             return 0
@@ -218,7 +222,7 @@ class _RoomPlanner:
         return done
 
     def _permanent_reason(self) -> Reason:
-        """Return the reason for which no host could hold a VM after any moves."""
+        """Return why no host could hold a VM of the request, whatever moves."""
         if self._large.any():  # but not with the VMs of its group
             return Reason.AFFINITY
         if self._open_to.any():
@@ -227,6 +231,7 @@ class _RoomPlanner:
         return Reason.NO_ELIGIBLE_HOST if never is None else never
 
     def _make_room_for_one(self) -> bool:
+        """Make room for one more VM with the least transfer; return False if that fails."""
         hosts = self._hosts_for_one()
         room = self._where.room[hosts][:, self._demanded]
         fits = hosts[(room >= self._demand[self._demanded]).all(axis=1)]
@@ -255,14 +260,17 @@ class _RoomPlanner:
         return True
 
     def _spend_budget(self, units: int) -> bool:
+        """Spend units of the budget; return False once it has cut the search."""
         self.cut |= not self.budget.spend(units)
         return not self.cut
 
     def _admit_vm(self, host: int) -> None:
+        """Count one VM of the request on a host."""
         self._where.admit(self._request, host)
         self._on[host] = self._on.get(host, 0) + 1
 
     def _hosts_for_one(self) -> IntArray:
+        """Return the hosts that groups and spreads leave open to one more VM of the request."""
         hosts = np.flatnonzero(self._open).tolist()
         if self._together and self._on and not self._fixed:
             hosts = [host for host in hosts if host in self._on]
@@ -270,12 +278,13 @@ class _RoomPlanner:
         return np.array(allowed, dtype=np.int64)
 
     def _tightest_host(self, hosts: IntArray) -> int:
+        """Return the host that one more VM of the request leaves with the least room."""
         capacity = np.maximum(self._running.snapshot.capacity[hosts], 1)
         left = ((self._where.room[hosts] - self._demand) / capacity).sum(axis=1)
         return int(hosts[np.argmin(left)])
 
     def _hosts_by_bound(self, hosts: IntArray) -> Iterator[tuple[float, int]]:
-        """Yield hosts with a bound on the transfer that each needs, least first."""
+        """Yield hosts with a lower bound on the transfer that room there costs, least first."""
         running, room = self._running, self._where.room
         number, width = room.shape
         now = np.array(self._where.host, dtype=np.int64)
@@ -313,7 +322,7 @@ class _RoomPlanner:
             yield heapq.heappop(waiting)
 
     def _units_on(self, host: int) -> list[Unit]:
-        """Return the units that could leave a host."""
+        """Return the units that could leave a host to make room."""
         where = self._where
         by_host, ends = self._by_host
         at_first = by_host[ends[host] : ends[host + 1]].tolist()
@@ -328,7 +337,7 @@ class _RoomPlanner:
     def _cheapest_leaving(
         self, host: int, below: int | None
     ) -> tuple[tuple[int, int], list[tuple[Unit, int]]] | None:
-        """Return transfer and number of the cheapest VMs that can leave a host, with their moves.
+        """Return transfer and number of the cheapest VMs to displace from a host, with moves.
 
         ``below`` is the most that they may transfer.
         """
@@ -370,7 +379,7 @@ class _RoomPlanner:
 def _covering_sets(
     units: Sequence[Unit], lacks: IntArray
 ) -> Iterator[tuple[int, tuple[int, ...], bool]]:
-    """Yield sets of units that free the missing room, (R,), least transfer first.
+    """Yield sets of units whose leaving frees the missing room, (R,), least transfer first.
 
     Each with its transfer, and whether no unlisted set transfers less.
 
@@ -395,6 +404,7 @@ def _covering_sets(
     ).min(axis=0)
 
     def minimum(freed: IntArray) -> float:
+        """Return a lower bound on the transfer that frees what a set still lacks."""
         missing = lacks - freed
         return float(max((missing[r] * rate[r] for r in np.flatnonzero(missing > 0)), default=0.0))
 
@@ -430,7 +440,7 @@ def _covering_sets(
 
 
 def _transfer_bound(units: Sequence[Unit], lacks: IntArray) -> float:
-    """Return a lower bound on the transfer that frees the missing room."""
+    """Return a lower bound on the transfer of units that free the missing room."""
     bound = 0.0
     for resource in np.flatnonzero(lacks).tolist():
         missing, cost = int(lacks[resource]), 0.0

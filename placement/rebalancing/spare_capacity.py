@@ -101,7 +101,7 @@ def spare_capacity(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SpareRoom:
-    """Slots outside some hosts: for each kind of VM, hosts and how many VMs each takes."""
+    """Spare slots outside failing hosts: for each kind of VM, hosts and VMs that each takes."""
 
     hosts: list[IntArray]
     counts: list[IntArray]
@@ -109,6 +109,8 @@ class _SpareRoom:
 
 
 class _SpareDemand:
+    """Decides for failure domains whether their VMs would find room elsewhere."""
+
     def __init__(
         self,
         running: RunningState,
@@ -153,7 +155,7 @@ class _SpareDemand:
         self._ruled = self._ruled_vms()
 
     def _ruled_vms(self) -> dict[int, list[int]]:
-        """Return the VMs of each domain that groups or spreads bind."""
+        """Return the VMs of each failure domain that groups or spreads bind."""
         running = self._running
         members = {vm for group in running.groups if group.hard for vm in group.vms}
         members.update(vm for spread in running.spreads for vm in spread.vms)
@@ -165,7 +167,7 @@ class _SpareDemand:
         return ruled
 
     def decide(self, domains: IntArray) -> None:
-        """Decide for some domains, (X,), whether they hold."""
+        """Decide for some failure domains, (X,), whether their VMs find room elsewhere."""
         domains = domains[self._vms[domains].any(axis=1)]
         alone = sorted(self._decide_together(domains, splits=_MAX_SPLITS, again=_MAX_RETRIES))
         for each in alone:
@@ -176,7 +178,7 @@ class _SpareDemand:
                 self._explain_shortage(each)
 
     def _could_hold(self) -> BoolArray:
-        """Return the domains that might hold, (D,): each kind alone finds room elsewhere."""
+        """Return the failure domains that might hold, (D,), as each kind alone finds room."""
         if self._could is not None:
             return self._could
         inside = self._domain >= 0
@@ -192,7 +194,7 @@ class _SpareDemand:
         return could
 
     def _decide_together(self, domains: IntArray, *, splits: int, again: int) -> Iterator[int]:
-        """Decide domains together; yield the domains that must be decided alone."""
+        """Decide failure domains together; yield those that must be decided alone."""
         if not len(domains):
             return
         if len(domains) == 1 and (splits == 0 or again == 0):
@@ -227,7 +229,7 @@ class _SpareDemand:
             yield from rest.tolist()
 
     def _spare_slots(self, wanted: IntArray, outside: BoolArray) -> _SpareRoom | None:
-        """Return slots for the VMs of each kind, (K,), on these hosts; None if some lack one.
+        """Return spare slots for VMs of each kind, (K,), on these hosts; None if some lack one.
 
         The largest kind first, onto the emptiest hosts, so that few hosts keep much; then
         once more onto the fullest.
@@ -260,7 +262,7 @@ class _SpareDemand:
         return None
 
     def _have_enough_slots(self, domains: IntArray, slots: _SpareRoom) -> BoolArray:
-        """Return whether each domain has enough slots outside its own hosts, (X,)."""
+        """Return whether each failure domain has enough spare slots outside itself, (X,)."""
         outside = np.zeros((self.number, len(slots.hosts)), dtype=np.int64)
         for kind, (hosts, counts) in enumerate(zip(slots.hosts, slots.counts, strict=True)):
             outside[:, kind] = counts.sum()
@@ -310,7 +312,7 @@ class _SpareDemand:
         return True
 
     def _host_among(self, hosts: Mapping[int, int], unit: Unit, domain: int) -> int | None:
-        """Return the first host outside a domain that the rules of a unit allow, or None."""
+        """Return the first host outside a failing domain that a unit's rules allow, or None."""
         where = self._shared_state()
         for host in hosts:
             if not self.budget.spend(1):
@@ -323,7 +325,7 @@ class _SpareDemand:
     def _host_for_group(
         self, unit: Unit, domain: int, slots: _SpareRoom, reserved_on: Mapping[int, IntArray]
     ) -> int | None:
-        """Return one of the emptiest hosts that takes a unit in addition to all slots, or None."""
+        """Return an emptiest host that takes a unit in addition to all spare slots, or None."""
         open_to = self._shared_state().open_to(unit.eligible)
         demanded = unit.demand > 0
         for host in self._emptiest:
@@ -341,12 +343,13 @@ class _SpareDemand:
         return None
 
     def _shared_state(self) -> PlacementState:
+        """Return the placement state of the running VMs, made at the first call."""
         if self._where is None:
             self._where = PlacementState(self._running)
         return self._where
 
     def _decide_alone(self, domain: int, search: SearchLimits) -> None:
-        """Place the VMs of one domain as an evacuation would."""
+        """Place the VMs of one failing domain as an evacuation would."""
         if self.cut:
             self.holds[domain] = self.known[domain] = False
             return
@@ -362,7 +365,7 @@ class _SpareDemand:
         self.kept = np.maximum(self.kept, taken)
 
     def _explain_shortage(self, domain: int) -> None:
-        """Record which VMs of a domain lack room, and how much."""
+        """Record which VMs of a failing domain lack room, and how much."""
         where, units, stays, places = self._find_evacuation(domain, self._search)
         self.cut |= places.cut
         lacking = [*stays, *explain_stays(where, units, places)]
@@ -371,6 +374,7 @@ class _SpareDemand:
     def _find_evacuation(
         self, domain: int, search: SearchLimits
     ) -> tuple[PlacementState, list[Unit], list[StayingVm], UnitDestinations]:
+        """Find destinations for the VMs of a failing domain on all other hosts."""
         hosts = np.flatnonzero(self._domain == domain)
         running, where = self._running, self._shared_state()
         if len(hosts) > 1:
@@ -391,7 +395,7 @@ class _SpareDemand:
 
 
 def _vms_per_host(room: IntArray, demand: IntArray) -> IntArray:
-    """Return how many VMs fit on each host, (X,); a large number if they demand nothing."""
+    """Return how many VMs of a demand fit on each host, (X,); many if it is nothing."""
     if not demand.any():
         return np.full(len(room), 2**31, dtype=np.int64)
     return np.maximum(vms_that_fit(room, demand), 0)

@@ -63,7 +63,7 @@ class SpareCapacityPolicy:
         self._domain = domain
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch with spare capacity left free.
+        """Decide a round with the spare capacity of failure domains left free.
 
         ``details["spare"]`` has how many domains held before, how many are unknown
         because the budget was spent, and how many VMs wait for it.
@@ -93,7 +93,7 @@ class SpareCapacityPolicy:
     def _rows_within_spare(
         self, snapshot: Snapshot, placed: IntArray, before: SpareCapacity
     ) -> IntArray:
-        """Return the rows that may stay placed while every domain still holds."""
+        """Return the rows that may stay placed while every failure domain still holds."""
         dropped: set[int] = set()
         domains_of = self._domains_of_rules()
         while True:
@@ -137,7 +137,7 @@ class SpareCapacityPolicy:
             placed = np.column_stack([placed[:, :2], counts])[counts > 0]
 
     def _domains_of_rules(self) -> dict[int, set[int]]:
-        """Return the domains whose VMs share a hard group or a spread with each request."""
+        """Return the failure domains whose VMs share a hard group or spread, by request."""
         running = self._running
         found: dict[int, set[int]] = {}
         rules = [(group.vms, group.requests) for group in running.groups if group.hard]
@@ -187,6 +187,7 @@ def state_with_placed(running: RunningState, snapshot: Snapshot, placed: IntArra
     np.subtract.at(room, placed[:, 1], placed[:, 2:] * snapshot.demand[placed[:, 0]])
 
     def concatenate(old: IntArray, more: IntArray) -> IntArray:
+        """Return an array of the running VMs with that of the new VMs after it."""
         return np.concatenate([old, more])
 
     zeros = np.zeros(new, dtype=np.int64)
@@ -211,11 +212,13 @@ def state_with_placed(running: RunningState, snapshot: Snapshot, placed: IntArra
 
 
 def _eligibility_of_kinds(snapshot: Snapshot, requests: IntArray) -> BoolArray:
+    """Return the host classes that the VMs of these requests may use, (K, C)."""
     eligible: BoolArray = snapshot.eligible[requests]
     return eligible
 
 
 def _group_with_placed(group: RunningGroup, of_request: Mapping[int, list[int]]) -> RunningGroup:
+    """Return a group with the placed VMs of its waiting requests as members."""
     more = [vm for request in group.requests for vm in of_request.get(request, ())]
     return dataclasses.replace(group, vms=(*group.vms, *more)) if more else group
 
@@ -223,6 +226,7 @@ def _group_with_placed(group: RunningGroup, of_request: Mapping[int, list[int]])
 def _spread_with_placed(
     spread: RunningSpread, of_request: Mapping[int, list[int]]
 ) -> RunningSpread:
+    """Return a spread with the placed VMs of its waiting request as members."""
     more = () if spread.request is None else of_request.get(spread.request, ())
     return dataclasses.replace(spread, vms=(*spread.vms, *more)) if more else spread
 
@@ -230,7 +234,7 @@ def _spread_with_placed(
 def mark_kept_room(
     kept: Reason, snapshot: Snapshot, allocation: Allocation, placed: IntArray
 ) -> tuple[LeftOut, ...]:
-    """Return unplaced VMs, with the reason ``kept`` where the snapshot has room for them.
+    """Return unplaced VMs, with the reason ``kept`` where only reserved room would hold them.
 
     ``allocation`` was decided on less than the snapshot has; of it ``placed``, (P, 3),
     stays.

@@ -19,7 +19,7 @@ from placement.rebalancing.model import (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Unit:
-    """VMs of one host that move to one other host in one wave."""
+    """VMs of one host that must move together, to one other host in one wave."""
 
     vms: tuple[int, ...]
     demand: IntArray  #: (R,) of all of them
@@ -34,7 +34,7 @@ class Unit:
 
 
 class Units:
-    """Makes units of VMs of a cluster.
+    """Makes units of moves from the running VMs of a cluster.
 
     A group that keeps together and is on one host moves whole; of one that is on
     several already, a VM may go where another is.
@@ -52,7 +52,7 @@ class Units:
                     of_vm.setdefault(vm, []).append(number)
 
     def units_of(self, vms: Iterable[int]) -> tuple[list[Unit], list[StayingVm]]:
-        """Return the units of some VMs, and those VMs that cannot move."""
+        """Return the units in which some VMs move, and the VMs that cannot move."""
         units: list[Unit] = []
         stays: list[StayingVm] = []
         seen: set[int] = set()
@@ -69,6 +69,7 @@ class Units:
         return units, stays
 
     def _single_unit(self, vm: int) -> Unit | StayingVm:
+        """Return the unit of one VM, or why it cannot move."""
         running = self._running
         if (obstacle := int(running.obstacle[vm])) >= 0:
             return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
@@ -81,7 +82,7 @@ class Units:
         )
 
     def _group_unit(self, vm: int) -> Unit | StayingVm:
-        """Return the VM with all that must move with it, or why they stay."""
+        """Return the unit of a VM with all that must move with it, or why they cannot move."""
         running, home = self._running, int(self._running.host[vm])
         if (obstacle := int(running.obstacle[vm])) >= 0:
             return StayingVm(vm=vm, why=StayReason.OBSTACLE, obstacle=OBSTACLES[obstacle])
@@ -113,6 +114,6 @@ class Units:
         )
 
     def _must_keep_apart(self, members: set[int]) -> bool:
-        """Return whether two members that must be together must also keep apart."""
+        """Return whether two members of a unit must also keep apart."""
         groups = [number for vm in members for number in self._apart.get(vm, ())]
         return len(set(groups)) < len(groups)

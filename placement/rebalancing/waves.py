@@ -38,7 +38,7 @@ class WaveOrder:
 def order_in_waves(
     running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
 ) -> WaveOrder:
-    """Return an order of moves in which no host ever holds more than it has.
+    """Order moves in waves in which no host ever holds more than it has.
 
     A wave takes what it can in the order given: of each move both hosts hold the
     VM until the wave is over. If no unit can move, a cycle is broken: of the VMs on
@@ -54,6 +54,8 @@ def order_in_waves(
 
 
 class _WaveOrderer:
+    """Assigns the moves of units to waves, with detours where they block one another."""
+
     def __init__(
         self, running: RunningState, wanted: Sequence[UnitDestination], limits: RebalanceLimits
     ) -> None:
@@ -71,6 +73,7 @@ class _WaveOrderer:
             self._from.setdefault(self._source_host(each), []).append(number)
 
     def order(self) -> WaveOrder:
+        """Fill wave after wave, with a detour where no unit can move; return the order."""
         while self._from:
             taken = list(self._next_wave())
             if not taken and not self._make_detour():
@@ -93,10 +96,11 @@ class _WaveOrderer:
         return WaveOrder(moves=tuple(moves), left=tuple(self._wanted[number] for number in left))
 
     def _source_host(self, wanted: UnitDestination) -> int:
+        """Return the host that a unit leaves, as things are."""
         return self._where.host[wanted.unit.vms[0]]
 
     def _next_wave(self) -> Iterator[int]:
-        """Count units that can move on their destinations, and yield them."""
+        """Yield the units that can move in this wave, and count them on their destinations."""
         limits, there = self._limits, Counter[int]()
         going = 0
         for source in list(self._from):
@@ -132,6 +136,7 @@ class _WaveOrderer:
                 del self._from[source]
 
     def _record_move(self, vm: int, source: int, destination: int, why: MoveReason) -> None:
+        """Record the move of a VM in the current wave."""
         live = bool(self._running.mobility[vm] == Mobility.LIVE)
         transfer_mib = int(self._running.transfer_mib[vm])
         self._moves.append(
@@ -147,7 +152,7 @@ class _WaveOrderer:
         )
 
     def _make_detour(self) -> bool:
-        """Move one VM out of the way, to a third host; return False if none can move."""
+        """Move one unit out of the way, to a third host; return False if none can move."""
         pending = [number for numbers in self._from.values() for number in numbers]
         destinations = {self._wanted[number].destination for number in pending}
         able = [

@@ -25,7 +25,7 @@ def whole_vm_answer(
     seconds: float,
     details: bool = False,
 ) -> dict[str, Any]:
-    """Return the answer object of `fuga solve`, in JSON values.
+    """Return the answer of `fuga solve` by a policy, as JSON values.
 
     Parameters
     ----------
@@ -91,6 +91,7 @@ def whole_vm_answer(
 
 
 def _placed_tasks(whole: WholeVmProblem, allocation: Allocation) -> list[dict[str, Any]]:
+    """Return the placed VMs by demand and host entry of the problem file."""
     problem = whole.problem
     totals: dict[tuple[int, int], int] = {}
     for request, host, count in allocation.placed.tolist():
@@ -113,18 +114,18 @@ class Naming(Protocol):
     """Replaces indices of hosts, tenants and demands in details by names."""
 
     def names_hosts(self, key: str, value: Any) -> bool:
-        """Return whether a detail lists single hosts."""
+        """Return whether a detail has an entry for each single host."""
         ...
 
     def with_names(self, key: str, value: Any) -> Any:
-        """Return a detail with names in place of indices."""
+        """Return a detail with the problem file's names in place of indices."""
         ...
 
 
 def named_details(
     details: Mapping[str, Any], naming: Naming, hosts: int, *, every_host: bool
 ) -> dict[str, Any]:
-    """Return details in JSON values, with names in the place of indices.
+    """Return the details of an answer as JSON values, with names in place of indices.
 
     Unless ``every_host``, nothing is listed for each of more than `FEW_HOSTS` ``hosts``,
     and ``omitted`` lists what is left out.
@@ -178,9 +179,11 @@ class _AllocationNaming:
         return self._by_key[key](value) if key in self._by_key else value
 
     def _name_order(self, hosts: Sequence[int]) -> list[str]:
+        """Name the hosts of the order of play."""
         return [self._hosts[host] for host in hosts]
 
     def _name_by_host(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        """Name the hosts that are the keys of a detail."""
         return {self._hosts[int(host)]: value for host, value in values.items()}
 
     def _name_weighed(
@@ -199,6 +202,7 @@ class _AllocationNaming:
         }
 
     def _name_phase(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """Name requests and hosts of the VMs that games and later steps placed."""
         return [
             {
                 "demand": self._demands[request],
@@ -210,19 +214,24 @@ class _AllocationNaming:
         ]
 
     def _name_gangs(self, rows: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """Name requests and hosts of the gangs placed before the games."""
         return [
             {"demand": self._demands[request], "host": self._hosts[host], "vms": vms}
             for request, host, vms in rows
         ]
 
     def _name_games(self, games: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Name the requests that got VMs in each game."""
         return [{**game, "handed_out": self._name_counts(game["handed_out"])} for game in games]
 
     def _name_targets(self, targets: Sequence[float]) -> dict[str, float]:
+        """Name the requests of fair targets."""
         return dict(zip(self._demands, targets, strict=True))
 
     def _name_by_tenant(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Name the tenants of a detail with one value for each."""
         return dict(zip(self._tenants, values, strict=True))
 
     def _name_counts(self, counts: Mapping[Any, int]) -> dict[str, int]:
+        """Name the requests that are the keys of counts of VMs."""
         return {self._demands[int(request)]: count for request, count in counts.items()}

@@ -24,7 +24,7 @@ _ALL_BUT: Final = 1e-9
 def division_answer(
     name: str, divided: DividedProblem, division: Division, *, seconds: float, details: bool = False
 ) -> dict[str, Any]:
-    """Return the answer object of `fuga solve`, in JSON values.
+    """Return the answer of `fuga solve` by a mechanism, as JSON values.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def division_answer(
 
 
 def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArray:
-    """Return the amounts of each tenant, (N, R); a fast host needs less for a task."""
+    """Return the amounts that each tenant uses, (N, R); a fast host needs less for a task."""
     work = tasks / divisible.speed if tasks.shape == divisible.speed.shape else tasks
     used: FloatArray = work.sum(axis=1)[:, None] * divisible.demand
     return used
@@ -84,7 +84,7 @@ def _used_by_tenants(divisible: DivisibleProblem, tasks: FloatArray) -> FloatArr
 def _divided_tasks(
     divided: DividedProblem, tasks: FloatArray, *, pooled: bool
 ) -> list[dict[str, Any]]:
-    """Return the tasks that were given, in order of demand and host."""
+    """Return the tasks of a division by demand and host entry of the problem file."""
     divisible, problem = divided.divisible, divided.problem
     one_task = pool_fractions(divisible.demand, divisible.pool).max(axis=1, initial=0.0)
     rows = []
@@ -102,6 +102,7 @@ def _divided_tasks(
 
 
 def _missing_tasks(divided: DividedProblem, totals: FloatArray) -> list[dict[str, Any]]:
+    """Return the wanted tasks that a division does not give, by demand, with the reason."""
     rows = []
     for tenant, (index, total) in enumerate(zip(divided.demand, totals.tolist(), strict=True)):
         demand = None if index is None else divided.problem.demands[index]
@@ -120,6 +121,7 @@ def _missing_tasks(divided: DividedProblem, totals: FloatArray) -> list[dict[str
 
 
 def _missing_reason(divisible: DivisibleProblem, tenant: int) -> Reason:
+    """Return why a tenant lacks tasks that it wants."""
     demanded = divisible.demand[tenant] > 0
     if not demanded.any():
         return Reason.NOTHING_ASKED
@@ -163,16 +165,19 @@ class _DivisionNaming:
                 return False
 
     def _name_by_tenant(self, values: Sequence[Any]) -> Any:
+        """Name the tenants of a detail with one value for each; leave other values."""
         if len(values) != len(self._tenants):
             return values
         return dict(zip(self._tenants, values, strict=True))
 
     def _name_stops(self, stops: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Name tenants and hosts in the stops of a climb."""
         return [
             {key: self._name_in_stop(key, value) for key, value in stop.items()} for stop in stops
         ]
 
     def _name_in_stop(self, key: str, value: Any) -> Any:
+        """Name tenants and hosts in one value of a stop."""
         match key:
             case "frozen" | "stopped":
                 return [self._tenants[tenant] for tenant in value]

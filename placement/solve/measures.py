@@ -22,7 +22,7 @@ _MAX_PAIRS: Final = 50_000
 def allocation_measures(
     whole: WholeVmProblem, allocation: Allocation, *, always: bool
 ) -> dict[str, Any]:
-    """Return measures of an allocation, in JSON values.
+    """Return measures of an allocation for `fuga solve`, as JSON values.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ def allocation_measures(
 
 
 def _utilization_bounds(snapshot: Snapshot, *, always: bool) -> dict[str, float | None]:
+    """Return the most of each resource that could be in use; None where it was not computed."""
     bounds: dict[str, float | None] = dict.fromkeys(snapshot.resources)
     vectors = len(np.unique(snapshot.free, axis=0))
     if not always and vectors * len(vm_kinds(snapshot)) > _MAX_PAIRS:

@@ -26,10 +26,10 @@ _SILENCE_S: Final = 30.0
 
 
 class JobQueue(Protocol):
-    """Carries names of jobs to workers; may lose and repeat them."""
+    """Carries names of a study's jobs to workers; may lose and repeat them."""
 
     def send(self, folder: Path, name: str) -> bool:
-        """Send a job; return False if nothing can be sent now."""
+        """Send the name of a job to a worker; return False if nothing can be sent now."""
         ...
 
     def is_empty(self) -> bool:
@@ -38,7 +38,7 @@ class JobQueue(Protocol):
 
 
 class FleetStudy:
-    """Runs specs on a fleet that shares a folder; resumes the runs of the folder.
+    """Runs the simulations of a study on a fleet that shares a folder; resumes earlier runs.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ class FleetStudy:
         self._progress: dict[str, RunProgress] = {}
 
     def stop(self) -> None:
-        """Stop runs after they write their results; a second call does not wait for them."""
+        """Stop the study's runs after they write their results; a second call does not wait."""
         self._leaving = self._stopping
         self._stopping = True
 
     def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
-        """Run everything; return the summaries in order of the specs, of runs that began.
+        """Run the whole study on the fleet; return the summaries of runs that began, in order.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class FleetStudy:
         self._left = digests
 
     def _poll_progress(self) -> list[str]:
-        """Read the progress of every run; return the jobs without a worker."""
+        """Read the progress of every run of the study; return the jobs without a worker."""
         free, taken = [], set()
         for name, digest in list(self._left.items()):
             if self._files.is_taken(name):
@@ -163,6 +163,7 @@ class FleetStudy:
         return free
 
     def _request_stop(self) -> None:
+        """Request the workers to stop the study's runs, once, and warn that they are waited for."""
         if self._stop_requested:
             return
         self._stop_requested = True
@@ -174,7 +175,7 @@ class FleetStudy:
             )
 
     def _warn_if_idle(self, *, idle: bool) -> None:
-        """Warn once when no run has had a worker for a while."""
+        """Warn once when no run of the study has had a worker for a while."""
         now = time.monotonic()
         if not idle or self._idle_since is None:
             self._idle_since, self._warned_idle = now, False
@@ -186,7 +187,7 @@ class FleetStudy:
             )
 
     def _is_job_over(self, name: str, digest: str) -> bool:
-        """Return whether a job without a worker need not run: it is over, or the study stops."""
+        """Return whether a job without a worker need not run: it has ended, or the study stops."""
         summary = summary_in(self._files.run_folder(name), digest)
         if summary is not None and summary["finished"]:
             return True
@@ -199,7 +200,7 @@ class FleetStudy:
         return self._stopping
 
     def _send_jobs(self, free: Sequence[str]) -> None:
-        """Send the jobs without a worker; resend those whose message was lost."""
+        """Send the jobs without a worker to the fleet; resend those whose message was lost."""
         now = time.monotonic()
         due = [name for name in free if name not in self._sent]
         again = [

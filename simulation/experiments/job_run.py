@@ -24,7 +24,7 @@ _REPORT_EVERY_S: Final = 1.0
 def run_job(
     files: JobFiles, name: str, stop: Callable[[], bool], *, worker: str
 ) -> dict[str, Any] | None:
-    """Run or resume one job in a process of its own.
+    """Run or resume one job of a fleet's study, in a process of its own.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ def run_job(
     reported_at = 0.0
 
     def report(progress: Mapping[str, RunProgress]) -> None:
+        """Stop the job if that is requested, and write its progress to its file."""
         nonlocal reported_at
         if stop() or files.is_stop_requested():
             study.stop()

@@ -45,7 +45,7 @@ class JobTakenError(SimulationError):
 
 
 class SharedFolderError(SimulationError):
-    """A folder that a fleet cannot share, as it is."""
+    """A fleet cannot share this folder as it is."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ def software_versions() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run, as a machine of the fleet receives it."""
+    """One run of a study, as a machine of the fleet receives it."""
 
     spec: RunSpec
     cwd: str  #: where relative paths of the spec begin
@@ -79,7 +79,7 @@ class Job:
 
     @classmethod
     def of(cls, text: str) -> Job:
-        """Return the job of a file's text.
+        """Read a job from the text of its file.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailure:
-    """Why a job cannot be done."""
+    """The reason why a job of a study cannot be done."""
 
     message: str
     bad_input: bool
@@ -113,7 +113,7 @@ class JobFiles:
         self._fleet = folder / FLEET
 
     def job_file(self, name: str) -> Path:
-        """Return the file of a job."""
+        """Return the path of a job's file."""
         return self._fleet / f"{name}.json"
 
     def run_folder(self, name: str) -> Path:
@@ -172,18 +172,18 @@ class JobFiles:
             file.write(text)
 
     def read(self, name: str) -> str | None:
-        """Return a job's text; None if the job does not exist or was withdrawn."""
+        """Return the text of a job's file; None if the job does not exist or was withdrawn."""
         try:
             return self.job_file(name).read_text() or None
         except FileNotFoundError:
             return None
 
     def names(self) -> list[str]:
-        """Return the names of all jobs that were not withdrawn."""
+        """Return the names of all jobs of the study that were not withdrawn."""
         return sorted(path.stem for path in self._fleet.glob("*.json"))
 
     def is_taken(self, name: str) -> bool:
-        """Return whether a job is being run, without touching the lock."""
+        """Return whether a worker runs a job now, without touching its lock."""
         try:
             file = self.job_file(name).open("rb")
         except FileNotFoundError:
@@ -211,7 +211,7 @@ class JobFiles:
         return (self._fleet / _STOP).exists()
 
     def write_progress(self, name: str, progress: RunProgress) -> None:
-        """Write the progress of a job."""
+        """Write the progress of a job to its file."""
         self._write_document(name, "progress", asdict(progress))
 
     def progress(self, name: str) -> RunProgress | None:
@@ -219,7 +219,7 @@ class JobFiles:
         return self._read_document(name, "progress", RunProgress)
 
     def write_failure(self, name: str, failure: JobFailure) -> None:
-        """Write that a job failed and need not be retried."""
+        """Record in a file that a job failed and need not be retried."""
         self._write_document(name, "failed", asdict(failure))
 
     def failure(self, name: str) -> JobFailure | None:
@@ -235,13 +235,16 @@ class JobFiles:
             shutil.rmtree(self._fleet, ignore_errors=True)
 
     def _file_of(self, name: str, kind: str) -> Path:
+        """Return the path of a job's file of this kind: ``progress`` or ``failed``."""
         return self._fleet / f"{name}.{kind}"
 
     def _write_document(self, name: str, kind: str, document: Mapping[str, Any]) -> None:
+        """Write a job's file of this kind, unless the study is over."""
         with suppress(FileNotFoundError):  # the study is over, and no reader is left
             replace_file(self._file_of(name, kind), json.dumps(document).encode())
 
     def _read_document(self, name: str, kind: str, what: Callable[..., T]) -> T | None:
+        """Read a job's file of this kind; None if there is none that can be read."""
         try:
             return what(**json.loads(self._file_of(name, kind).read_text()))
         except (OSError, ValueError, TypeError):  # nothing yet; on a file server, just replaced
@@ -271,6 +274,7 @@ def file_lock(path: Path) -> Iterator[TextIO | None]:
 
 
 def _try_lock(file: TextIO) -> bool:
+    """Try to lock a file for this process; return False if another process holds its lock."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

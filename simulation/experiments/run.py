@@ -65,7 +65,7 @@ class _RunState:
     events: int
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint, except what `_initial_state` recreates."""
+        """Return the simulation's state for a checkpoint, but what `_initial_state` recreates."""
         return {
             "engine": self.engine.state(),
             "recorder": self.recorder.state(),
@@ -78,7 +78,7 @@ class _RunState:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a checkpoint into a state that `_initial_state` has just made."""
+        """Restore a simulation's checkpoint into a state that `_initial_state` has just made."""
         self.engine.restore(kept["engine"])
         self.recorder.restore(kept["recorder"])
         if kept["next_slot"] is not None:
@@ -166,6 +166,7 @@ def simulate_in_memory(
 
 
 def _initial_state(spec: RunSpec, inputs: Inputs, digest: str) -> _RunState:
+    """Return the state of a simulation before its first slot."""
     engine = Engine(
         Cluster.of(inputs.inventory, inputs.resources),
         InternedNames(inputs.resources, inputs.weights, inputs.hierarchies[0][1]),
@@ -199,7 +200,7 @@ def _run_slots(
     stop: Callable[[], bool],
     report: Callable[[RunProgress], None],
 ) -> bool:
-    """Simulate slot after slot; return whether the end was reached."""
+    """Simulate slot after slot until the end or a stop; return whether the end was reached."""
     arrivals = Arrivals(inputs.trace, state.taken)
     engine, length = state.engine, spec.slot_length_s
     if state.next_slot is None:
@@ -235,6 +236,7 @@ def _run_slots(
 
 
 def _is_run_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, placed: int) -> bool:
+    """Return whether a simulation is over after this slot."""
     if spec.until_s is not None:
         return (slot + 1) * spec.slot_length_s > spec.until_s
     if arrivals.next_s() is not None:
@@ -250,6 +252,7 @@ def _is_run_over(spec: RunSpec, engine: Engine, arrivals: Arrivals, slot: int, p
 def _run_summary(
     spec: RunSpec, inputs: Inputs, state: _RunState, *, finished: bool
 ) -> dict[str, Any]:
+    """Return the summary of a simulation: its spec, its measures and the time it took."""
     return {
         "name": spec.name,
         "policy": spec.policy,
@@ -272,7 +275,7 @@ def _run_summary(
 
 
 def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
-    """Return the summary of the same simulation, finished or not, or None if there is none."""
+    """Return a folder's summary if it is of the same simulation, finished or not; else None."""
     try:
         found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
     except (OSError, ValueError):
@@ -281,7 +284,7 @@ def summary_in(folder: Path, digest: str) -> dict[str, Any] | None:
 
 
 def _restore_checkpoint(state: _RunState, folder: Path) -> None:
-    """Restore the checkpoint of the same simulation, if there is one.
+    """Restore the checkpoint of the same simulation from a folder, if there is one.
 
     Raises
     ------

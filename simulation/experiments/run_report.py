@@ -19,7 +19,7 @@ MAX_WAITING: Final = 20
 
 
 def run_document(run: ObservedRun) -> dict[str, Any]:
-    """Return the figures, lines over time, tenants, and the VMs that wait at the end.
+    """Return the report of a what-if's run: figures, series over time, tenants, waiting VMs.
 
     Times are in seconds from the beginning; shares and uses are parts of the pool.
     """
@@ -43,7 +43,7 @@ def run_document(run: ObservedRun) -> dict[str, Any]:
 
 
 def _mean_wait(run: ObservedRun) -> float | None:
-    """Return the mean wait, counting VMs that still wait at the end with their wait so far.
+    """Return the mean wait of a run's VMs; VMs that still wait at the end count, too.
 
     The mean over placed VMs alone would favour a policy that places few VMs, and early.
     """
@@ -64,6 +64,7 @@ def _waits_at_end(run: ObservedRun) -> tuple[FloatArray, IntArray]:
 
 
 def _tenant_rows(run: ObservedRun) -> list[dict[str, Any]]:
+    """Return a row for each tenant of a run: VMs requested and placed, share, and mean wait."""
     names, recorder = run.engine.names, run.recorder
     pool = run.engine.cluster.pool_capacity().sum(axis=0)
     count = len(names.tenants)
@@ -91,7 +92,7 @@ def _tenant_rows(run: ObservedRun) -> list[dict[str, Any]]:
 
 
 def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
-    """Return the VMs that wait at the end by tenant and size, the largest number first."""
+    """Return the VMs of a run that wait at its end by tenant and size, most VMs first."""
     waiting, names = run.engine.waiting, run.engine.names
     over_s = float(run.summary["to_s"])
     found: defaultdict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 0.0])
@@ -123,10 +124,12 @@ def _waiting_at_end(run: ObservedRun) -> list[dict[str, Any]]:
 
 
 def _time_series(run: ObservedRun) -> dict[str, Any]:
+    """Return a run's series over time, as means of a bounded number of periods."""
     slots = run.recorder.slots
     parts = np.array_split(np.arange(len(slots)), min(len(slots), MAX_POINTS) or 1)
 
     def line(name: str) -> list[float | None]:
+        """Return a column of the slots as means of the periods."""
         return _period_means(slots.column(name), parts)
 
     return {
@@ -139,6 +142,7 @@ def _time_series(run: ObservedRun) -> dict[str, Any]:
 
 
 def _period_means(column: npt.NDArray[Any], parts: list[npt.NDArray[Any]]) -> list[float | None]:
+    """Return the mean of a column's finite values in each period; None without any."""
     means = []
     for part in parts:
         known = column[part][np.isfinite(column[part])]

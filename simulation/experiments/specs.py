@@ -37,7 +37,7 @@ _OF_EVERY_VM: Final[Mapping[str, str]] = {"vcpus": "c", "memory_mib": "memory_mi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSpec:
-    """The source of a simulation's requests."""
+    """Where a simulation's requests come from."""
 
     path: str
     format: str | None = None
@@ -63,13 +63,13 @@ class RunSpec(SimulatedPolicy):
     ideal_every: int = 12
 
     def document(self) -> dict[str, Any]:
-        """Return the spec in JSON values."""
+        """Return the spec of a simulation as JSON values."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return document
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> RunSpec:
-        """Return the spec of a document that `document` returned.
+        """Read a spec from the JSON values that `document` returned.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class RunSpec(SimulatedPolicy):
             raise InputError("a run", f"it is of another version of fuga: {error}") from None
 
     def digest(self) -> str:
-        """Return a digest of the spec and of its files' names, sizes and times."""
+        """Return a digest of a simulation: its spec, and names, sizes and times of its files."""
         document = self.document()
         files = (self.trace.path, self.trace.types, self.hosts, *self.add_hosts)
         for path in (*files, self.weights, self.tree, self.quotas):
@@ -110,7 +110,7 @@ class Inputs:
 
 
 def open_inputs(spec: RunSpec) -> Inputs:
-    """Open the inputs of a run.
+    """Open the trace and read the hosts, weights, tree and quotas of a simulation.
 
     Raises
     ------
@@ -167,6 +167,7 @@ def open_inputs(spec: RunSpec) -> Inputs:
 def _check_offered_resources(
     resources: Sequence[str], inventory: HostInventory, spec: RunSpec
 ) -> None:
+    """Raise if requests need a resource that no host has."""
     missing = sorted(set(resources) - set(inventory.resources))
     if missing:
         raise InputError(
@@ -220,6 +221,7 @@ def _check_move_options(spec: RunSpec, inventory: HostInventory) -> None:
 def _check_quotas(
     hierarchies: Sequence[TimedHierarchy], resources: Sequence[str], spec: RunSpec
 ) -> None:
+    """Raise for a quota of a resource that requests do not have."""
     for quota in (quota for _, hierarchy in hierarchies for quota in hierarchy.quotas):
         if quota.resource != VMS and quota.resource not in resources:
             known = ", ".join((VMS, *resources))
@@ -229,6 +231,7 @@ def _check_quotas(
 
 
 def _tenant_sample(part: float, seed: int) -> Keep | None:
+    """Return the filter of tenants that take part, drawn by the seed; None: all take part."""
     if part >= 1.0:
         return None
     maximum = int(part * _PARTS)

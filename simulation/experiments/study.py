@@ -26,14 +26,14 @@ _POLL_EVERY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _RunFailure:
-    """The reason for which a run ended without a summary."""
+    """Why a run of a study ended without a summary."""
 
     message: str
     bad_input: bool
 
 
 class RunFailedError(SimulationError):
-    """A run that raised an error."""
+    """A run of a study raised an error."""
 
     def __init__(self, name: str, message: str, *, bad_input: bool) -> None:
         super().__init__(f"{name}: {message}")
@@ -43,24 +43,26 @@ class RunFailedError(SimulationError):
 
 @dataclass(slots=True)
 class _RunningJob:
+    """A run of a study that is going on, and its process."""
+
     process: BaseProcess
     spec: RunSpec
 
 
 class AnyStudy(Protocol):
-    """A study, local or on a fleet."""
+    """A study of several simulations, local or on a fleet."""
 
     def stop(self) -> None:
         """Stop every run after it writes its results, and begin no other."""
         ...
 
     def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
-        """Run everything; return the summaries in order of the specs, of runs that began."""
+        """Run the whole study; return the summaries of runs that began, in order of the specs."""
         ...
 
 
 class Study:
-    """Runs specs in processes of their own, a bounded number at a time.
+    """Runs the simulations of a study in processes, a bounded number at a time.
 
     Parameters
     ----------
@@ -92,11 +94,11 @@ class Study:
         self._stopping = False
 
     def stop(self) -> None:
-        """Stop every run after it writes its results, and begin no other."""
+        """Stop every run of the study after it writes its results, and begin no other."""
         self._stopping = True
 
     def run(self, report: Callable[[Mapping[str, RunProgress]], None]) -> list[dict[str, Any]]:
-        """Run everything; return the summaries in order of the specs, of runs that began.
+        """Run the whole study; return the summaries of runs that began, in order of the specs.
 
         Raises
         ------
@@ -157,7 +159,7 @@ class Study:
 def write_summary(
     folder: Path, summaries: Sequence[Mapping[str, Any]], command: Sequence[str]
 ) -> dict[str, Any]:
-    """Write the summary of all runs with their comparison, and return it."""
+    """Write the summary of a study, with the comparison of its variants, and return it."""
     document = {
         "command": list(command),
         "engine_version": engine_version(),
@@ -171,7 +173,7 @@ def write_summary(
 
 
 def ended_progress(last: RunProgress | None) -> RunProgress:
-    """Return the progress of a run that has ended."""
+    """Return the progress to show for a run that has ended."""
     return RunProgress(
         part=1.0,
         slot=last.slot if last else 0,
@@ -181,7 +183,7 @@ def ended_progress(last: RunProgress | None) -> RunProgress:
 
 
 def _exit_description(process: BaseProcess) -> str:
-    """Describe the end of a process that reported nothing."""
+    """Describe the end of a run's process that reported nothing."""
     process.join()
     status = process.exitcode
     if status == -signal.SIGKILL:
@@ -190,6 +192,7 @@ def _exit_description(process: BaseProcess) -> str:
 
 
 def _send_message(connection: Connection, value: object) -> None:
+    """Send a message to the other process of a run, unless it has ended."""
     try:
         connection.send(value)
     except OSError:  # it has ended: its last message is still to be read
@@ -205,12 +208,13 @@ def _run_child(
     resume: bool,
     as_csv: bool,
 ) -> None:
-    """Run one simulation in a child process; the parent handles Ctrl-C."""
+    """Run one simulation of a study in a child process; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     queried_at = 0.0
     stopped = False
 
     def is_stop_requested() -> bool:
+        """Return whether the parent has requested to stop; looked up at most once in a while."""
         nonlocal queried_at, stopped
         now = time.monotonic()
         if not stopped and now - queried_at > _POLL_EVERY_S:

@@ -31,7 +31,7 @@ def plan_study(
     sweep: Sequence[str] = (),
     compare_unchanged: bool = False,
 ) -> list[RunSpec]:
-    """Return every run of a study, in order of policy, then seed.
+    """Return the specs of all runs of a study, in order of policy, then seed.
 
     Parameters
     ----------
@@ -90,6 +90,7 @@ def plan_study(
 def _runs_of_variant(
     base: RunSpec, policy: str, values: Mapping[str, str], label: str, seeds: int
 ) -> list[RunSpec]:
+    """Return the specs of one variant of a study, one for each seed."""
     parameters = {name: _parse_value(text) for name, text in values.items() if name != _SLOT}
     length_s = base.slot_length_s
     if _SLOT in values:
@@ -120,14 +121,14 @@ def _runs_of_variant(
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """The policy of a zone's hosts."""
+    """The policy that a study uses on the hosts of a zone."""
 
     policy: str
     parameters: Mapping[str, Any] | None = None  #: None: those of the policy elsewhere
 
 
 def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
-    """Return the policy of each zone.
+    """Read the policies of zones from the options of a study.
 
     Words are ``ZONE=POLICY``, or name a JSON file as ``FUGA_ZONE_POLICIES`` has it:
     ``{"ZONE": {"policy": …, "parameters": {…}}}``.
@@ -150,6 +151,7 @@ def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
 
 
 def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
+    """Read the policies of zones from a JSON file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         document = json.loads(text, object_pairs_hook=dict_of_unique_names)
@@ -168,7 +170,7 @@ def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
 
 
 def slot_length(text: str, where: str) -> float:
-    """Return the length of a slot in seconds."""
+    """Read the length of a slot, in seconds, from an option of a study."""
     try:
         length_s = float(text)
     except ValueError:
@@ -179,6 +181,7 @@ def slot_length(text: str, where: str) -> float:
 
 
 def _parameter_names(policy: str) -> frozenset[str]:
+    """Return the names of the parameters that a policy reads."""
     try:
         return entry_by_name(policy).parameters
     except PlacementError as error:
@@ -186,6 +189,7 @@ def _parameter_names(policy: str) -> frozenset[str]:
 
 
 def _parse_assignments(words: Iterable[str], where: str) -> dict[str, str]:
+    """Parse options of the form ``NAME=VALUE``; no name may stand twice."""
     try:
         return dict_of_unique_names(_parse_assignment(word, where) for word in words)
     except RepeatedNameError as error:
@@ -193,6 +197,7 @@ def _parse_assignments(words: Iterable[str], where: str) -> dict[str, str]:
 
 
 def _parse_assignment(word: str, where: str) -> tuple[str, str]:
+    """Parse one option of the form ``NAME=VALUE``."""
     name, equals, value = word.partition("=")
     if not name or not equals or not value:
         raise InputError(f"{where} {word}", "expected NAME=VALUE")
@@ -200,6 +205,7 @@ def _parse_assignment(word: str, where: str) -> tuple[str, str]:
 
 
 def _parse_value(text: str) -> Any:
+    """Return the JSON value of an option's text, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:

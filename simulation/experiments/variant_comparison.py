@@ -21,7 +21,7 @@ _TRIES: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The difference of a measure between a variant and the first, paired by seed."""
+    """The difference of a measure between a study's variant and its base, paired by seed."""
 
     mean: float
     p: float | None  #: None: fewer than two seeds
@@ -29,17 +29,17 @@ class PairedDifference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference is significant at the 5 % level."""
+        """Whether the difference between two variants is significant at the 5 % level."""
         return self.p is not None and self.p <= 0.05
 
 
 def variant_of(summary: Mapping[str, Any]) -> str:
-    """Return the variant of a run: its name without the seed."""
+    """Return the variant of a study's run: its name without the seed."""
     return str(summary["name"]).rpartition("-seed")[0] or str(summary["name"])
 
 
 def compare_variants(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means of each variant, and its differences from another, in JSON values.
+    """Return the means of a study's variants, and their differences from a base, as JSON values.
 
     That is the first variant; for one that is changed the same unchanged.
 
@@ -82,7 +82,7 @@ def compare_variants(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def unchanged_variant(variant: str) -> str | None:
-    """Return the name of the same variant on unchanged hosts; None for other variants."""
+    """Return the name of the variant with the same policy on unchanged hosts, or None."""
     stem = variant.removesuffix(CHANGED)
     return stem + UNCHANGED if stem != variant else None
 
@@ -90,7 +90,7 @@ def unchanged_variant(variant: str) -> str | None:
 def paired_difference(
     base: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], path: str
 ) -> PairedDifference | None:
-    """Return the difference of a measure between two variants, paired by seed."""
+    """Return the difference of a measure between two variants of a study, paired by seed."""
     pairs = [
         (measure_at(base[seed], path), measure_at(other[seed], path))
         for seed in base
@@ -123,6 +123,7 @@ def sign_flip_p(gaps: FloatArray) -> float:
 
 
 def _difference_document(found: PairedDifference | None) -> dict[str, Any] | None:
+    """Return a difference between variants as JSON values."""
     if found is None:
         return None
     return {

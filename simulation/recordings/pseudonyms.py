@@ -18,18 +18,18 @@ class Pseudonyms:
         self._seen: dict[str, str] = {}
 
     def alias_of(self, name: str) -> str:
-        """Return the alias of a name; an anonymous name gets a number the first time."""
+        """Return the name to write for a name; an anonymous one is numbered at its first use."""
         number = f"{len(self._seen) + 1:0{self._digits}}"
         alias = f"{self._word}-{number}" if self._anonymous else name
         return self._seen.setdefault(name, alias)
 
     def knows(self, name: str) -> bool:
-        """Return whether a name has been looked up."""
+        """Return whether `alias_of` was called for a name."""
         return name in self._seen
 
 
 class FileNames:
-    """Aliases of tenants, their groups, groups of VMs and hosts in the files."""
+    """The names of tenants, groups of tenants, VM groups and hosts in a recording's files."""
 
     def __init__(self, hosts: Sequence[PastHost], *, anonymous: bool) -> None:
         self.tenants = Pseudonyms("tenant", anonymous=anonymous)
@@ -49,9 +49,10 @@ class FileNames:
 
 
 def _is_retired(host: PastHost) -> bool:
+    """Return whether a host was retired in the recorded period."""
     return any(change == HostTransition.RETIRED for _, change in host.changes)
 
 
 def trace_seconds(at: datetime, since: datetime) -> float:
-    """Return a time in seconds since the beginning of the trace."""
+    """Return a time as seconds since the beginning of a recorded trace."""
     return round((at - since).total_seconds(), 3)

@@ -28,7 +28,7 @@ from simulation.traces.native import COLUMNS
 
 
 def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, float, float]]:
-    """Yield parent and weight of tenants and groups, with the time from which they hold.
+    """Yield parent and weight of tenants and groups of a recording, with the times they hold from.
 
     The first row of a tenant that came later holds its first parent.
     """
@@ -46,7 +46,7 @@ def tree_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, fl
 
 
 def quota_rows(past: PastPeriod, names: FileNames) -> Iterator[tuple[str, str, int | str, float]]:
-    """Yield the quotas of tenants and groups, with the time from which they hold."""
+    """Yield the quotas of a recording's tenants and groups, with the times they hold from."""
     groups = _ancestor_groups(past.tenants, names)
     for quota in past.quotas:
         named = _name_in_files(quota.owner, names, groups)
@@ -73,7 +73,7 @@ def _ancestor_groups(tenants: Iterable[PastTenant], names: FileNames) -> frozens
 
 
 def _name_in_files(name: str, names: FileNames, groups: frozenset[str]) -> str | None:
-    """Return the alias of a tenant or group in the files; None if it is not in them."""
+    """Return a tenant's or group's name in the recording's files; None if it is in none."""
     if name in groups:
         return names.groups.alias_of(name)
     return names.tenants.alias_of(name) if names.tenants.knows(name) else None
@@ -92,7 +92,7 @@ _HAPPENINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedRounds:
-    """The policies and parameters that decided the rounds of a period."""
+    """The policies and parameters that decided the rounds of a recorded period."""
 
     source: str  #: where this is known from
     policy: str
@@ -104,7 +104,7 @@ class DecidedRounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The files of a recording."""
+    """The files of a recorded period."""
 
     folder: Path
     since: str  #: the time 0 of the trace
@@ -120,43 +120,43 @@ class Recording:
 
     @property
     def trace(self) -> str:
-        """The trace's file."""
+        """The path of the recorded trace."""
         return str(self.folder / _TRACE)
 
     @property
     def hosts(self) -> str:
-        """The inventory's file."""
+        """The path of the recorded inventory of hosts."""
         return str(self.folder / _HOSTS)
 
     @property
     def tree(self) -> str:
-        """The file of tenants, in order, with their groups and weights."""
+        """The path of the recorded tree: tenants, in order, with their groups and weights."""
         return str(self.folder / _TREE)
 
     @property
     def quota_file(self) -> str | None:
-        """The file of quotas; None: there are none."""
+        """The path of the recorded quotas; None if there are none."""
         return str(self.folder / _QUOTAS) if self.quotas else None
 
     @property
     def zones(self) -> str | None:
-        """The file of policies of zones; None: there are none."""
+        """The path of the recorded policies of zones; None if there are none."""
         return str(self.folder / _ZONES) if self.decided.zone_policies else None
 
     @property
     def began_at_s(self) -> float:
-        """When the time began, in seconds since 1970."""
+        """When the recorded period began, in seconds since 1970."""
         return datetime.fromisoformat(self.since).timestamp()
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters of the policy, as ``NAME=VALUE``."""
+        """The parameters of the recorded policy, as ``NAME=VALUE``."""
         return tuple(
             f"{name}={json.dumps(value)}" for name, value in self.decided.parameters.items()
         )
 
     def command(self) -> str:
-        """Return the command that simulates the same rounds."""
+        """Return the `fuga simulate` command that repeats the recorded rounds."""
         decided = self.decided
         words = ["fuga", "simulate", self.trace, "--hosts", self.hosts, "--tree", self.tree]
         words += ["--quotas", self.quota_file] if self.quota_file else []
@@ -173,11 +173,12 @@ _RENAMED: Final = {"vms_asked": "vms_requested", "told_by": "source"}
 
 
 def _rename_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recording's JSON values with fields by their present names."""
     return {_RENAMED.get(name, name): value for name, value in document.items()}
 
 
 def read_recording(folder: Path) -> Recording:
-    """Return the recording in a folder; `InputError` if there is none."""
+    """Read the recording in a folder; raise `InputError` if there is none."""
     path = folder / _WINDOW
     try:
         document = _rename_fields(json.loads(path.read_text(encoding="utf-8")))
@@ -192,7 +193,7 @@ def read_recording(folder: Path) -> Recording:
 def record_period(
     past: PastPeriod, folder: Path, decided: DecidedRounds, *, anonymous: bool = False
 ) -> Recording:
-    """Record a period of the register center; the folder appears once it is complete.
+    """Record a period of the register center as files that a simulation reads.
 
     Parameters
     ----------
@@ -255,13 +256,14 @@ def record_period(
 
 
 def _zones_with_hosts(decided: DecidedRounds, hosts: Sequence[PastHost]) -> DecidedRounds:
-    """Drop the policies of zones without hosts."""
+    """Drop the recorded policies of zones that no host is in."""
     known = {zone_of(host.labels) for host in hosts}
     zones = {zone: its for zone, its in decided.zone_policies.items() if zone in known}
     return replace(decided, zone_policies=zones)
 
 
 def _request_state(row: Mapping[str, Any]) -> str:
+    """Return whether a recorded row of VMs ran, waited or was requested later."""
     if row.get("on_host"):
         return "running"
     return "requested" if row["arrival_s"] > 0 else "waiting"
@@ -270,7 +272,7 @@ def _request_state(row: Mapping[str, Any]) -> str:
 def _native_rows(
     request: PastRequest, past: PastPeriod, names: FileNames, slots: _RecordedSlots
 ) -> Iterator[dict[str, Any]]:
-    """Return rows of the native format for VMs of a request."""
+    """Yield rows of the trace format for the recorded VMs of one request."""
     there: defaultdict[str, list[PastVm]] = defaultdict(list)
     waiting: list[PastVm] = []
     for vm in request.vms:
@@ -316,14 +318,14 @@ def _native_rows(
 
 
 def _was_given_up(vm: PastVm) -> bool:
-    """Return whether the tenant deleted the VM before it was ever placed."""
+    """Return whether a recorded VM was deleted before it was ever placed."""
     return vm.placed_at is None and vm.ended_at is not None
 
 
 def _group_vms(
     vms: Sequence[PastVm], slots: _RecordedSlots, *, placed_alike: bool = True, whole: bool = False
 ) -> list[tuple[datetime | None, list[PastVm]]]:
-    """Group VMs that ended in one slot, with the last end of each group; None: not ended.
+    """Group recorded VMs that ended in one slot, with the last end of each group; None: running.
 
     ``placed_alike``: and that were first placed in one slot, the earlier ones first.
     ``whole``: all of them.
@@ -336,31 +338,34 @@ def _group_vms(
 
 
 def _last_end(vms: Sequence[PastVm]) -> datetime | None:
+    """Return when the last of some recorded VMs ended; None if one has not ended."""
     ends = [vm.ended_at for vm in vms if vm.ended_at is not None]
     return max(ends) if len(ends) == len(vms) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordedSlots:
-    """The slots of the recorded system."""
+    """The slots of the recorded system, from the beginning of the period."""
 
     since: datetime
     length_s: float
 
     def slot_at(self, at: datetime | None) -> float:
-        """Return the first slot that does not start before a time; inf without a time."""
+        """Return the number of the first slot that does not start before a time; inf for None."""
         if at is None:
             return math.inf
         return math.ceil((at - self.since).total_seconds() / self.length_s)
 
 
 def _group_alias(rule: MembershipRule | None, names: FileNames) -> str:
+    """Return a VM group as the trace has it, ``name`` or ``name:soft``; "" for none."""
     if rule is None:
         return ""
     return names.vm_groups.alias_of(rule.group) + (":soft" if rule.soft else "")
 
 
 def _inventory_document(past: PastPeriod, names: FileNames) -> Mapping[str, Any]:
+    """Return the recorded hosts and their events as an inventory's JSON values."""
     hosts, events = [], []
     for host in past.hosts:
         name = names.of_host[host.id]
@@ -382,6 +387,7 @@ def _inventory_document(past: PastPeriod, names: FileNames) -> Mapping[str, Any]
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file of a recording."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -389,4 +395,5 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def _write_json(path: Path, document: object) -> None:
+    """Write a JSON file of a recording."""
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

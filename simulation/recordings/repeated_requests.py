@@ -24,7 +24,7 @@ _LONGEST_S: Final = 10 * 365 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Lifetimes of the VMs of a tenant and a size, ended or still running."""
+    """How long a VM lived, or has lived so far, with its tenant and size."""
 
     tenant: str
     demand: Mapping[str, int]
@@ -43,7 +43,7 @@ class RepeatedPeriod:
 
 
 def latest_requests(past: PastPeriod, max_vms: int) -> tuple[list[PastRequest], datetime, int]:
-    """Return the latest requests with ``max_vms`` VMs in all, their start, and the VMs left out.
+    """Return a period's latest requests, the time of their first, and how many VMs are left out.
 
     One request that is larger is kept whole. Requests that were open when the period began are
     skipped.
@@ -67,7 +67,7 @@ def latest_requests(past: PastPeriod, max_vms: int) -> tuple[list[PastRequest], 
 def repeat_requests(
     present: PastPeriod, window: PastPeriod, lives: Iterable[Life], *, max_vms: int, seed: int
 ) -> RepeatedPeriod:
-    """Return the present site with the requests of ``window`` repeated as its future.
+    """Return the present site with the requests of ``window`` repeated as its expected future.
 
     Parameters
     ----------
@@ -96,11 +96,12 @@ def repeat_requests(
 
 
 def _as_iterator(requests: Iterable[PastRequest]) -> Iterator[PastRequest]:
+    """Return past requests as an iterator."""
     yield from requests
 
 
 def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
-    """Return a request shifted by a time, without its hosts."""
+    """Return a past request shifted in time, without its hosts."""
     return replace(
         request,
         requested_at=request.requested_at + by,
@@ -117,7 +118,7 @@ def _shift_request(request: PastRequest, by: timedelta) -> PastRequest:
 
 
 class _LifetimeSampler:
-    """Draws the remaining lives of VMs."""
+    """Draws the remaining lives of VMs from those of past VMs."""
 
     def __init__(self, lives: Iterable[Life], seed: int) -> None:
         self._tenants: dict[Hashable, int] = {}
@@ -134,6 +135,7 @@ class _LifetimeSampler:
         )
 
     def _group_numbers(self, of: Sequence[tuple[str, Mapping[str, int]]]) -> np.ndarray:
+        """Number the groups of VMs that live alike: tenant and size, size, tenant; (V, 3)."""
         rows = []
         for tenant, demand in of:
             size = tuple(sorted((name, amount) for name, amount in demand.items() if amount))
@@ -149,7 +151,7 @@ class _LifetimeSampler:
     def ends(
         self, requests: Iterable[tuple[PastRequest, datetime | None]], now: datetime
     ) -> Iterator[tuple[PastVm, ...]]:
-        """Yield the VMs of each request with their real or drawn ends.
+        """Yield the VMs of each repeated request with their real or drawn ends.
 
         VMs that were placed together end together. With a time, the VM lives on from then;
         without, it has its life before it, of which its age now is known to pass.
@@ -183,7 +185,7 @@ class _LifetimeSampler:
 def _set_drawn_end(
     vm: PastVm, request: PastRequest, age_s: float, left_s: float, standing: datetime | None
 ) -> PastVm:
-    """Return a VM with its drawn end; an unplaced VM lives as long once it is placed."""
+    """Return a past VM with its drawn end; an unplaced one lives as long once it is placed."""
     if left_s >= _LONGEST_S:
         return vm
     placed_at = vm.placed_at or standing or request.requested_at

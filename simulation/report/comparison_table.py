@@ -15,7 +15,7 @@ _MAX_COLUMNS: Final = 4
 
 
 def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
-    """Return the comparison of variants as HTML, with a column or a row for each variant."""
+    """Return the table that compares a study's variants, as HTML."""
     variants = comparison["variants"]
     names = [
         f'<span class="swatch" style="{palette.swatch(row["variant"])}"></span>'
@@ -51,6 +51,7 @@ def comparison_section(comparison: Mapping[str, Any], palette: Palette) -> str:
 
 
 def _render_table(corner: str, head: list[str], first: list[str], cells: list[list[str]]) -> str:
+    """Return an HTML table of a head row, a first column and cells."""
     columns = "".join(f"<th>{each}</th>" for each in head)
     rows = "".join(
         f"<tr><td>{name}</td>{''.join(row)}</tr>" for name, row in zip(first, cells, strict=True)
@@ -61,7 +62,7 @@ def _render_table(corner: str, head: list[str], first: list[str], cells: list[li
 def _measure_cells(
     variants: list[Mapping[str, Any]], path: str, _title: str, unit: str, more_is_better: bool
 ) -> list[str]:
-    """Return a table cell for each variant with one measure; the best is bold unless all tie."""
+    """Return a cell of the comparison for each variant with one measure; the best is bold."""
     means = [row["measures"][path]["mean"] for row in variants]
     known = [mean for mean in means if mean is not None]
     looks = {_format_value(mean, unit) for mean in known}
@@ -79,7 +80,7 @@ def _measure_cells(
 
 
 def _base_sentence(comparison: Mapping[str, Any]) -> str:
-    """Return the sentence that names the base of the differences."""
+    """Return the sentence that names the variants from which differences are taken."""
     based = [row for row in comparison["variants"] if row["base"] is not None]
     if not based:
         return ""
@@ -91,10 +92,12 @@ def _base_sentence(comparison: Mapping[str, Any]) -> str:
 
 
 def _mean_and_range(summary: Mapping[str, Any], unit: str) -> str:
+    """Return the standard deviation of a measure over seeds, as HTML; "" for one seed."""
     return "" if not summary["sd"] else f"<small>± {_format_value(summary['sd'], unit)}</small>"
 
 
 def _difference_from_base(summary: Mapping[str, Any], unit: str) -> str:
+    """Return a measure's difference from the base variant, with its significance, as HTML."""
     found = summary.get("difference")
     if not found or not found["mean"]:
         return ""
@@ -108,6 +111,7 @@ def _difference_from_base(summary: Mapping[str, Any], unit: str) -> str:
 
 
 def _format_value(value: float | None, unit: str) -> str:
+    """Return the value of a measure with its unit."""
     if value is None:
         return "–"
     return f"{100 * value:.2f} %" if unit.startswith("%") else f"{value:,.1f} {unit}"

@@ -48,7 +48,7 @@ pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 
 
 def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Write ``report.html``, and its plots as SVG and PNG, from the files of a study.
+    """Write the report of a study: ``report.html``, and its plots as SVG and PNG.
 
     Parameters
     ----------
@@ -84,6 +84,7 @@ def write_report(folder: Path, document: Mapping[str, Any]) -> Path:
 
 
 def _head_section(document: Mapping[str, Any]) -> str:
+    """Return the report's head: what was simulated, and whether it came to its end."""
     runs = document["runs"]
     if not runs:
         return '<h1>Simulation</h1><p class="lead">Stopped before any run had begun.</p>'
@@ -100,6 +101,7 @@ def _head_section(document: Mapping[str, Any]) -> str:
 
 
 def _runs_section(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the report's table of runs: VMs requested, placed, completed and lost."""
     columns = ("asked", "placed", "completed", "running", "waiting", "lost", "given_up")
     heads = ("requested", *columns[1:])
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in heads)
@@ -128,7 +130,7 @@ def _runs_section(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _moves_section(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the section about moves: their transfer and reasons, and what rolls skipped."""
+    """Return the report's section about moves: transfer, reasons, and hosts that rolls skipped."""
     moving = [run for run in runs if run["moves"] is not None]
     if not moving:
         return ""
@@ -160,6 +162,7 @@ def _moves_section(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _roll_section(name: str, roll: Mapping[str, Any]) -> str:
+    """Return the report's paragraph about one run's roll over hosts."""
     took = "has not come to its end" if roll["took_s"] is None else f"took {roll['took_s']:,.0f} s"
     left = "".join(
         f"<li>{escape(each['host'])}: {escape('; '.join(each['why']))}</li>"
@@ -170,6 +173,7 @@ def _roll_section(name: str, roll: Mapping[str, Any]) -> str:
 
 
 def _plots_introduction(comparison: Mapping[str, Any]) -> str:
+    """Return the report's words before the plots."""
     several = any(len(row["seeds"]) > 1 for row in comparison["variants"])
     seed = " Plots show the first seed of each." if several else ""
     return (
@@ -180,6 +184,7 @@ def _plots_introduction(comparison: Mapping[str, Any]) -> str:
 
 
 def _plot_section(plot: Plot, folder: Path) -> str:
+    """Return the report's section of one plot; the plot's files are written, too."""
     svg, name = save_plot(plot, folder), file_name(plot)
     inline = svg[svg.index("<svg") :].replace(
         "<svg ", f'<svg role="img" aria-label="{escape(plot.title)}" ', 1
@@ -191,6 +196,7 @@ def _plot_section(plot: Plot, folder: Path) -> str:
 
 
 def _bad_rows_section(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the report's section about rows of the trace that were left out; "" for none."""
     bad = next((run["bad_rows"] for run in runs if run["bad_rows"]["count"]), None)
     if bad is None:
         return ""
@@ -202,6 +208,7 @@ def _bad_rows_section(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _inputs_section(document: Mapping[str, Any]) -> str:
+    """Return the report's section that says how it was made."""
     command = escape(" ".join(document["command"]))
     version = escape(str(document["engine_version"]))
     return (

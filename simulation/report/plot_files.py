@@ -10,7 +10,7 @@ from simulation.report.plots import Plot
 
 
 def file_name(plot: Plot) -> str:
-    """Return the name of a plot's files, without ending."""
+    """Return the name of a plot's files, without the ending."""
     return re.sub(r"[^\w.-]", "_", plot.name)
 
 

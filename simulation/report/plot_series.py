@@ -15,7 +15,7 @@ _INVISIBLE: Final = 2
 def downsample_series(
     times: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return times and values as means of at most `MAX_POINTS` parts; NaN values are dropped.
+    """Return a plot's times and values as means of at most `MAX_POINTS` parts; NaNs are dropped.
 
     Series of at most twice as many points are returned as they are.
     """
@@ -33,7 +33,7 @@ def downsample_series(
 def cumulative_fractions(
     values: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the distinct values and the cumulative fraction of the counts at each."""
+    """Return a plot's distinct values and the cumulative fraction of the counts at each."""
     distinct, place = np.unique(values, return_inverse=True)
     total = np.cumsum(np.bincount(place.ravel(), counts, len(distinct)))
     return distinct, total / total[-1]

@@ -38,7 +38,7 @@ class Plot:
 
 
 def build_plots(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
-    """Return the plots of runs, one run for each variant, without empty plots."""
+    """Return the plots of a report, one run for each variant; empty plots are left out."""
     shown = list(runs)[:_MAX_LINES]
     makers: tuple[Callable[[Sequence[RunData], Palette], Plot | None], ...] = (
         _use_plot,
@@ -59,6 +59,7 @@ def build_plots(runs: Sequence[RunData], palette: Palette) -> list[Plot]:
 
 
 def _times_of_slots(run: RunData) -> tuple[Any, str]:
+    """Return the times of a run's slots for a plot's axis, and the label of the axis."""
     starts = run.slots["start_s"]
     unit_s, unit = time_unit(float(starts[-1] - starts[0]) if len(starts) else 0.0)
     return (starts - starts[0]) / unit_s, f"time since the first slot ({unit})"
@@ -67,6 +68,7 @@ def _times_of_slots(run: RunData) -> tuple[Any, str]:
 def _draw_over_time(
     runs: Sequence[RunData], palette: Palette, column: str, axis: Any, factor: float = 1.0
 ) -> str:
+    """Draw a column of the slots over time, a line for each run; return the axis's label."""
     label = ""
     for run in runs:
         times, label = _times_of_slots(run)
@@ -78,6 +80,7 @@ def _draw_over_time(
 
 
 def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
+    """Return the plot of resources in use over time."""
     resources = list(runs[0].summary["used"])[:3]
     figure, axes = new_figure(height=1.4 + 1.7 * len(resources), rows=len(resources))
     for axis, resource in zip(axes, resources, strict=True):
@@ -96,6 +99,7 @@ def _use_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
 
 
 def _waiting_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
+    """Return the plot of waiting VMs over time."""
     figure, (axis,) = new_figure()
     label = _draw_over_time(runs, palette, "vms_waiting", axis)
     axis.set_ylabel("VMs waiting (number)")
@@ -113,6 +117,7 @@ def _waiting_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
 
 
 def _waits_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of how long VMs waited, as cumulative fractions; None if none waited."""
     figure, (axis,) = new_figure()
     longest = 0.0
     for run in runs:
@@ -141,6 +146,7 @@ def _waits_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _completions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of times from request to end of VMs; None if none completed."""
     figure, (axis,) = new_figure()
     longest = 0.0
     for run in runs:
@@ -168,6 +174,7 @@ def _completions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _completed_fractions_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of the part of its VMs that each tenant completed."""
     figure, (axis,) = new_figure()
     for run in runs:
         tenants = run.table("tenants")
@@ -191,6 +198,7 @@ def _completed_fractions_plot(runs: Sequence[RunData], palette: Palette) -> Plot
 
 
 def _fairness_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of the distance from fair shares over time; None if it was not measured."""
     if not any(np.isfinite(run.slots.get("fair_distance", np.zeros(0))).any() for run in runs):
         return None
     figure, (axis,) = new_figure()
@@ -209,6 +217,7 @@ def _fairness_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of reasons for which VMs were left out; None if none were."""
     reasons = sorted({reason for run in runs for reason in run.summary["left_out"]})
     if not reasons:
         return None
@@ -233,6 +242,7 @@ def _left_out_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _fragmentation_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
+    """Return the plot of free room that is too small for a VM, over time."""
     figure, (axis,) = new_figure()
     label = _draw_over_time(runs, palette, "fragmentation", axis, 100.0)
     axis.set_xlabel(label)
@@ -249,6 +259,7 @@ def _fragmentation_plot(runs: Sequence[RunData], palette: Palette) -> Plot:
 
 
 def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
+    """Return the plot of load deviation and moved memory over time; None without moves."""
     if not any("moved_gib" in run.slots for run in runs):
         return None
     figure, (level, moved) = new_figure(height=4.6, rows=2)
@@ -274,7 +285,7 @@ def _moves_plot(runs: Sequence[RunData], palette: Palette) -> Plot | None:
 
 
 def _largest_tenants(runs: Sequence[RunData]) -> list[str]:
-    """Return the tenants that hold most over all runs, which all plots show."""
+    """Return the tenants with the largest shares over all runs, which all plots show."""
     totals: Counter[str] = Counter()
     for run in runs:
         shares = run.table("shares")
@@ -285,6 +296,7 @@ def _largest_tenants(runs: Sequence[RunData]) -> list[str]:
 
 
 def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | None:
+    """Return the plot of the largest tenants' shares over time in one run."""
     if not largest:
         return None
     shares = run.table("shares")
@@ -311,6 +323,7 @@ def _shares_plot(run: RunData, number: int, largest: Sequence[str]) -> Plot | No
 
 
 def _hosts_plot(run: RunData, number: int) -> Plot | None:
+    """Return the plot of the use of each host over time in one run; None without data."""
     hosts = run.table("hosts")
     if not len(hosts["slot"]):
         return None

@@ -16,28 +16,28 @@ from simulation.experiments.variant_comparison import variant_of
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: its summary, and its tables, read on first use."""
+    """One run of a report: its summary, and its tables, read on first use."""
 
     folder: Path
     summary: Mapping[str, Any]
 
     @property
     def variant(self) -> str:
-        """The variant of the run: its name without the seed."""
+        """The run's variant: its name without the seed."""
         return variant_of(self.summary)
 
     @property
     def policy(self) -> str:
-        """The policy of the run."""
+        """The run's policy."""
         return str(self.summary["policy"])
 
     @cached_property
     def slots(self) -> Mapping[str, npt.NDArray[Any]]:
-        """A row for each slot."""
+        """The run's table of slots, by column."""
         return self.table("slots")
 
     def table(self, name: str, *columns: str) -> Mapping[str, npt.NDArray[Any]]:
-        """Return a table of the run by columns, or only some of them."""
+        """Return a table of the run's files, by column, or only some columns."""
         import pyarrow.csv as pa_csv  # noqa: PLC0415 - slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -54,12 +54,12 @@ class RunData:
 
 
 def runs_in(folder: Path, summaries: Sequence[Mapping[str, Any]]) -> list[RunData]:
-    """Return the runs of a study."""
+    """Return the runs in a study's folder, for its report."""
     return [RunData(folder / RUNS / str(each["name"]), each) for each in summaries]
 
 
 def first_seed_runs(runs: Sequence[RunData]) -> list[RunData]:
-    """Return the run of the first seed of each variant."""
+    """Return the run of the first seed of each variant, which plots show."""
     first: dict[str, RunData] = {}
     for run in runs:
         first.setdefault(run.variant, run)

@@ -41,7 +41,7 @@ _FIXED: Final = {"fuga": 0, "best_fit_drfh": 1, "first_fit": 2, "slots": 3}
 
 
 class Palette:
-    """Colours and dashes of variants, by name: the same in every plot."""
+    """Colours and dashes of a report's variants, by name: the same in every plot."""
 
     def __init__(self, variants: Sequence[tuple[str, str]]) -> None:
         """Choose colours and dashes for pairs of variant and policy."""
@@ -63,29 +63,29 @@ class Palette:
             self._of[variant] = _COLOURS[number % len(_COLOURS)], stroke
 
     def line(self, variant: str) -> dict[str, Any]:
-        """Return the style of a variant's lines."""
+        """Return the style of a variant's lines in plots."""
         colour, stroke = self._of[variant]
         dash = _DASHES[stroke]
         return {"color": colour, "linestyle": dash, "linewidth": 1.6, "label": variant}
 
     def bar(self, variant: str) -> dict[str, Any]:
-        """Return the style of a variant's bars, with hatches in place of dashes."""
+        """Return the style of a variant's bars in plots, with hatches in place of dashes."""
         colour, stroke = self._of[variant]
         style = {"color": colour, "edgecolor": "white", "linewidth": 0.0, "label": variant}
         return style | {"hatch": _HATCHES[stroke]}
 
     def swatch(self, variant: str) -> str:
-        """Return the style of the line sample next to its name."""
+        """Return the CSS of the line sample next to a variant's name."""
         colour, stroke = self._of[variant]
         return f"border-top: 3px {_BORDERS[stroke]} {colour}"
 
     def colour(self, variant: str) -> str:
-        """Return the colour of a variant."""
+        """Return the colour of a variant in plots."""
         return self._of[variant][0]
 
 
 def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[Any, Any]:
-    """Return a figure and its axes, without a display."""
+    """Return a plot's figure and its axes, without a display."""
     from matplotlib import rcParams  # noqa: PLC0415 - slow to import
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -103,7 +103,7 @@ def new_figure(width: float = 7.2, height: float = 3.2, rows: int = 1) -> tuple[
 
 
 def draw_legend(figure: Any, axis: Any) -> None:
-    """Draw the legend of an axis above the plot, where it hides no line."""
+    """Draw the legend of a plot above it, where it hides no line."""
     handles, names = axis.get_legend_handles_labels()
     maximum = max(1, _LEGEND_WIDTH // (max(map(len, names), default=0) + 8))
     rows = -(-len(names) // maximum) or 1
@@ -114,7 +114,7 @@ def draw_legend(figure: Any, axis: Any) -> None:
 
 
 def time_unit(span_s: float) -> tuple[float, str]:
-    """Return a time axis's unit for a span: its seconds, and its name."""
+    """Return the unit of a plot's time axis for a span: its seconds, and its name."""
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if span_s >= 3 * seconds:
             return seconds, unit
@@ -122,7 +122,7 @@ def time_unit(span_s: float) -> tuple[float, str]:
 
 
 def set_duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
-    """Scale the x axis for durations, linear up to ``shortest_s`` and logarithmic beyond."""
+    """Scale a plot's x axis for durations, linear to ``shortest_s``, logarithmic beyond."""
     shortest_s = max(1.0, shortest_s)
     axis.set_xscale("symlog", linthresh=shortest_s)
     axis.set_xlim(0, longest_s)
@@ -132,6 +132,6 @@ def set_duration_axis(axis: Any, longest_s: float, shortest_s: float) -> None:
 
 
 def format_count_axis(axis: Any) -> None:
-    """Format the counts of an axis with a comma between thousands."""
+    """Format the counts on a plot's axis with a comma between thousands."""
     axis.set_major_formatter("{x:,.0f}")
     axis.get_major_locator().set_params(integer=True)

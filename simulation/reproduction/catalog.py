@@ -47,7 +47,9 @@ ITEMS: Final[Items] = MappingProxyType(
 
 
 def items_named(names: Sequence[str]) -> list[Item]:
-    """Return items in the order of the catalogue; ``all`` names every one.
+    """Return reproduced tables and figures by name, in the order of the catalogue.
+
+    ``all`` names every one.
 
     Raises
     ------

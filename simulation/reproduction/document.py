@@ -76,7 +76,7 @@ _SYSTEM: Final = (
 
 
 def reproduction_page(items: Sequence[Mapping[str, Any]], command: Sequence[str]) -> str:
-    """Return the page that reports the verdicts of items, and the command that made it."""
+    """Return the page that reports the verdicts of reproduced items, as Markdown."""
     parts = [_HEAD.format(command=f"$ {' '.join(command)}"), _overview_section(items)]
     for paper, theirs in groupby(items, key=lambda item: item["paper"]):
         parts.append(f"## {Paper(paper).name.replace('PSDSF', 'PS-DSF')}\n\n{paper}.")
@@ -87,7 +87,7 @@ def reproduction_page(items: Sequence[Mapping[str, Any]], command: Sequence[str]
 
 
 def system_section() -> str:
-    """Return how the system that the FUGA paper describes differs from this one."""
+    """Return the page's section on how the FUGA paper's system differs from this one."""
     return (
         "## The system of the FUGA paper\n\n"
         "The paper describes a system, too. This repository has parts of it otherwise, and lacks "
@@ -96,6 +96,7 @@ def system_section() -> str:
 
 
 def _overview_section(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page's table of all reproduced items and their verdicts."""
     rows = []
     for item in items:
         near = sum(each["agrees"] for each in item["numbers"])
@@ -115,6 +116,7 @@ def _overview_section(items: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _item_section(item: Mapping[str, Any]) -> str:
+    """Return the page's section on one reproduced item: its numbers and statements."""
     parts = [
         f"### {item['name']}",
         f"{item['place']}: {item['shows']}. Verdict: **{item['verdict']}**.",
@@ -164,7 +166,7 @@ def _item_section(item: Mapping[str, Any]) -> str:
 
 
 def _format_ours(number: Mapping[str, Any]) -> str:
-    """Return our number; for several runs, with the confidence interval and the extremes."""
+    """Return our number of an item; for several runs, with confidence interval and extremes."""
     ours, runs = _format_number(number["ours"]), number["runs"]
     if not runs:
         return ours
@@ -174,15 +176,18 @@ def _format_ours(number: Mapping[str, Any]) -> str:
 
 
 def _agreement_mark(number: Mapping[str, Any]) -> str:
+    """Return whether our number agrees with the paper's, in words."""
     agrees = "agrees" if number["agrees"] else "**differs**"
     return f"exact, {agrees}" if number["exact"] else agrees
 
 
 def _format_unit(unit: str) -> str:
+    """Return a number's unit in parentheses; "" for none."""
     return f" ({unit})" if unit else ""
 
 
 def _format_number(value: float, *, signed: bool = False) -> str:
+    """Return a number with four significant digits, or whole if it is large."""
     if abs(value) < _ROUNDING:
         return "0"
     text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
@@ -190,5 +195,6 @@ def _format_number(value: float, *, signed: bool = False) -> str:
 
 
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

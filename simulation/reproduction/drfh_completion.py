@@ -37,6 +37,7 @@ _SIGNIFICANT_GAIN: Final = 0.1
 
 
 def _reproduce_fig7(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 7: completion times of jobs under Best-Fit DRFH and Slots."""
     played = simulated_day(setup)
     drfh, slots = played[BEST], played[SLOTS]
     both = np.isfinite(drfh.took_s) & np.isfinite(slots.took_s)
@@ -83,7 +84,7 @@ def _reproduce_fig7(setup: Setup) -> ItemOutcome:
 
 
 def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statement]:
-    """Judge that only jobs of more than 50 tasks gain, and more with more tasks.
+    """Judge the paper's statement that only jobs of more than 50 tasks gain, large ones more.
 
     Parameters
     ----------
@@ -113,6 +114,7 @@ def judge_gains_by_size(gains: Mapping[str, float]) -> tuple[Statement, Statemen
 
 
 def _reproduce_fig8(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 8: completed parts of users' tasks under Best-Fit DRFH and Slots."""
     played, tenants = simulated_day(setup), build_day(setup).tenants
     drfh, slots = (played[policy].completed_of(tenants) for policy in (BEST, SLOTS))
     no_less = float((drfh >= slots).mean())
@@ -146,11 +148,12 @@ def _reproduce_fig8(setup: Setup) -> ItemOutcome:
 
 
 def fraction_completed_only_there(there: FloatArray, elsewhere: FloatArray) -> float:
-    """Return the fraction of users that complete all tasks there and not elsewhere, (N,)."""
+    """Return the fraction of users that complete all tasks in one setting and not in the other."""
     return float(((there >= 1) & (elsewhere < 1)).mean())
 
 
 def _reproduce_fig9(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 9: completed parts of users' tasks, shared against dedicated clouds."""
     day = build_day(setup)
     shared = simulated_day(setup)[BEST].completed_of(day.tenants)
     order = np.random.default_rng([setup.seed, 9]).permutation(len(day.hosts))
@@ -190,7 +193,7 @@ def _reproduce_fig9(setup: Setup) -> ItemOutcome:
 
 
 def _requests_of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
-    """Return the requests of one tenant."""
+    """Return the requests of one tenant of the simulated day."""
     parts = []
     for chunk in trace.parts:
         rows = np.flatnonzero(np.array(chunk.tenant) == tenant)
@@ -209,6 +212,7 @@ def _requests_of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
 
 
 def _ratio_table(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table:
+    """Return the table behind a figure: the completed part of each tenant, by setting."""
     return Table(
         name="completed",
         columns=("tenant", *ratios),
@@ -220,6 +224,7 @@ def _ratio_table(tenants: Sequence[str], ratios: dict[str, FloatArray]) -> Table
 
 
 def _draw_sorted_ratios(ratios: dict[str, FloatArray], where: str) -> Callable[[], Plot]:
+    """Return a function that draws users' completed parts, sorted, one line for each setting."""
     return line_plotter(
         f"Part of their tasks that users complete {where}",
         "Users stand in order of what they complete under each; higher is better.",

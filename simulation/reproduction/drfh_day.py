@@ -29,7 +29,7 @@ WHY: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Day:
-    """The cluster and its requests."""
+    """The cluster and the requests of one day in the DRFH paper."""
 
     hosts: IntArray
     trace: ListedTrace
@@ -39,7 +39,7 @@ class Day:
 
 
 def build_day(setup: Setup) -> Day:
-    """Return the cluster and its requests."""
+    """Return the cluster and the requests of the DRFH paper's day."""
     number, days, tenants, lives = (60, 0.25, 20, 1) if setup.quick else (2000, 1.0, 100, 6)
     slot_s = 600.0 if setup.quick else 1200.0
     hosts = google_hosts(number, setup.seed)
@@ -56,7 +56,7 @@ def build_day(setup: Setup) -> Day:
 
 
 def to_simulated_policy(policy: str, slot_s: float, seed: int) -> SimulatedPolicy:
-    """Return a policy with its parameters."""
+    """Return a policy as the simulator takes it, with the parameters of the DRFH paper."""
     parameters = {"slots": _CHOSEN} if policy == SLOTS else {"patience": 0}
     return SimulatedPolicy(
         policy=policy, parameters=parameters, budget_units=None, slot_length_s=slot_s, seed=seed
@@ -64,12 +64,14 @@ def to_simulated_policy(policy: str, slot_s: float, seed: int) -> SimulatedPolic
 
 
 def simulated_day(setup: Setup) -> dict[str, PlayedTrace]:
-    """Return the day under each policy."""
+    """Return the results of the DRFH paper's day under each policy."""
 
     def run() -> dict[str, PlayedTrace]:
+        """Simulate the day under each policy."""
         day, done = build_day(setup), 0
 
         def report(part: float) -> None:
+            """Report the part that is done, over all policies."""
             setup.report((done + part) / len(POLICIES))
 
         found = {}
@@ -83,5 +85,5 @@ def simulated_day(setup: Setup) -> dict[str, PlayedTrace]:
 
 
 def drfh_item(name: str, place: str, shows: str, run: Callable[[Setup], ItemOutcome]) -> Item:
-    """Return an item of this paper."""
+    """Return an item of the DRFH paper."""
     return Item(name=name, paper=Paper.DRFH, place=place, shows=shows, run=run, instead=INSTEAD)

@@ -30,10 +30,12 @@ _UNITS: Final = 5
 
 
 def _two_server_problem() -> DivisibleProblem:
+    """Return the two servers and two users of the DRFH paper's examples."""
     return divisible_problem(_RESOURCES, _SERVERS, _DEMANDS)
 
 
 def _reproduce_fig1(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 1: what DRF gives in one pool does not fit on two servers."""
     del setup  # small enough for every run
     pool = checked_division("drf", divisible_problem(_RESOURCES, [(9, 18)], _FIG_1_DEMANDS))
     snapshot = round_snapshot(_RESOURCES, np.array(_FIG_1_SERVERS), _FIG_1_DEMANDS[:1], 10)
@@ -58,6 +60,7 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 2: two users on two servers, with their dominant shares."""
     del setup
     problem = _two_server_problem()
     shape, unit = normalised_demands(problem.demand, problem.pool)
@@ -87,6 +90,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 3: DRF on each of two servers by itself."""
     del setup
     problem = _two_server_problem()
     division = checked_division("per_server_drf", problem)
@@ -101,6 +105,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 4: DRFH on two servers, exactly and in whole tasks."""
     del setup
     problem = _two_server_problem()
     division = checked_division("drfh", problem)
@@ -133,6 +138,7 @@ def _two_user_outcome(
     title: str,
     reading: str,
 ) -> ItemOutcome:
+    """Return the outcome of an example of two users on two servers, with its bars."""
     use = np.einsum("nk,nr->nkr", division.tasks, problem.demand) / problem.capacity
     places = [f"server {k + 1}, {name}" for k in range(2) for name in _RESOURCES]
     return ItemOutcome(
@@ -157,6 +163,7 @@ def _two_user_outcome(
 
 
 def _task_numbers(division: Division, expected: tuple[tuple[int, ...], ...]) -> tuple[Number, ...]:
+    """Return the numbers to compare: each user's tasks on each server."""
     return tuple(
         _exact_number(f"tasks of user {i + 1} on server {k + 1}", tasks, division.tasks[i, k])
         for i, row in enumerate(expected)
@@ -165,6 +172,7 @@ def _task_numbers(division: Division, expected: tuple[tuple[int, ...], ...]) -> 
 
 
 def _share_numbers(division: Division, expected: float) -> tuple[Number, ...]:
+    """Return the numbers to compare: each user's global dominant share."""
     return tuple(
         _exact_number(f"global dominant share of user {i + 1}", expected, share, "of the pool")
         for i, share in enumerate(division.details["dominant_shares"])
@@ -172,10 +180,12 @@ def _share_numbers(division: Division, expected: float) -> tuple[Number, ...]:
 
 
 def _exact_number(what: str, paper: float, ours: float, unit: str = "tasks") -> Number:
+    """Return a number that must agree with the paper's, rounding errors aside."""
     return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=1e-6, exact=True)
 
 
 def _number_table(numbers: tuple[Number, ...]) -> Table:
+    """Return the table of numbers behind a figure."""
     return Table(
         name="numbers",
         columns=("what", "paper", "ours", "unit"),

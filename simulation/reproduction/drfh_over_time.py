@@ -46,6 +46,7 @@ _STAGES: Final = (
 
 
 def _server_capacity() -> IntArray:
+    """Return the capacity of the hundred servers of Fig. 5, (H, 2)."""
     rows = [
         (round(cpu * _UNIT), round(memory * _UNIT))
         for count, cpu, memory in _SERVERS
@@ -55,6 +56,7 @@ def _server_capacity() -> IntArray:
 
 
 def _three_user_trace(seed: int) -> ListedTrace:
+    """Return the requests of Fig. 5: three users that join at different times."""
     rng = np.random.default_rng(seed)
     rows = [
         (
@@ -71,6 +73,7 @@ def _three_user_trace(seed: int) -> ListedTrace:
 
 
 def _reproduce_fig5(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 5: shares and use while three users join and one leaves."""
     slot_s = 5.0 if setup.quick else 2.0
     servers = _server_capacity()
     choice = SimulatedPolicy(

@@ -39,7 +39,7 @@ _NAMES: Final = ("CPU", "memory")
 
 
 def _reproduce_table2(setup: Setup) -> ItemOutcome:
-    """Fill the empty cluster once with more requests than it holds."""
+    """Reproduce Table II: fill the empty cluster once with more requests than it holds."""
     day = build_day(setup)
     chunks = day.trace.parts
     place = {tenant: number for number, tenant in enumerate(day.tenants)}
@@ -53,6 +53,7 @@ def _reproduce_table2(setup: Setup) -> ItemOutcome:
     pool = snapshot.pool
 
     def used_fractions(policy: str, parameters: dict[str, int]) -> FloatArray:
+        """Return the used fraction of each resource under a policy, (R,)."""
         rows = checked_allocation(policy, snapshot, seed=setup.seed, **parameters).placed
         taken = (rows[:, 2:] * snapshot.demand[rows[:, 0]]).sum(axis=0)
         part: FloatArray = taken / pool
@@ -119,7 +120,7 @@ def _reproduce_table2(setup: Setup) -> ItemOutcome:
 
 
 def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
-    """Judge that most of a resource is used with the paper's number of slots.
+    """Judge that most of a resource is used with the number of slots that the paper names.
 
     Parameters
     ----------
@@ -138,6 +139,7 @@ def judge_most_used(r: int, found: Mapping[int, FloatArray]) -> Statement:
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 6: use of the cluster over the day under three policies."""
     played = simulated_day(setup)
     # Where no request waits, use shows the demand; unless that is so all day.
     busy = np.all([each.waiting > 0 for each in played.values()], axis=0)
@@ -179,6 +181,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
 
 
 def _format_percents(used: FloatArray) -> str:
+    """Return used fractions of CPU and memory in words."""
     return " and ".join(
         f"{100 * float(part):.1f} % of the {name}" for part, name in zip(used, _NAMES, strict=True)
     )

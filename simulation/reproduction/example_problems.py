@@ -35,7 +35,10 @@ def divisible_problem(
     count: Sequence[float] | None = None,
     tree: TenantTree | None = None,
 ) -> DivisibleProblem:
-    """Return servers (or classes of them, whole) and users of a task each, unbounded by default."""
+    """Return servers (or whole classes of them) and users of an example as a mechanism's problem.
+
+    Each user has one task vector; its number of tasks is unbounded by default.
+    """
     capacity = np.array(servers, dtype=np.float64)
     demand = np.array(demands, dtype=np.float64)
     shape = (len(demand), len(capacity))
@@ -55,7 +58,7 @@ def divisible_problem(
 
 
 def checked_division(name: str, problem: DivisibleProblem, **parameters: Any) -> Division:
-    """Return the division of a mechanism, checked by independent code."""
+    """Return a mechanism's division of an example, checked by independent code."""
     division = mechanism_by_name(name, parameters).divide(problem, np.random.default_rng(0))
     check_division(problem, division)
     return division
@@ -68,7 +71,10 @@ def round_snapshot(
     count: int | Sequence[int],
     tenant: Sequence[int] | None = None,
 ) -> Snapshot:
-    """Return empty hosts, and requests in order; by default each of a tenant of its own."""
+    """Return the snapshot of an example: empty hosts, and requests in order.
+
+    By default each request is of a tenant of its own.
+    """
     capacity, demand = np.array(servers, dtype=np.int64), np.array(demands, dtype=np.int64)
     requests = len(demand)
     tenant_rows = np.arange(requests) if tenant is None else np.array(tenant, dtype=np.int64)
@@ -92,7 +98,7 @@ def round_snapshot(
 def checked_allocation(
     name: str, snapshot: Snapshot, *, seed: int = 0, **parameters: Any
 ) -> Allocation:
-    """Return the allocation of a policy, decided as in rounds and checked by independent code."""
+    """Return a policy's allocation of an example, decided as in rounds and checked."""
     policy = policy_by_name(name, parameters)
     allocation = decide(snapshot, policy, seed=seed, budget_units=None)
     check_allocation(snapshot, allocation)
@@ -100,7 +106,7 @@ def checked_allocation(
 
 
 def vms_of(snapshot: Snapshot, allocation: Allocation) -> IntArray:
-    """Return VMs by request and host, shape (Q, H)."""
+    """Return an allocation's VMs by request and host, shape (Q, H)."""
     vms = np.zeros((len(snapshot.count), len(snapshot.capacity)), dtype=np.int64)
     requests, hosts, counts = allocation.placed.T
     vms[requests, hosts] = counts

@@ -31,10 +31,12 @@ _AT_B_E: Final = ((4, 8, 40), (2, 2, 20), (2, 2, 10))
 
 
 def _example_snapshot() -> Snapshot:
+    """Return the snapshot of the FUGA paper's worked example."""
     return round_snapshot(_RESOURCES, np.array(_HOSTS), _TYPES, 10)
 
 
 def _solve_example() -> Allocation:
+    """Return the allocation of the worked example by FUGA's exact equilibrium."""
     return checked_allocation(
         "fuga",
         _example_snapshot(),
@@ -48,7 +50,7 @@ def _solve_example() -> Allocation:
 
 
 def _example_game() -> Game:
-    """Return the game; its first player is host 2."""
+    """Return the game of the worked example; its first player is host 2."""
     snapshot = _example_snapshot()
     kinds, ranking = vm_kinds(snapshot), np.arange(len(_RESOURCES))
     serving = ServiceOrder(
@@ -77,7 +79,7 @@ def _example_game() -> Game:
 
 
 def _utilities_by_strategy(game: Game) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return U of host 1 and of host 2 for each of host 2's strategies and each of host 1's."""
+    """Return U of host 1 and of host 2 in the example, by the strategies of host 2 and host 1."""
     found = {}
     for theirs in _HOST_2:
         answer = game.best_response(1, game.strategies(1), _HOST_2[theirs])
@@ -91,6 +93,7 @@ def _utilities_by_strategy(game: Game) -> dict[tuple[str, str], tuple[float, flo
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 2: two hosts of the worked example and their strategies."""
     del setup
     snapshot, game = _example_snapshot(), _example_game()
     fair = fair_targets(snapshot)[:, None] * snapshot.demand / snapshot.pool
@@ -133,6 +136,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 3: the game tree of the worked example, and its equilibrium."""
     del setup
     game, found = _example_game(), _utilities_by_strategy(_example_game())
     answers = {
@@ -193,10 +197,12 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
 
 
 def _exact_number(what: str, paper: float, ours: float, unit: str) -> Number:
+    """Return a number that must agree with the paper's, rounding errors aside."""
     return Number(what=what, paper=paper, ours=ours, unit=unit, within=1e-9, exact=True)
 
 
 def _rounded_number(what: str, paper: float, ours: float, *, within: float) -> Number:
+    """Return a number that the paper prints rounded."""
     return Number(what=what, paper=paper, ours=ours, unit="", within=within)
 
 

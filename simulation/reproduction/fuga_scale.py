@@ -45,7 +45,7 @@ _WITHIN: Final = 5.0  #: points
 
 
 def _round_snapshot(hosts: int, seed: int) -> Snapshot:
-    """Return a round of requests of the five types, equally many cores of each."""
+    """Return a round of Fig. 6: requests of the five types, equally many cores of each."""
     capacity = google_hosts(hosts, seed)
     rng = np.random.default_rng([seed, hosts, 6])
     wanted = _LOAD * int(capacity[:, 0].sum()) / len(_TYPES)
@@ -66,13 +66,14 @@ def _round_snapshot(hosts: int, seed: int) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _AllocationResults:
-    """The amounts that policies allocate in N runs on clusters of S sizes."""
+    """The amounts of Fig. 6 that policies allocate in N runs on clusters of S sizes."""
 
     parts: Mapping[str, FloatArray]  #: of the pool's CPU and memory, by policy, (N, S, 2)
     bounds: FloatArray  #: the most of the CPU that any policy can allocate, (N, S)
 
 
 def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
+    """Decide a round of Fig. 6 by each policy, for each size and seed."""
     runs = run_seeds(setup.seed, quick=setup.quick)
     parts = {policy: np.zeros((len(runs), len(sizes), 2)) for policy in _POLICIES}
     bounds = np.zeros((len(runs), len(sizes)))
@@ -90,6 +91,7 @@ def _run_policies(setup: Setup, sizes: Sequence[int]) -> _AllocationResults:
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 6: what FUGA and first-fit allocate on 50 to 700 hosts."""
     sizes = np.array(_SIZES[:2] if setup.quick else _SIZES)
     found = _run_policies(setup, sizes.tolist())
     fuga = found.parts[_FUGA]
@@ -157,7 +159,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
 
 
 def judge_allocation(name: str, more: FloatArray) -> Statement:
-    """Judge that FUGA allocates more of a resource than first-fit in each run on each size.
+    """Judge that FUGA allocates more than first-fit, in each run and on each size of cluster.
 
     Parameters
     ----------
@@ -174,6 +176,7 @@ def judge_allocation(name: str, more: FloatArray) -> Statement:
 
 
 def _reproduce_fig7(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 7: use of a cluster over 29 days under FUGA and first-fit."""
     number, days, slot_s, lives = (30, 1.0, 3600.0, 2) if setup.quick else (300, 29.0, 21600.0, 40)
     hosts = google_hosts(number, setup.seed)
     trace = google_trace(
@@ -189,6 +192,7 @@ def _reproduce_fig7(setup: Setup) -> ItemOutcome:
         )
 
         def report(part: float, done: int = done) -> None:
+            """Report the part that is done, over all policies."""
             setup.report((done + part) / len(_POLICIES))
 
         slots = round(days * DAY_S / slot_s)

@@ -21,19 +21,19 @@ DOCUMENT: Final = "reproduction.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedItem:
-    """The verdict of an item as JSON values, and the time it took."""
+    """The verdict of a reproduced item as JSON values, and the time it took."""
 
     verdict: Mapping[str, Any]
     seconds: float
 
     @property
     def is_wrong(self) -> bool:
-        """Whether a number differs that must agree exactly."""
+        """Whether a number of the item differs that must agree exactly."""
         return any(each["exact"] and not each["agrees"] for each in self.verdict["numbers"])
 
 
 def earlier_result(folder: Path, setup: Setup) -> FinishedItem | None:
-    """Return an item's earlier result of the same run options, or None."""
+    """Return a reproduced item's earlier result with the same options, or None."""
     try:
         verdict = json.loads((folder / VERDICT).read_text("utf-8"))
     except (OSError, ValueError):
@@ -44,7 +44,7 @@ def earlier_result(folder: Path, setup: Setup) -> FinishedItem | None:
 
 
 def run_item(item: Item, setup: Setup, folder: Path) -> FinishedItem:
-    """Run an item and write its files to a folder."""
+    """Reproduce one item, and write its files to a folder."""
     started = time.perf_counter()
     outcome = item.run(setup)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def run_items(
     begins: Callable[[Item], Callable[[float], None]],
     ended: Callable[[FinishedItem], None],
 ) -> list[FinishedItem]:
-    """Run items in order, and write their common summary after each.
+    """Reproduce items in order, and write their common summary after each.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def run_items(
 
 
 def verdicts_document(finished: Sequence[FinishedItem], setup: Setup) -> dict[str, Any]:
-    """Return the verdicts of all items, in JSON values."""
+    """Return the verdicts of all reproduced items as JSON values."""
     verdicts = [each.verdict["verdict"] for each in finished]
     return {
         "quick": setup.quick,
@@ -103,7 +103,7 @@ def verdicts_document(finished: Sequence[FinishedItem], setup: Setup) -> dict[st
 
 
 def verdict_document(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str, Any]:
-    """Return an item and its outcome in JSON values."""
+    """Return a reproduced item and its outcome as JSON values."""
     verdict = outcome.verdict
     return {
         "name": item.name,
@@ -144,6 +144,7 @@ def verdict_document(item: Item, outcome: ItemOutcome, setup: Setup) -> dict[str
 
 
 def _write_table(table: Table, path: Path) -> None:
+    """Write the data behind a reproduced figure as a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.columns)

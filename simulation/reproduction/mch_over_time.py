@@ -30,7 +30,7 @@ _A_TASK: Final = 1 / 200
 
 
 def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, list[float]]:
-    """Return the share of each job, and the weights that MCH gave them."""
+    """Return the share of each job by a mechanism, and MCH's weights, once some jobs are gone."""
     count = np.full(len(_JOBS), float(_TASKS))
     count[list(gone)] = 0.0
     tree = TenantTree(parent=_PARENT, weight=np.ones(len(_PARENT)), leaf=(4, 5, 6, 7, 8, 9))
@@ -42,6 +42,7 @@ def _shares_and_weights(name: str, gone: tuple[int, ...]) -> tuple[FloatArray, l
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 4: shares of the jobs of three groups, as jobs leave."""
     del setup
     stages = [_LEAVING[:stage] for stage in range(len(_LEAVING) + 1)]
     shares = {

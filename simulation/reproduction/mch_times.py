@@ -17,7 +17,7 @@ DEMANDS: Final = ((1.0, 4.0), (4.0, 2.0), (2.0, 8.0), (1.0, 1.0))
 
 
 def binary_tree_problem(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
-    """Return a pool with room for about ``tasks`` of each job below a binary tree of groups."""
+    """Return a pool, and jobs below a binary tree of groups, with about ``tasks`` of each job."""
     parents, layer = [-1], [0]
     for _ in range(levels):
         below = []
@@ -50,7 +50,7 @@ def binary_tree_problem(levels: int, jobs: int, tasks: int) -> DivisibleProblem:
 
 
 def published_hdrf(problem: DivisibleProblem) -> list[int]:
-    """Return the tasks by H-DRF that computes all shares of the tree again for each task."""
+    """Return the tasks by H-DRF as published: all shares of the tree are computed for each task."""
     tree = problem.tree
     if tree is None:
         return []
@@ -90,7 +90,7 @@ def published_hdrf(problem: DivisibleProblem) -> list[int]:
 
 
 def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return the slope of a line through the points on logarithmic axes."""
+    """Return how times grow with sizes: the slope of a line on logarithmic axes."""
     if len(sizes) < 2:
         return float("nan")
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
@@ -108,9 +108,11 @@ _LIKE: Final = 3.0
 
 
 def _timed_variants(problem: DivisibleProblem) -> dict[str, Callable[[], object]]:
+    """Return the mechanisms that Fig. 5 times, as functions without arguments."""
     rng = np.random.default_rng(0)
 
     def divide(name: str, **parameters: str) -> Callable[[], object]:
+        """Return a function that divides the problem by a mechanism."""
         mechanism = mechanism_by_name(name, parameters)
         return lambda: mechanism.divide(problem, rng)
 
@@ -135,6 +137,7 @@ def _least_seconds(run: Callable[[], object]) -> float:
 
 
 def _reproduce_fig5(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 5: time to divide a pool among jobs, by mechanism."""
     jobs = _JOBS[:2] if setup.quick else _JOBS
     many = _MANY[:2] if setup.quick else _MANY
     seconds: dict[str, list[float]] = {}

@@ -38,7 +38,7 @@ class Paper(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The verdict on a figure."""
+    """Whether a table or figure of a paper was reproduced."""
 
     AGREES = "agrees"  #: all its numbers, and all that it says
     DIRECTION = "agrees in direction"  #: all that it says, not all numbers, or it has none
@@ -48,7 +48,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of the paper and the one computed here."""
+    """A number of a paper and the one computed here."""
 
     what: str
     paper: float
@@ -62,7 +62,7 @@ class Number:
     def of_runs(
         cls, runs: Sequence[float], *, what: str, paper: float, unit: str, within: float
     ) -> Self:
-        """Compare the mean of several runs with the paper's number."""
+        """Compare the mean of several runs with a paper's number."""
         ours = float(np.mean(runs))
         return cls(what=what, paper=paper, ours=ours, unit=unit, within=within, runs=tuple(runs))
 
@@ -73,7 +73,7 @@ class Number:
 
     @property
     def agrees(self) -> bool:
-        """Whether our number is near enough, with its whole confidence interval."""
+        """Whether our number is near enough to the paper's, with its whole confidence interval."""
         return abs(self.ours - self.paper) + self.margin_of_error <= self.within
 
 
@@ -106,7 +106,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
-    """The outcome of an item."""
+    """The outcome of reproducing a table or figure."""
 
     numbers: tuple[Number, ...] = ()
     statements: tuple[Statement, ...] = ()
@@ -118,7 +118,7 @@ class ItemOutcome:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict in one word."""
+        """The verdict on the reproduced item."""
         if not self.numbers and not self.statements:
             return Verdict.NOT_REPRODUCED
         if not all(each.holds for each in self.statements):
@@ -139,7 +139,7 @@ class Setup:
     made: dict[str, Any] = field(default_factory=dict)
 
     def get_or_make(self, key: str, make: Callable[[], Made]) -> Made:
-        """Return the result stored under a key; make it at the first call."""
+        """Return a result that items share, by its key; make it at the first call."""
         if key not in self.made:
             self.made[key] = make()
         found: Made = self.made[key]
@@ -148,7 +148,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A table or figure that reports a result."""
+    """A table or figure of a paper, and how to reproduce it."""
 
     name: str  #: as in `fuga reproduce NAME`
     paper: Paper

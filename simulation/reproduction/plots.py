@@ -26,9 +26,10 @@ def bar_plotter(
     over: str,
     unit: str,
 ) -> Callable[[], Plot]:
-    """Return a function that draws groups of bars, one bar of each series in every group."""
+    """Return a function that draws a reproduced figure of bars, each series in every group."""
 
     def draw() -> Plot:
+        """Draw the bars."""
         figure, (axis,) = new_figure()
         palette = Palette([(name, name) for name in series])
         width = 0.8 / len(series)
@@ -56,9 +57,13 @@ def line_plotter(
     marks: bool = False,
     logarithmic: bool = False,
 ) -> Callable[[], Plot]:
-    """Return a function that draws panels of lines; a panel's name is its axis with its unit."""
+    """Return a function that draws a reproduced figure of panels of lines.
+
+    The name of a panel is the label of its axis, with the unit.
+    """
 
     def draw() -> Plot:
+        """Draw the lines."""
         figure, axes = new_figure(height=0.8 + 2.3 * len(panels), rows=len(panels))
         names = dict.fromkeys(name for panel in panels.values() for name in panel)
         palette = Palette([(name, name) for name in names])
@@ -83,7 +88,7 @@ def line_plotter(
 
 
 def _draw_legend(axis: Any, names: int) -> None:
-    """Draw the legend above the axis, where it hides no line."""
+    """Draw the legend of a reproduced figure above the axis, where it hides no line."""
     axis.legend(
         frameon=False,
         fontsize=8,

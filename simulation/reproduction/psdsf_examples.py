@@ -32,7 +32,7 @@ _TABLE_3: Final = ((40, 170, 0, 0), (20, 85, 0, 0), (0, 0, 82.5, 0), (0, 0, 0, 2
 
 
 def four_classes() -> DivisibleProblem:
-    """Return the 4 classes of servers and 4 users; users 3 and 4 run on C and D alone."""
+    """Return the paper's 4 classes of servers and 4 users; users 3 and 4 run on C and D alone."""
     return divisible_problem(
         ("cpu", "memory"),
         [(8, 8), (34, 34), (16.5, 8.25), (5.5, 8.25)],
@@ -43,6 +43,7 @@ def four_classes() -> DivisibleProblem:
 
 
 def _reproduce_fig1(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 1: two users, one of whom needs the link of server 1."""
     del setup
     problem = divisible_problem(_RESOURCES, _SERVERS, _TWO_USERS)
     expected = {"psdsf": (6, 6), "cdrfh": (60 / 11, 72 / 11), "tsf": (4, 8)}
@@ -68,11 +69,13 @@ def _reproduce_fig1(setup: Setup) -> ItemOutcome:
 
 
 def _four_user_division() -> tuple[DivisibleProblem, Division]:
+    """Return the problem of four users on two servers, and its division by PS-DSF."""
     problem = divisible_problem(_RESOURCES, _SERVERS, _FOUR_USERS)
     return problem, checked_division("psdsf", problem)
 
 
 def _reproduce_fig2(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 2: tasks of four users on the servers of Fig. 1."""
     del setup
     _, division = _four_user_division()
     return _tasks_by_server_outcome(
@@ -85,6 +88,7 @@ def _reproduce_fig2(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig3(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 3: virtual dominant shares of the four users."""
     del setup
     problem, division = _four_user_division()
     gamma = tasks_alone(problem)
@@ -128,6 +132,7 @@ def _reproduce_fig3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_fig4(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 4: two users of three channels with different rates."""
     del setup
     problem = divisible_problem(("time",), [[1], [1], [1]], [[1], [1]], speed=_RATES)
     division = checked_division("psdsf", problem)
@@ -150,6 +155,7 @@ def _reproduce_fig4(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_table3(setup: Setup) -> ItemOutcome:
+    """Reproduce Table III: PS-DSF on four classes of servers."""
     del setup
     problem = four_classes()
     gamma = tasks_alone(problem)
@@ -174,6 +180,7 @@ def _reproduce_table3(setup: Setup) -> ItemOutcome:
 
 
 def _reproduce_table4(setup: Setup) -> ItemOutcome:
+    """Reproduce Table IV: TSF on four classes of servers."""
     del setup
     division = checked_division("tsf", four_classes())
     numbers = (
@@ -221,6 +228,7 @@ def _tasks_by_server_outcome(
     *,
     within: float = 1e-6,
 ) -> ItemOutcome:
+    """Return the outcome of a worked example: each user's tasks on each server, with bars."""
     numbers = tuple(
         _exact_number(
             f"tasks of user {i + 1} on {name}", expected[i][k], division.tasks[i, k], within=within
@@ -243,14 +251,17 @@ def _tasks_by_server_outcome(
 def _exact_number(
     what: str, paper: float, ours: float, unit: str = "tasks", *, within: float = 1e-6
 ) -> Number:
+    """Return a number that must agree with the paper's, rounding errors aside."""
     return Number(what=what, paper=paper, ours=float(ours), unit=unit, within=within, exact=True)
 
 
 def _tasks_table(name: str, division: Division) -> Table:
+    """Return the table of each user's tasks on each server."""
     return _rows_table(name, "tasks", division.tasks)
 
 
 def _rows_table(name: str, column: str, values: FloatArray) -> Table:
+    """Return a table with a value of each user on each server."""
     return Table(
         name=name,
         columns=("user", "server", column),

@@ -25,6 +25,7 @@ _RIVALS: Final = ("tsf", "cdrfh")
 
 
 def _reproduce_fig6(setup: Setup) -> ItemOutcome:
+    """Reproduce Fig. 6: use of servers while a user is away and comes back."""
     del setup
     times = np.arange(_SECONDS)
     away = (times > _AWAY_S) & (times < _BACK_S)
@@ -110,7 +111,7 @@ def _reproduce_fig6(setup: Setup) -> ItemOutcome:
 
 
 def _tasks_by_second(away: BoolArray) -> FloatArray:
-    """Return the tasks after each second, (S, N, K); every server steps once a second."""
+    """Return the tasks by PS-DSF after each second, (S, N, K); each server steps once a second."""
     all_users = np.ones(_USERS, dtype=np.bool_)
     without = all_users.copy()
     without[-1] = False
@@ -124,6 +125,7 @@ def _tasks_by_second(away: BoolArray) -> FloatArray:
 
 
 def _problem_at(*, away: bool) -> DivisibleProblem:
+    """Return the problem of the four classes, without the tasks of the user that is away."""
     problem = four_classes()
     if not away:
         return problem
@@ -133,6 +135,7 @@ def _problem_at(*, away: bool) -> DivisibleProblem:
 
 
 def _tasks_of_mechanism(name: str, *, away: bool) -> FloatArray:
+    """Return the tasks of each user on each class by another mechanism, (N, K)."""
     return checked_division(name, _problem_at(away=away)).tasks
 
 

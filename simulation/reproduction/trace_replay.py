@@ -26,13 +26,13 @@ class ListedTrace:
     parts: Sequence[Chunk]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Return the requests from the beginning."""
+        """Return the requests of the trace from the beginning."""
         return iter(self.parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PlayedTrace:
-    """Results of a played trace: S slots, R resources, Q requests in order of arrival."""
+    """Results of a replayed trace: S slots, R resources, Q requests in order of arrival."""
 
     start_s: FloatArray  #: (S,)
     used: FloatArray  #: (S, R) part of the pool in use after the slot's round
@@ -70,7 +70,7 @@ def play_trace(
     leaves: Mapping[int, str] | None = None,
     report: Callable[[float], None] = lambda _: None,
 ) -> PlayedTrace:
-    """Simulate a trace slot after slot, from slot 0 on.
+    """Replay a trace through the simulator's engine in memory, slot after slot.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def play_trace(
 
 
 def use_over_time(played: Mapping[str, PlayedTrace]) -> Table:
-    """Return the use of CPU and memory under each policy, slot by slot."""
+    """Return the table of the use of CPU and memory, slot by slot, under each policy."""
     return Table(
         name="use",
         columns=("second", "policy", "cpu_used", "memory_used"),
@@ -136,12 +136,16 @@ def use_over_time(played: Mapping[str, PlayedTrace]) -> Table:
 
 
 def _drop_waiting(engine: Engine, tenant: str) -> None:
+    """Drop a tenant's waiting requests: it gives them up."""
     number = engine.names.tenants.number(tenant)
     engine.waiting = engine.waiting.where(engine.waiting.tenant != number)
 
 
 def request_chunk(rows: Sequence[tuple[float, float, str, Sequence[int], int]]) -> Chunk:
-    """Return requests of arrival, lifetime, tenant, demand and count, in order of arrival."""
+    """Return a trace's chunk of requests of arrival, lifetime, tenant, demand and count.
+
+    They are sorted by arrival.
+    """
     ordered = sorted(rows, key=lambda row: row[0])
     return Chunk(
         arrival_s=np.array([row[0] for row in ordered], dtype=np.float64),

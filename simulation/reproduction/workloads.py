@@ -35,7 +35,7 @@ def google_hosts(number: int, seed: int) -> IntArray:
 def google_trace(
     hosts: IntArray, *, days: float, tenants: int, load: float, lives: int, seed: int
 ) -> ListedTrace:
-    """Return requests for a multiple of the hosts' cores, with lives scaled likewise."""
+    """Return a trace like Google's that requests ``load`` times the hosts' cores."""
     core_seconds = SIZE * lives * _CORE_SECONDS
     number = int(load * int(hosts[:, 0].sum()) * days * DAY_S / core_seconds)
     made = Workload(resources=RESOURCES, requests=number, days=days, tenants=tenants, seed=seed)
@@ -51,5 +51,5 @@ def google_trace(
 
 
 def tenants_of(trace: ListedTrace) -> Sequence[str]:
-    """Return the tenants with requests, in order of name."""
+    """Return the tenants with requests in a trace, in order of name."""
     return sorted({tenant for chunk in trace.parts for tenant in chunk.tenant})

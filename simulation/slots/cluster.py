@@ -14,7 +14,7 @@ from simulation.topology.inventory import HostInventory
 
 
 class Cluster:
-    """Hosts in order of name, as a round sees them.
+    """The simulated hosts in order of name, as a round sees them.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Cluster:
 
     @classmethod
     def of(cls, inventory: HostInventory, resources: Sequence[str]) -> Cluster:
-        """Return the cluster on an axis of resources; hosts that join later are not there yet."""
+        """Return the simulated cluster of an inventory; hosts that join later are not there yet."""
         rows = [[host.capacity.get(name, 0) for name in resources] for host in inventory.hosts]
         first: dict[str, HostEventKind] = {}
         for event in inventory.events:
@@ -56,15 +56,15 @@ class Cluster:
 
     @property
     def present(self) -> BoolArray:
-        """Which hosts are in the pool, shape (H,)."""
+        """Which simulated hosts are in the pool, shape (H,)."""
         return self._present
 
     def all_hosts(self) -> Sequence[SimHost]:
-        """Return every host, including hosts outside the pool."""
+        """Return every simulated host, including hosts outside the pool."""
         return self._hosts
 
     def apply_event(self, what: HostEventKind, host: int) -> bool:
-        """Change a host; return whether the VMs that run there are lost."""
+        """Apply an event to a simulated host; return whether the VMs that run there are lost."""
         match what:
             case HostEventKind.JOIN:
                 self._present[host] = True
@@ -79,16 +79,17 @@ class Cluster:
         return what in (HostEventKind.FAIL, HostEventKind.LEAVE)
 
     def set_accepting(self, accepts: Mapping[int, bool]) -> None:
-        """Set whether hosts take VMs."""
+        """Set whether simulated hosts take VMs, by host."""
         for host, takes in accepts.items():
             self._set_host_accepting(host, accepts=takes)
         self._cache_arrays()
 
     def _set_host_accepting(self, host: int, *, accepts: bool) -> None:
+        """Set whether one simulated host takes VMs."""
         self._hosts[host] = replace(self._hosts[host], accepts=accepts)
 
     def state(self) -> CheckpointData:
-        """Return the state of the hosts, for a checkpoint."""
+        """Return the state of the simulated hosts for a checkpoint."""
         return {
             "committed": self.committed,
             "present": self._present,
@@ -96,7 +97,7 @@ class Cluster:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore the state of the hosts from a checkpoint."""
+        """Restore the state of the simulated hosts from a checkpoint."""
         hosts = (len(self._hosts),)
         self.committed = read_array(kept, "committed", "int", self.capacity.shape)
         self._present = read_array(kept, "present", "bool", hosts)
@@ -105,7 +106,7 @@ class Cluster:
         self._cache_arrays()
 
     def _cache_arrays(self) -> None:
-        """Cache the arrays that a round reads, until a host changes."""
+        """Cache the arrays of the pool that a round reads, until a host changes."""
         self.version += 1
         self.rows = np.flatnonzero(self._present).astype(np.int64)  #: (H',) those in the pool
         self._everybody = len(self.rows) == len(self._hosts)
@@ -114,11 +115,11 @@ class Cluster:
         self._offered = self.capacity[self.rows]
 
     def pool_capacity(self) -> IntArray:
-        """Return the capacity of each host of the pool, shape (H', R), never changed."""
+        """Return the capacity of each host in the pool, shape (H', R); do not change it."""
         return self._offered
 
     def free(self) -> IntArray:
-        """Return the free amounts of hosts of the pool as a new array, shape (H', R)."""
+        """Return the free amounts of each host in the pool as a new array, shape (H', R)."""
         committed = self.committed if self._everybody else self.committed[self.rows]
         free: IntArray = np.maximum(self._offered - committed, 0)
         return free
@@ -129,10 +130,10 @@ class Cluster:
         return tuple(sorted(there))
 
     def pool_numbers(self, names: Sequence[str | None]) -> list[int]:
-        """Return the number of each named host; -1 if it is not in the pool."""
+        """Return the number of each named host; -1 for a host outside the pool."""
         found = [-1 if name is None else self.index.get(name, -1) for name in names]
         return [host if host >= 0 and self._present[host] else -1 for host in found]
 
     def commit(self, hosts: IntArray, amounts: IntArray) -> None:
-        """Take amounts (P, R) from hosts (P,); negative amounts are returned."""
+        """Commit amounts (P, R) on hosts (P,); negative amounts are released."""
         np.add.at(self.committed, hosts, amounts)

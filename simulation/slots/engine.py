@@ -46,7 +46,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SlotResult:
-    """The events up to the start of a slot, and its round."""
+    """The events of a simulation up to the start of a slot, and the slot's round."""
 
     slot: int
     start_s: float
@@ -62,7 +62,7 @@ class SlotResult:
 
 
 class Engine:
-    """Requests, VMs and hosts, slot by slot.
+    """The simulated site: requests, VMs and hosts, slot by slot.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Engine:
             )
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint.
+        """Return the state of the simulated site for a checkpoint.
 
         The policy is made anew, and so is what is remembered to save time.
         """
@@ -131,7 +131,7 @@ class Engine:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a saved state; call it on a new engine."""
+        """Restore the state of the simulated site from a checkpoint; call it on a new engine."""
         events = read_integer(kept, "events_left", ValueRange(0, len(self._events) + 1))
         hierarchies = read_integer(
             kept, "hierarchies_left", ValueRange(0, len(self._hierarchies) + 1)
@@ -216,7 +216,7 @@ class Engine:
         return replace(passed, round=round_)
 
     def fleet(self) -> MovableVms:
-        """Return the running and waiting VMs, for planners of moves."""
+        """Return the simulated running and waiting VMs, for planners of moves."""
         parts = self.running.all_rows()
         snapshot, tenants = self.snapshot(for_running=True)
         movers = self.movers
@@ -234,7 +234,7 @@ class Engine:
         )
 
     def snapshot(self, *, for_running: bool = False) -> tuple[Snapshot, IntArray]:
-        """Return the snapshot of a round now, and the numbers of its tenants.
+        """Return the snapshot of a simulated round now, and the numbers of its tenants.
 
         If spare capacity is kept, or if ``for_running``, host classes also distinguish hosts by the
         constraints of all running VMs.
@@ -277,6 +277,7 @@ class Engine:
         ), tenants
 
     def _release_vms(self, vms: VmRows) -> None:
+        """Release what ended or lost VMs hold: on hosts, of tenants, and in groups."""
         self.cluster.commit(vms.host, -vms.count[:, None] * self.names.demand[vms.kind])
         self.names.hold(vms.tenant, vms.kind, -vms.count)
         self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
@@ -313,7 +314,7 @@ class Engine:
         return lost
 
     def _requeue_vms(self, vms: VmRows, at_s: float) -> None:
-        """Queue lost VMs again, for the rest of their lives."""
+        """Queue lost VMs again as requests, for the rest of their lives."""
         order = np.argsort(vms.request, kind="stable")
         vms = vms.where(order)
         again = WaitingRows(
@@ -372,6 +373,7 @@ class Engine:
         ]
 
     def _add_arrivals(self, chunk: Chunk) -> WaitingRows:
+        """Queue the requests of a chunk; return their rows."""
         names, count = self.names, chunk.count
         arrived = WaitingRows(
             request=np.arange(self._requests, self._requests + len(chunk)),
@@ -392,6 +394,7 @@ class Engine:
         return arrived
 
     def _drop_impatient(self, start_s: float) -> WaitingRows:
+        """Drop waiting requests that have waited for longer than their tenants do; return them."""
         waited_s = start_s - self.waiting.since_s
         over = waited_s > self.waiting.wait_at_most_s
         if self.choice.wait_at_most_s is not None:
@@ -410,6 +413,7 @@ class Engine:
         allocation: Allocation,
         reason: str | None,
     ) -> Round:
+        """Commit a round's allocation: VMs run, requests have fewer VMs to place."""
         start_s = slot * self.choice.slot_length_s
         waiting, (rows, hosts, counts) = self.waiting, allocation.placed.T
         self.last_idle.record_round(snapshot, waiting.request, allocation)

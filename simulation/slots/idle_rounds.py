@@ -29,14 +29,14 @@ _WIDE: Final = frozenset({"capacity", "free", "demand", "held"})  #: one column 
 
 
 class LastIdleRound:
-    """The snapshot and waiting requests of the last round, if it placed nothing."""
+    """The snapshot and requests of the last simulated round, if it placed nothing."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self.seen: tuple[Snapshot, IntArray] | None = None
 
     def record_round(self, snapshot: Snapshot, requests: IntArray, allocation: Allocation) -> None:
-        """Record a round; one that was cut might place something the next time."""
+        """Record a simulated round; one that was cut might place something the next time."""
         idle = not len(allocation.placed) and not allocation.cut
         self.seen = (snapshot, requests) if idle else None
 
@@ -49,15 +49,16 @@ class LastIdleRound:
         return same and are_same_to_policies(before, snapshot, self._patience)
 
     def state(self) -> CheckpointData | None:
-        """Return the state for a checkpoint."""
+        """Return the last idle round for a checkpoint; None if there is none."""
         return None if self.seen is None else _idle_state(*self.seen)
 
     def restore(self, kept: CheckpointData | None, resources: tuple[str, ...]) -> None:
-        """Restore a saved state."""
+        """Restore the last idle round from a checkpoint."""
         self.seen = None if kept is None else _restored_snapshot(kept, resources)
 
 
 def _idle_state(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
+    """Return a snapshot and its requests for a checkpoint."""
     tree, rules = snapshot.tree, snapshot.constraints
     return {
         "requests": requests,
@@ -71,6 +72,7 @@ def _idle_state(snapshot: Snapshot, requests: IntArray) -> CheckpointData:
 def _restored_snapshot(
     kept: CheckpointData, resources: tuple[str, ...]
 ) -> tuple[Snapshot, IntArray]:
+    """Return the snapshot and requests of a checkpoint."""
     wide = (None, len(resources))
     arrays: dict[str, Any] = {
         name: read_array(
@@ -108,6 +110,7 @@ def are_same_to_policies(before: Snapshot, now: Snapshot, patience: int) -> bool
 
 
 def _are_same_trees(before: TenantTree | None, now: TenantTree | None) -> bool:
+    """Return whether two trees of tenants are equal."""
     if before is None or now is None:
         return before is now
     nodes = before.parent == now.parent and before.leaf == now.leaf

@@ -39,7 +39,7 @@ class Interner(Generic[Key]):
 
 
 class GrowingRows:
-    """A matrix of integers that grows by rows."""
+    """A matrix of integers that grows by rows of zeros."""
 
     def __init__(self, width: int) -> None:
         self._rows = np.zeros((16, width), dtype=np.int64)
@@ -50,11 +50,11 @@ class GrowingRows:
 
     @property
     def rows(self) -> IntArray:
-        """The rows, a view: shape (N, width)."""
+        """The rows of the matrix, a view of shape (N, width)."""
         return self._rows[: self._used]
 
     def grow(self, length: int) -> None:
-        """Make rows of zeros up to a length."""
+        """Add rows of zeros up to a length."""
         if length > len(self._rows):
             more = max(length, 2 * len(self._rows)) - len(self._rows)
             self._rows = np.pad(self._rows, ((0, more), (0, 0)))
@@ -105,15 +105,16 @@ class InternedNames:
         return self._weight
 
     def _weight_of(self, name: str) -> float:
+        """Return the weight of a tenant: given, of the hierarchy, or 1."""
         return self._weights.get(name) or self._hierarchy.weights.get(name, 1.0)
 
     def set_hierarchy(self, hierarchy: Hierarchy) -> None:
-        """Use other groups, weights and quotas from now on."""
+        """Use other groups of tenants, weights and quotas from now on."""
         self._hierarchy = hierarchy
         self._weight = np.zeros(0)
 
     def tie_order(self, tenants: IntArray) -> IntArray:
-        """Return tenants in the order that breaks ties."""
+        """Return tenants in the order that breaks ties between equal shares."""
         order = self._hierarchy.order
         if not order:
             return tenants
@@ -121,7 +122,7 @@ class InternedNames:
         return tenants[np.argsort(places, kind="stable")]
 
     def kinds_of(self, demand: IntArray) -> IntArray:
-        """Return the kind of each demand vector, (Q, R) to (Q,)."""
+        """Return the number of each demand vector's kind of VM, (Q, R) to (Q,)."""
         if not len(demand):
             return np.zeros(0, dtype=np.int64)
         unique, inverse = np.unique(demand, axis=0, return_inverse=True)
@@ -133,7 +134,7 @@ class InternedNames:
         return numbers[inverse.ravel()]
 
     def tenants_of(self, names: Iterable[str]) -> IntArray:
-        """Return the number of each tenant.
+        """Return the number of each named tenant.
 
         Raises
         ------
@@ -149,7 +150,7 @@ class InternedNames:
         return numbers
 
     def tree(self, tenants: IntArray) -> TenantTree | None:
-        """Return the tree over some tenants; None if none of them is in a group."""
+        """Return the tree of tenants over some of them; None if none of them is in a group."""
         if not self._hierarchy.groups:
             return None
         return self._hierarchy.tree(self._names(tenants), self.weight[tenants])
@@ -162,10 +163,11 @@ class InternedNames:
         return self._hierarchy.allowances(self._names(tenants), self.resources, held, vms)
 
     def _names(self, tenants: IntArray) -> list[str]:
+        """Return the names of numbered tenants."""
         return [self.tenants.values[tenant] for tenant in tenants.tolist()]
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint, without the inputs."""
+        """Return the interned names and holdings for a checkpoint, without the inputs."""
         return {
             "tenants": self.tenants.values,
             "constraint_tables": [table.document() for table in self.constraint_tables.values],
@@ -174,7 +176,7 @@ class InternedNames:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a saved state; weights are computed anew."""
+        """Restore interned names and holdings from a checkpoint; weights are computed again."""
         tenants = read_texts(kept, "tenants")
         held = read_array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
         kinds = read_array(kept, "kinds", "int", (None, len(self.resources)))

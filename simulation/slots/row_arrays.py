@@ -15,7 +15,7 @@ from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_array
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Rows:
-    """Arrays of equal length, one for each column: floats in columns ``*_s``, else integers."""
+    """Rows of requests or VMs as arrays, one for each column: floats in ``*_s``, else integers."""
 
     request: IntArray  #: its number in order of arrival
     tenant: IntArray
@@ -27,27 +27,27 @@ class Rows:
         return len(self.count)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name."""
+        """Return the arrays of the rows by the name of their column."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def where(self, chosen: IntArray | BoolArray) -> Self:
-        """Return some of the rows."""
+        """Return the chosen rows, by index or mask."""
         return type(self)(**{name: column[chosen] for name, column in self.columns().items()})
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of all parts, in order."""
+        """Return the rows of all parts as one, in order."""
         names = (each.name for each in fields(cls))
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
     @classmethod
     def empty(cls) -> Self:
-        """Return no rows."""
+        """Return an object without rows."""
         return cls(**{each.name: np.zeros(0, _dtype_of(each.name)) for each in fields(cls)})
 
     @classmethod
     def from_state(cls, kept: CheckpointData, sizes: Sizes) -> Self:
-        """Return the rows whose columns a checkpoint kept.
+        """Return the rows whose columns a checkpoint has.
 
         Raises
         ------
@@ -70,4 +70,5 @@ class Rows:
 
 
 def _dtype_of(column: str) -> type:
+    """Return the type of a column's numbers, by its name."""
     return np.float64 if column.endswith("_s") else np.int64

@@ -25,7 +25,7 @@ GroupKey = tuple[int, str, bool, bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SnapshotRules:
-    """Host classes, eligibility and constraints of a snapshot."""
+    """Host classes, eligibility and constraints of a simulated round's snapshot."""
 
     host_class: IntArray  #: (H,)
     eligible: BoolArray  #: (Q, C)
@@ -34,7 +34,7 @@ class SnapshotRules:
 
 @dataclass(slots=True)
 class _Places:
-    """Hosts of VMs by group and spread, for affinity and anti-affinity."""
+    """The hosts of running VMs by VM group and by spread, with counts."""
 
     #: in order of creation, as the register center lists groups
     of_group: dict[GroupKey, Counter[int]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Places:
 
 
 class HostRules:
-    """Keeps eligibility from slot to slot, and counts VMs of groups and spreads.
+    """Keeps eligibility from slot to slot, and counts VMs of groups and spreads by host.
 
     Eligibility is computed anew where hosts changed, or other constraints wait than
     before: `placement.model.host_classes`, as rounds of the control centre do.
@@ -53,13 +53,13 @@ class HostRules:
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
     def add_groups(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
-        """Add the groups that new requests name."""
+        """Add the VM groups that new requests name."""
         for tenant, table in zip(tenants, tables, strict=True):
             for key in group_keys(tenant, table):
                 self._places.of_group.setdefault(key, Counter())
 
     def count(self, vms: VmRows, tables: Sequence[ConstraintTable], *, sign: int) -> None:
-        """Count VMs that were placed (sign 1) or are gone (sign -1)."""
+        """Count VMs of groups and spreads on hosts when placed (sign 1) or gone (sign -1)."""
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         if not ruled.any():
             return
@@ -73,7 +73,7 @@ class HostRules:
                 _add_to_count(self._places.of_spread[request], host, count)
 
     def state(self) -> CheckpointData:
-        """Return the counts for a checkpoint."""
+        """Return the counts of groups' and spreads' VMs for a checkpoint."""
         return {
             "groups": [[*key, [*places.items()]] for key, places in self._places.of_group.items()],
             "spreads": [
@@ -82,7 +82,7 @@ class HostRules:
         }
 
     def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
-        """Restore saved counts."""
+        """Restore the counts of groups' and spreads' VMs from a checkpoint."""
         self._places, self._known = _Places(), None
         for tenant, name, apart, hard, places in kept["groups"]:
             if not (type(tenant) is int and isinstance(name, str)):
@@ -95,7 +95,7 @@ class HostRules:
             self._places.of_spread[request] = _read_counts(places, sizes.hosts)
 
     def groups(self) -> Sequence[tuple[GroupKey, Collection[int]]]:
-        """Return the groups, in order of creation, and the hosts that hold VMs of each."""
+        """Return the VM groups, in order of creation, and the hosts that hold VMs of each."""
         return [*self._places.of_group.items()]
 
     def snapshot_rules(
@@ -105,7 +105,7 @@ class HostRules:
         tables: Sequence[ConstraintTable],
         of_running: IntArray | None = None,
     ) -> SnapshotRules:
-        """Return the host classes, eligibility and constraints of the round.
+        """Return the host classes, eligibility and constraints of a simulated round.
 
         Hosts of one class are alike to the constraints in ``of_running``, too.
         """
@@ -132,6 +132,7 @@ class HostRules:
         tables: Sequence[ConstraintTable],
         classes: HostClasses,
     ) -> Constraints | None:
+        """Return the constraints of the waiting requests; None without any."""
         bound = np.array(
             [table.is_ruled or bool(table.rules.prefers) for table in tables], dtype=np.bool_
         )
@@ -173,6 +174,7 @@ class HostRules:
         table: ConstraintTable,
         zones: Sequence[str],
     ) -> Spread:
+        """Return the spread of a waiting request, with its VMs in each zone."""
         its_own = {zone_of(host.labels) for host in cluster.hosts if may_use(table, host)}
         placed: Counter[str | None] = Counter()
         for host, count in self._places.of_spread[int(waiting.request[row])].items():
@@ -186,11 +188,12 @@ class HostRules:
 
 
 def group_keys(tenant: int, table: ConstraintTable) -> list[GroupKey]:
-    """Return the groups that VMs of a tenant with these constraints are in."""
+    """Return the keys of the VM groups that a tenant's VMs with these constraints are in."""
     return [(tenant, rule.group, apart, not rule.soft) for apart, rule in table.memberships]
 
 
 def _read_counts(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
+    """Read the counts of a group's VMs by host from a checkpoint."""
     counted: Counter[int] = Counter()
     for host, count in places:
         if type(host) is not int or type(count) is not int or not 0 <= host < hosts:
@@ -200,12 +203,14 @@ def _read_counts(places: Sequence[Sequence[int]], hosts: int) -> Counter[int]:
 
 
 def _add_to_count(places: Counter[int], host: int, count: int) -> None:
+    """Add VMs to a host's count; drop a count of 0."""
     places[host] += count
     if not places[host]:
         del places[host]
 
 
 def _zone_numbers(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
+    """Return the number of each host's zone, -1 for none."""
     place = {name: index for index, name in enumerate(names)}
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
 

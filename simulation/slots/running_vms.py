@@ -18,14 +18,14 @@ _MAX_PARTS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VmRows(Rows):
-    """Rows of VMs that are alike: one request's on one host, with one end."""
+    """Rows of alike running VMs: one request's on one host, with one end."""
 
     host: IntArray
     end_s: FloatArray  #: inf: never
 
 
 class RunningBuckets:
-    """VMs in buckets by the slot at whose start they have ended.
+    """The running VMs in buckets by the slot at whose start they have ended.
 
     Adding and taking costs what is added and taken, however many run.
     """
@@ -36,7 +36,7 @@ class RunningBuckets:
         self._endless: list[VmRows] = []
 
     def add(self, vms: VmRows, slot: int) -> None:
-        """Add VMs that run from the start of a slot; a life of 0 s ends with the slot."""
+        """Add VMs that run from the start of a slot; a lifetime of 0 s ends with the slot."""
         ends = np.isfinite(vms.end_s)
         if not ends.all():
             self._endless.append(vms.where(~ends))
@@ -56,7 +56,7 @@ class RunningBuckets:
         return self._buckets.pop(slot, [])
 
     def pop_lost(self, host: int, at_s: float) -> VmRows | None:
-        """Pop the VMs that run on a host at a time."""
+        """Pop the VMs that run on a failed host at a time."""
         found: list[VmRows] = []
         first = math.floor(at_s / self._length_s)
         for slot in sorted(slot for slot in self._buckets if slot > first):
@@ -65,7 +65,7 @@ class RunningBuckets:
         return VmRows.concatenate(found) if found else None
 
     def count_on_host(self, request: int, end_s: float, host: int) -> int:
-        """Return the number of VMs of a request with this end on a host."""
+        """Return how many VMs of a request with this end run on a host."""
         return sum(
             int(part.count[_matching_rows(part, request, end_s, host)].sum())
             for parts in self._buckets_of_end(end_s)
@@ -94,7 +94,7 @@ class RunningBuckets:
         return False
 
     def _buckets_of_end(self, end_s: float) -> list[list[VmRows]]:
-        """Return the buckets that may hold VMs with this end."""
+        """Return the buckets that may hold running VMs with this end."""
         if not math.isfinite(end_s):
             return [self._endless]
         first = math.ceil(end_s / self._length_s)
@@ -108,7 +108,7 @@ class RunningBuckets:
         ]
 
     def state(self) -> CheckpointData:
-        """Return the running VMs for a checkpoint."""
+        """Return the running VMs for a checkpoint, which `restore` reads."""
         slots = [slot for slot in self._buckets for _ in self._buckets[slot]]
         parts = [part for listed in self._buckets.values() for part in listed] + self._endless
         return {
@@ -144,11 +144,13 @@ class RunningBuckets:
 
 
 def _matching_rows(part: VmRows, request: int, end_s: float, host: int) -> BoolArray:
+    """Return which rows are running VMs of a request with this end on a host."""
     same: BoolArray = (part.request == request) & (part.host == host) & (part.end_s == end_s)
     return same
 
 
 def _remove_lost(parts: list[VmRows], host: int, at_s: float, found: list[VmRows]) -> list[VmRows]:
+    """Return the rows without the VMs of a failed host, which go to ``found``."""
     rest = []
     for part in parts:
         hit = (part.host == host) & (part.end_s > at_s)

@@ -22,7 +22,7 @@ _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPolicy:
-    """Which policy decides, with its parameters and budget."""
+    """The policy that decides a simulation's rounds, with its parameters and budget."""
 
     policy: str = "fuga"
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class SimulatedPolicy:
     moving: MoveOptions = field(default_factory=MoveOptions)
 
     def policy_parameters(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the parameters that a policy is made with.
+        """Return the parameters with which a policy is made for the simulation.
 
         If moves make room for starving requests, no hosts are reserved by default.
         """
@@ -46,7 +46,7 @@ class SimulatedPolicy:
 
 
 class SlotDecider:
-    """Decides rounds as the control centre does: the policy, the check, the fallback."""
+    """Decides simulated rounds as the control centre does: policy, check, fallback."""
 
     def __init__(self, choice: SimulatedPolicy, cluster: Cluster) -> None:
         self._choice, self._cluster = choice, cluster
@@ -58,7 +58,7 @@ class SlotDecider:
     def decide(
         self, snapshot: Snapshot, start_s: float, around: Callable[[Policy], Policy] | None = None
     ) -> tuple[Allocation | None, str | None]:
-        """Return the first feasible allocation, and why it is not the policy's own, if so.
+        """Decide a simulated round; return the first feasible allocation, and any policy error.
 
         ``around`` returns what a policy is wrapped in for this round.
         """
@@ -68,6 +68,7 @@ class SlotDecider:
         policy = self.policy = self.policy or deciding.make_policy()
 
         def decide_one(policies: RoundPolicies) -> Allocation:
+            """Decide the round by one policy."""
             its, units = (
                 (policy, choice.budget_units)
                 if policies is deciding
@@ -77,16 +78,18 @@ class SlotDecider:
             return decide(snapshot, made, seed=seed, budget_units=units)
 
         def note(_: RoundPolicies, error: Exception) -> None:
+            """Keep the reason why a policy failed."""
             reasons.append(f"{type(error).__name__}: {error}")
 
         allocation = first_feasible_allocation(deciding, snapshot, decide_one, note)
         return allocation, reasons[0] if reasons else None
 
     def forget_zone_policies(self) -> None:
-        """Forget the policies of zones: zones may have other hosts now."""
+        """Forget the policies of zones, as zones may have other hosts now."""
         self.deciding = self.policy = None
 
     def _find_deciding(self) -> RoundPolicies:
+        """Return the policies of the simulated round, by the zones of the present hosts."""
         choice = self._choice
         named = {
             zone: NamedPolicy(

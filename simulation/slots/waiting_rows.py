@@ -23,14 +23,14 @@ class WaitingRows(Rows):
     wait_at_most_s: FloatArray  #: then its tenant gives up what waits; inf: never
 
     def with_more(self, more: WaitingRows) -> WaitingRows:
-        """Return these rows merged with others, in order of their requests."""
+        """Return the waiting rows merged with others, in order of their requests."""
         both = WaitingRows.concatenate([self, more])
         if len(self) and len(more) and more.request[0] < self.request[-1]:
             return both.where(np.argsort(both.request, kind="stable").astype(np.int64))
         return both
 
     def min_counts(self) -> IntArray:
-        """Return ``min_count`` as a round sees it, shape (Q,); 1 for requests that began."""
+        """Return the gang minimum of each request as a round sees it, (Q,); 1 once it began."""
         minimum: IntArray = np.clip(self.min_count, 1, np.maximum(self.count, 1))
         return minimum
 

@@ -11,7 +11,7 @@ from simulation.topology.hosts import SimHost
 
 
 def failure_domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
-    """Return the failure domain of each host, (H,), numbered in order of name; -1 for none.
+    """Return the failure domain of each simulated host, (H,), numbered by name; -1 for none.
 
     Parameters
     ----------
@@ -26,4 +26,5 @@ def failure_domains_of(spare: str, hosts: Sequence[SimHost]) -> IntArray:
 
 
 def _domain_value(name: str, labels: Sequence[str]) -> str | None:
+    """Return the value of a label ``NAME=VALUE`` among a host's labels, or None."""
     return next((each[len(name) + 1 :] for each in labels if each.startswith(f"{name}=")), None)

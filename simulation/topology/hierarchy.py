@@ -30,7 +30,7 @@ class SimulatedQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Groups of tenants with weights, and the quotas of tenants and groups."""
+    """Groups of tenants with weights, and quotas of tenants and groups, as files give them."""
 
     groups: tuple[str, ...] = ()  #: in the order that breaks ties
     #: of tenants, which breaks ties; tenants that it does not name follow
@@ -47,7 +47,7 @@ class Hierarchy:
             parent = self.parents.get(parent)
 
     def tree(self, tenants: Sequence[str], weight: FloatArray) -> TenantTree | None:
-        """Return the tree over tenants; None if none of them is in a group.
+        """Return the tree over these tenants; None if none of them is in a group.
 
         Layer by layer, of siblings groups first; groups without a tenant below
         them are left out, as they share nothing.
@@ -105,7 +105,7 @@ TimedHierarchy = tuple[float, Hierarchy]
 
 
 def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy, ...]:
-    """Read the hierarchy of a CSV file of ``name``, ``parent``, ``weight`` and one of quotas.
+    """Read groups of tenants and quotas from CSV files.
 
     A name that is ever a parent is a group, every other a tenant. Where a file
     has a column ``at_s``, a row with a time holds from then on.
@@ -150,14 +150,14 @@ def read_hierarchy(tree: str | None, quotas: str | None) -> tuple[TimedHierarchy
 
 @dataclass(frozen=True, slots=True)
 class _TreePosition:
-    """The position of a tenant or group in the tree."""
+    """The position of a tenant or group in the tree, at a time."""
 
     parent: str
     weight: float
 
 
 def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
-    """Return the positions of each name by the time from which they hold."""
+    """Read the file of the tree: positions by name, and by the time from which they hold."""
     places: dict[str, dict[float, _TreePosition]] = {}
     parents: dict[str, int] = {}
     for line, row in read_table(path, ("name", "parent")):
@@ -179,6 +179,7 @@ def _read_tree(path: str) -> Mapping[str, Mapping[float, _TreePosition]]:
 
 
 def _check_cycles(hierarchy: Hierarchy, where: str) -> None:
+    """Raise if a group is its own ancestor."""
     for group in hierarchy.groups:
         for steps, above in enumerate(hierarchy.groups_above(group)):
             if above == group or steps > len(hierarchy.groups):
@@ -186,6 +187,7 @@ def _check_cycles(hierarchy: Hierarchy, where: str) -> None:
 
 
 def _read_time(found: str | None, where: str) -> float:
+    """Read a time of the trace, in seconds; 0 for none."""
     try:
         at_s = float(found or 0)
     except ValueError:
@@ -196,6 +198,7 @@ def _read_time(found: str | None, where: str) -> float:
 
 
 def _read_weight(found: str | None, where: str) -> float:
+    """Read the weight of a tenant or group; 1 for none."""
     try:
         weight = float(found or 1)
     except ValueError:
@@ -206,7 +209,7 @@ def _read_weight(found: str | None, where: str) -> float:
 
 
 def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | None]]:
-    """Return the limits of each owner and resource by the time from which they hold."""
+    """Read the file of quotas: limits by owner and resource, and by the time they hold from."""
     quotas: dict[tuple[str, str], dict[float, int | None]] = {}
     for line, row in read_table(path, ("owner", "resource", "limit")):
         where, key = f"{path}:{line}", (row["owner"], row["resource"])
@@ -220,6 +223,7 @@ def _read_quotas(path: str) -> Mapping[tuple[str, str], Mapping[float, int | Non
 
 
 def _read_limit(found: str, where: str) -> int:
+    """Read the limit of a quota, a whole number."""
     limit = int(found) if found.isdecimal() else _MAX_LIMIT + 1
     if limit > _MAX_LIMIT:
         raise InputError(where, f"limit: found {found!r}, expected a whole number")
@@ -227,5 +231,5 @@ def _read_limit(found: str, where: str) -> int:
 
 
 def _row_at(at_s: float, rows: Mapping[float, Value]) -> Value | None:
-    """Return the row that holds at a time, or None before the first."""
+    """Return the row of a tenant, group or quota that holds at a time; None before the first."""
     return next((rows[since] for since in sorted(rows, reverse=True) if since <= at_s), None)

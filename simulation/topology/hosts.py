@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class HostEventKind(StrEnum):
-    """A kind of host event."""
+    """A kind of event of a simulated host."""
 
     JOIN = "join"  #: it is there from now on
     DRAIN = "drain"  #: it takes no more VMs; those that run stay
@@ -18,7 +18,7 @@ class HostEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvent:
-    """An event of one host."""
+    """An event of one simulated host."""
 
     at_s: float
     host: str
@@ -27,7 +27,7 @@ class HostEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimHost:
-    """A host with the traits by which requests distinguish hosts."""
+    """A simulated host, with the traits by which requests distinguish hosts."""
 
     name: str
     labels: tuple[str, ...] = ()
@@ -35,5 +35,5 @@ class SimHost:
 
     @property
     def id(self) -> str:
-        """The name of the host, which is also its id here."""
+        """The host's name, which is also its id in a simulation."""
         return self.name

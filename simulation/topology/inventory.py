@@ -34,7 +34,7 @@ _AZURE: Final = re.compile(r"azure:(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
-    """One host of an inventory."""
+    """One host of a simulation's inventory."""
 
     name: str
     host_class: str  #: hosts of one class are reported together
@@ -44,24 +44,24 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInventory:
-    """Hosts in order of name, and events in order of time."""
+    """The hosts of a simulation in order of name, and their events in order of time."""
 
     hosts: tuple[HostSpec, ...]
     events: tuple[HostEvent, ...] = ()
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """All resources that some host offers."""
+        """All resources that some host of the inventory offers."""
         return ordered_resources({name for host in self.hosts for name in host.capacity})
 
     def with_hosts(self, more: HostInventory) -> HostInventory:
-        """Return this inventory with more hosts."""
+        """Return this inventory of hosts with more hosts."""
         return checked_inventory(
             [*self.hosts, *more.hosts], [*self.events, *more.events], "--add-hosts"
         )
 
     def without(self, names: Sequence[str]) -> HostInventory:
-        """Return this inventory without hosts of these names, or patterns as ``rack3-*``."""
+        """Return this inventory without hosts of these names, or patterns such as ``rack3-*``."""
         gone: set[str] = set()
         for pattern in names:
             found = {host.name for host in self.hosts if fnmatchcase(host.name, pattern)}
@@ -103,7 +103,7 @@ class HostInventory:
 def checked_inventory(
     hosts: Iterable[HostSpec], events: Iterable[HostEvent], where: str
 ) -> HostInventory:
-    """Return an inventory of sorted hosts and events; raise `InputError` if it is invalid."""
+    """Return an inventory of hosts and events, sorted; raise `InputError` if it is invalid."""
     listed = sorted(hosts, key=lambda host: host.name)
     names = [host.name for host in listed]
     twice = sorted({a for a, b in itertools.pairwise(names) if a == b})
@@ -147,7 +147,7 @@ def read_inventory(spec: str) -> HostInventory:
 
 
 def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
-    """Return the reader of a table with these columns."""
+    """Return the reader of inventories for a table with these columns."""
     columns = read_columns(path)
     if set(columns) == {"machine_id", "cpu", "memory"}:
         return _read_google_machines
@@ -162,7 +162,7 @@ def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
 
 
 def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
-    """Parse ``20:64c:256g:label=ssd``; return the number of hosts, their capacity and labels."""
+    """Parse hosts in short form, as ``20:64c:256g:label=ssd``: number, capacity and labels."""
     count, *parts = spec.split(":")
     capacity: dict[str, int] = {}
     labels = tuple(sorted(part.removeprefix(_LABEL) for part in parts if part.startswith(_LABEL)))
@@ -186,6 +186,7 @@ def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
 
 
 def _read_short_form(spec: str) -> HostInventory:
+    """Return the inventory of hosts in short form, several separated by commas."""
     hosts: list[HostSpec] = []
     for place, part in enumerate(spec.split(",")):
         count, capacity, labels = short_host(part)
@@ -196,6 +197,7 @@ def _read_short_form(spec: str) -> HostInventory:
 
 
 def _make_google_hosts(spec: str) -> HostInventory:
+    """Return the inventory ``google:HOSTS``: hosts in the proportions of Google's table."""
     number = spec.removeprefix(PREFIX)
     if not number.isdigit() or not 1 <= int(number) <= _MAX_HOSTS:
         raise InputError(spec, f"expected google:HOSTS, 1 to {_MAX_HOSTS}")
@@ -215,6 +217,7 @@ def _make_alike_hosts(
     host_class: str,
     labels: tuple[str, ...] = (),
 ) -> list[HostSpec]:
+    """Return numbered hosts of one capacity."""
     width = len(str(count))
     return [
         HostSpec(
@@ -228,6 +231,7 @@ def _make_alike_hosts(
 
 
 def _read_csv(path: Path) -> HostInventory:
+    """Read an inventory from a CSV or Parquet table of hosts, or of hosts and events."""
     hosts: list[HostSpec] = []
     events: list[HostEvent] = []
     for line, row, _ in read_rows(path):
@@ -258,7 +262,7 @@ def _read_csv(path: Path) -> HostInventory:
 
 
 def _read_json(path: Path) -> HostInventory:
-    """Read an object with "hosts", each of a name and a capacity, and perhaps "events"."""
+    """Read an inventory from a JSON object with "hosts" and, optionally, "events"."""
     try:
         document = json.loads(
             path.read_text(encoding="utf-8"), object_pairs_hook=dict_of_unique_names
@@ -299,6 +303,7 @@ def _read_json(path: Path) -> HostInventory:
 
 
 def _read_google_machines(path: Path) -> HostInventory:
+    """Read an inventory from a table of Google's machines."""
     hosts = []
     for line, row, _ in read_rows(path):
         if not isinstance(row, Mapping):
@@ -310,7 +315,7 @@ def _read_google_machines(path: Path) -> HostInventory:
 
 
 def _read_google_events(path: Path) -> HostInventory:
-    """Read a table of machine events: they join (0), leave (1) and join again."""
+    """Read an inventory from Google's machine events: join (0), leave (1), join again."""
     names = ("time_us", "machine_id", "event", "platform", "cpus", "memory")
     hosts: dict[str, HostSpec] = {}
     events: list[HostEvent] = []
@@ -332,6 +337,7 @@ def _read_google_events(path: Path) -> HostInventory:
 
 
 def _make_google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSpec:
+    """Return a host from the parts of Google's largest machine that it has."""
     capacity = {
         "vcpus": round(_read_seconds(cpu, where) * LARGEST_CORES),
         "memory_mib": round(_read_seconds(memory, where) * LARGEST_MIB),
@@ -342,6 +348,7 @@ def _make_google_host(machine: Any, cpu: Any, memory: Any, where: str) -> HostSp
 
 
 def _read_alibaba_nodes(path: Path) -> HostInventory:
+    """Read an inventory from a table of Alibaba's nodes with GPUs."""
     hosts = []
     for line, row, _ in read_rows(path):
         where = f"{path}:{line}"
@@ -365,7 +372,7 @@ def _read_alibaba_nodes(path: Path) -> HostInventory:
 
 
 def _short_capacity(capacity: Mapping[str, int]) -> str:
-    """Return a capacity in the short form: ``64c:256g``."""
+    """Return a host's capacity in the short form: ``64c:256g``."""
     ending = {name: (unit, factor) for unit, (name, factor) in _UNITS.items()}
     parts = []
     for name, amount in capacity.items():
@@ -375,6 +382,7 @@ def _short_capacity(capacity: Mapping[str, int]) -> str:
 
 
 def _read_whole(found: Any, where: str) -> int:
+    """Read a whole number of an inventory, 0 or more."""
     try:
         value = int(found)
     except (TypeError, ValueError):
@@ -385,6 +393,7 @@ def _read_whole(found: Any, where: str) -> int:
 
 
 def _read_seconds(found: Any, where: str) -> float:
+    """Read a number of an inventory, 0 or more: seconds, or parts of a machine."""
     try:
         value = float(found)
     except (TypeError, ValueError):

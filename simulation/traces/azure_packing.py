@@ -39,7 +39,7 @@ _ROUNDING: Final = 1e-6
 
 
 def is_packing_trace(path: Path) -> bool:
-    """Return whether a file is one of SQLite."""
+    """Return whether a file is SQLite, as Azure's packing trace is."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -48,7 +48,7 @@ def is_packing_trace(path: Path) -> bool:
 
 
 def packing_requests(path: Path) -> Iterator[Row]:
-    """Return VMs in order of their start as rows of the native format.
+    """Yield the VMs of Azure's packing trace in order of start, as native rows.
 
     VMs that ran before the trace begins arrive at 0 for what is left of their
     lives. The line of a row of SQLite is its ``rowid``.
@@ -68,18 +68,21 @@ def packing_requests(path: Path) -> Iterator[Row]:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
+    """Open the trace's SQLite file, read-only."""
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
 def _read_types(
     path: Path, database: sqlite3.Connection
 ) -> Iterator[tuple[int, Mapping[str, Any] | RowError]]:
+    """Yield the rows of the trace's table of VM types."""
     names = ("vmTypeId", "machineId", *_PARTS.values())
     for line, *cells in _select_columns(path, database, "vmType", names, order="rowid"):
         yield line, dict(zip(names, cells, strict=True))
 
 
 def _read_vms(path: Path, database: sqlite3.Connection) -> Iterator[Row]:
+    """Yield the rows of the trace's table of VMs in order of start, with the part read."""
     names = ("tenantId", "vmTypeId", "starttime", "endtime")
     total = max(next(_select_columns(path, database, "vm", (), order="1", what="count(*)"))[0], 1)
     rows = _select_columns(path, database, "vm", names, order="max(starttime, 0), rowid")
@@ -96,7 +99,7 @@ def _select_columns(
     order: str,
     what: str = "rowid",
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table's columns; the names in the query come from this module only."""
+    """Yield columns of a table; the query has only names of this module."""
     columns = ", ".join([what, *names])
     try:
         yield from database.execute(f"SELECT {columns} FROM {table} ORDER BY {order}")  # noqa: S608
@@ -107,7 +110,7 @@ def _select_columns(
 def _vm_sizes(
     path: Path, types: Iterable[tuple[int, Mapping[str, Any] | RowError]]
 ) -> Mapping[str, Mapping[str, int]]:
-    """Return the amounts of a VM of each type on the machine that most types can use."""
+    """Return the amounts of each VM type on the machine that most types can use."""
     on: dict[str, dict[str, Mapping[str, int]]] = {}
     for line, row in types:
         if isinstance(row, RowError):
@@ -124,6 +127,7 @@ def _vm_sizes(
 
 
 def _native_rows(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
+    """Convert rows of VMs to native rows; bad rows become errors."""
     for line, row, read in rows:
         if isinstance(row, RowError):
             yield line, row, read
@@ -137,6 +141,7 @@ def _native_rows(rows: Iterable[Row], sizes: Mapping[str, Mapping[str, int]]) ->
 def _to_native_row(
     row: Mapping[str, Any], sizes: Mapping[str, Mapping[str, int]]
 ) -> Mapping[str, Any]:
+    """Convert one VM to a row of the native format."""
     its_type = _id_text(row["vmTypeId"])
     if its_type not in sizes:
         raise RowError(f"vmTypeId: {its_type} does not run on the machine of this trace")
@@ -156,6 +161,7 @@ def _id_text(found: Any) -> str:
 
 
 def _millionths(found: Any) -> int:
+    """Return a fraction of the machine in millionths, rounded; 0 for none."""
     if found in (None, ""):
         return 0
     part = float(found)

@@ -14,7 +14,7 @@ from simulation.traces.constraint_table import ConstraintTable
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Chunk:
-    """Some requests in order of arrival, and how much of the trace is read with them."""
+    """Some requests of a trace in order of arrival, and how much of the trace is read with them."""
 
     arrival_s: FloatArray  #: (n,)
     lifetime_s: FloatArray  #: (n,) inf: the VMs never end
@@ -32,7 +32,7 @@ class Chunk:
         return len(self.arrival_s)
 
     def where(self, rows: IntArray) -> Chunk:
-        """Return some of the requests."""
+        """Return some of the chunk's requests, by index."""
         return Chunk(
             arrival_s=self.arrival_s[rows],
             lifetime_s=self.lifetime_s[rows],
@@ -54,20 +54,20 @@ class Chunk:
 
 
 class Trace(Protocol):
-    """Requests from a file, a generator or the register center."""
+    """A trace of requests, from a file, a generator or the register center."""
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Names of the axis R of every chunk."""
+        """Names of the resources that the trace's requests demand, the axis R."""
         ...
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read the trace from its beginning."""
+        """Read the trace's requests from the beginning, chunk by chunk."""
         ...
 
 
 class Arrivals:
-    """A trace read from slot to slot, never more than a chunk ahead."""
+    """The requests of a trace as they arrive, read at most a chunk ahead."""
 
     def __init__(self, trace: Trace, skip: int = 0) -> None:
         self._chunks = trace.chunks()
@@ -82,12 +82,12 @@ class Arrivals:
             self.taken += some
 
     def next_s(self) -> float | None:
-        """Return when the next request arrives; None at the end."""
+        """Return when the next request of the trace arrives; None at the end."""
         chunk = self._next_chunk()
         return None if chunk is None else float(chunk.arrival_s[self._at])
 
     def take_until(self, time_s: float) -> list[Chunk]:
-        """Take the requests that have arrived by a time, in order."""
+        """Take the requests of the trace that have arrived by a time, in order."""
         parts = []
         while (chunk := self._next_chunk()) is not None:
             stop = int(np.searchsorted(chunk.arrival_s, time_s, side="right"))
@@ -102,6 +102,7 @@ class Arrivals:
     _before = 0.0
 
     def _next_chunk(self) -> Chunk | None:
+        """Return the chunk with the next request; None at the end of the trace."""
         while self._chunk is None or self._at == len(self._chunk):
             if self._chunk is not None:
                 self._before = self._chunk.read

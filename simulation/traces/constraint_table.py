@@ -20,22 +20,22 @@ class ConstraintTable:
 
     @property
     def memberships(self) -> tuple[tuple[bool, MembershipRule], ...]:
-        """Groups that its VMs keep apart in (True) or together in (False)."""
+        """The VM groups that VMs keep apart in (True) or together in (False)."""
         rules = ((True, self.rules.anti_affinity), (False, self.rules.affinity))
         return tuple((apart, rule) for apart, rule in rules if rule is not None)
 
     @property
     def is_ruled(self) -> bool:
-        """Whether the hosts of its VMs must be tracked one by one."""
+        """Whether the hosts of a request's VMs must be tracked one by one."""
         return bool(self.memberships) or self.rules.spread is not None
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON values that `from_document` reads back."""
+        """Return the constraints as JSON values, which `from_document` reads back."""
         return asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
-        """Build the object from the JSON values that `document` returned."""
+        """Build the constraints from the JSON values that `document` returned."""
         said = dict(document["rules"])
         for name in ("anti_affinity", "affinity"):
             said[name] = None if said[name] is None else MembershipRule(**said[name])

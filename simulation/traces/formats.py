@@ -36,7 +36,7 @@ _AZURE_VMTABLE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFormat:
-    """A published format: how it is recognised, and how its rows become native rows."""
+    """A published format of traces: how it is recognised, and how its rows become native rows."""
 
     name: str
     needs: frozenset[str]  #: columns by which it is known
@@ -47,13 +47,14 @@ class TraceFormat:
 
 
 def _native_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Return the rows of a trace that is in the native format already."""
     return iter(rows)
 
 
 def _convert_rows(
     rows: Iterable[Row], native: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Iterator[Row]:
-    """Convert row by row; report what a row lacks or misspells with its line."""
+    """Convert a trace row by row; report what a row lacks or misspells with its line."""
     for line, row, read in rows:
         if isinstance(row, RowError):
             yield line, row, read
@@ -65,10 +66,11 @@ def _convert_rows(
 
 
 def _sort_by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
-    """Sort rows of formats that are not in order; these are small."""
+    """Sort the rows of a trace whose format has no order; these are small."""
     listed = list(rows)
 
     def key(row: Row) -> float:
+        """Return when a row's request arrives; 0 for a bad row."""
         arrival = row[1]
         return 0.0 if isinstance(arrival, RowError) else float(arrival["arrival_s"])
 
@@ -78,7 +80,7 @@ def _sort_by_arrival(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _convert_azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
-    """Merge VMs of one batch, size and lifetime into a request; a batch is of one tenant.
+    """Convert Azure's batches: VMs of one batch, size and lifetime become a request.
 
     Lifetimes are the upper bounds of their bins; VMs that outlived the window never end.
     """
@@ -118,7 +120,10 @@ def _convert_azure_batches(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _convert_azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
+    """Convert Azure's table of VMs to requests of their subscriptions."""
+
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Convert one VM."""
         created, deleted = float(row["vmcreated"]), float(row["vmdeleted"])
         return {
             "arrival_s": created,
@@ -132,7 +137,10 @@ def _convert_azure_vmtable(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _convert_huawei(rows: Iterable[Row]) -> Iterator[Row]:
+    """Convert Huawei's trace of VMs to requests."""
+
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Convert one VM."""
         return {
             "arrival_s": row["arrival_s"],
             "lifetime_s": row["lifetime_s"],
@@ -144,9 +152,13 @@ def _convert_huawei(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _convert_alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
-    """Convert tasks to requests. The quality class is the tenant; GPUs count in thousandths."""
+    """Convert Alibaba's tasks with GPUs to requests; the quality class is the tenant.
+
+    GPUs count in thousandths.
+    """
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Convert one task."""
         created = float(row["creation_time"])
         wanted = set(filter(None, str(row["gpu_spec"] or "").split("|")))
         others = [f"gpu={model}" for model in _GPU_MODELS if wanted and model not in wanted]
@@ -165,9 +177,13 @@ def _convert_alibaba_gpu(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _convert_alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
-    """Convert instances to requests of their applications; earlier ones arrive at 0."""
+    """Convert Alibaba's DLRM instances to requests of their applications.
+
+    Instances from before the trace arrive at 0.
+    """
 
     def native(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Convert one instance."""
         created = float(row["creation_time"] or 0)
         alone = int(row["max_instance_per_node"]) == 1
         return {
@@ -186,10 +202,12 @@ def _convert_alibaba_dlrm(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _gib_to_mib(gib: Any) -> int:
+    """Return GiB of a trace in MiB, rounded up."""
     return _round_up(float(gib) * 1024)
 
 
 def _round_up(amount: Any) -> int:
+    """Return an amount of a trace as a whole number, rounded up."""
     value = float(amount)
     return int(value) if value == int(value) else int(value) + 1
 
@@ -245,7 +263,7 @@ FORMATS: Final = (
 
 
 def detect_format(path: Path, name: str | None = None) -> TraceFormat:
-    """Return the named format, or the one that a file's columns match.
+    """Return the trace format of this name, or the one that a file's columns match.
 
     Raises
     ------
@@ -271,6 +289,7 @@ def detect_format(path: Path, name: str | None = None) -> TraceFormat:
 
 
 def _format_by_name(name: str) -> TraceFormat:
+    """Return the trace format of this name; raise `InputError` for an unknown one."""
     for each in FORMATS:
         if each.name == name:
             return each
@@ -279,7 +298,7 @@ def _format_by_name(name: str) -> TraceFormat:
 
 
 def make_row_reader(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]:
-    """Return a function that reads the file from its beginning, as native rows."""
+    """Return a function that reads a trace file from its beginning, as native rows."""
     read = its.read
     if read is not None:
         return lambda: its.convert(read(path))
@@ -289,5 +308,5 @@ def make_row_reader(path: Path, its: TraceFormat) -> Callable[[], Iterator[Row]]
 def resources_in(
     path: Path, its: TraceFormat, types: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
-    """Return the resources that the requests of a file need."""
+    """Return the resources that the requests of a trace file need."""
     return its.resources or resources_of(read_columns(path), types)

@@ -39,12 +39,12 @@ _AFTER: Final = 2**63 - 1
 
 
 def is_task_events(columns: tuple[str, ...]) -> bool:
-    """Return whether the first row of a file without column names is a task event."""
+    """Return whether a file without column names has the task events of Google's trace."""
     return len(columns) == len(COLUMNS) and columns[0].isdigit() and columns[5] in set("012345678")
 
 
 def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
-    """Return submissions in order, with the lives of their tasks.
+    """Return the submitted tasks of Google's trace in order, as native rows with lifetimes.
 
     A life begins when the task is scheduled, or, where it never is, submitted; a
     task without an end never ends. A task that is submitted again is another
@@ -63,7 +63,7 @@ def requests_of_tasks(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class _Submissions:
-    """The known facts of every submission, in flat columns."""
+    """The known facts of every submitted task, in flat columns."""
 
     def __init__(self) -> None:
         self._line, self._user, self._job = array("q"), array("q"), array("q")
@@ -74,7 +74,7 @@ class _Submissions:
         self._open: dict[tuple[int, int], tuple[int, float]] = {}
 
     def record_event(self, line: int, row: Mapping[str, Any], read: float) -> None:
-        """Record an event."""
+        """Record an event of a task: submitted, scheduled or ended."""
         at_us, event = int(row["time_us"]), int(row["event"])
         if at_us < 0:
             raise RowError(f"time_us: found {at_us}, expected 0 or more")
@@ -94,6 +94,7 @@ class _Submissions:
     def _record_submission(
         self, line: int, row: Mapping[str, Any], read: float, at_s: float, task: tuple[int, int]
     ) -> None:
+        """Record a submitted task."""
         if math.isinf(at_s):
             raise RowError("time_us: submitted after the end of the trace")
         cpu, memory = _read_fraction(row, "cpu_request"), _read_fraction(row, "memory_request")
@@ -108,7 +109,7 @@ class _Submissions:
         self._job.append(task[0] if str(row["different_machines"]) == "1" else -1)
 
     def requests(self) -> Iterator[Row]:
-        """Return the submissions as rows of the native format."""
+        """Yield the submitted tasks as rows of the native format."""
         users = list(self._users)
         for place, line in enumerate(self._line):
             life_s, job = self._life[place], self._job[place]
@@ -124,6 +125,7 @@ class _Submissions:
 
 
 def _read_fraction(row: Mapping[str, Any], name: str) -> float:
+    """Read a task's part of the largest machine, 0 to 1."""
     found = row[name]
     if found in (None, ""):
         raise RowError(f"{name}: missing")
@@ -134,4 +136,5 @@ def _read_fraction(row: Mapping[str, Any], name: str) -> float:
 
 
 def _round_up(amount: float) -> int:
+    """Return an amount as a whole number, rounded up; rounding errors aside."""
     return math.ceil(round(amount, 6))

@@ -51,7 +51,7 @@ Keep: TypeAlias = Callable[[str], bool]
 
 
 def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
-    """Return the resources that rows of these columns, or their types, may request."""
+    """Return the resources that a native trace of these columns and VM types may request."""
     named = [name for name in columns if name not in COLUMNS]
     if "vm_type" in columns:
         named += sorted({name for amounts in types.values() for name in amounts} - {*named})
@@ -59,14 +59,14 @@ def resources_of(columns: Iterable[str], types: Mapping[str, Mapping[str, int]])
 
 
 def ordered_resources(names: Collection[str]) -> tuple[str, ...]:
-    """Return resources in the order of policies: CPU, memory, disk, and the others by name."""
+    """Return resources in the usual order: CPU, memory, disk, then the others by name."""
     first = ("vcpus", "cpu_milli", "memory_mib", "disk_gib")
     return tuple(name for name in first if name in names) + tuple(sorted(set(names) - set(first)))
 
 
 @dataclass(slots=True)
 class NativeTrace:
-    """Rows of the native format as chunks of requests.
+    """A trace in the native format, as chunks of requests.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class NativeTrace:
     fold: int = 0  #: number of tenants after folding; 0: not folded
 
     def chunks(self) -> Iterator[Chunk]:
-        """Read the trace from its beginning."""
+        """Read the trace's requests from the beginning, chunk by chunk."""
         self.faults.count = 0
         self.faults.shown.clear()
         rows: list[_RequestRow] = []
@@ -114,6 +114,7 @@ class NativeTrace:
             yield self._make_chunk(rows, read)
 
     def _request_row(self, row: Mapping[str, Any] | RowError, line: int) -> _RequestRow:
+        """Check a row of the trace, and return its request."""
         if isinstance(row, RowError):
             raise row
         return _RequestRow(
@@ -129,7 +130,7 @@ class NativeTrace:
         )
 
     def tenant_of(self, name: Any, line: int) -> str:
-        """Return the tenant of a row.
+        """Return the tenant of a trace's row.
 
         If tenants are folded, a hash of the name picks one of ``fold`` tenants; a row without
         a name is hashed by its line number.
@@ -141,6 +142,7 @@ class NativeTrace:
         return f"tenant-{number:0{len(str(self.fold - 1))}}"
 
     def _read_demand(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+        """Read the demand of one VM from a row: its type's, or the row's own amounts."""
         name = row.get("vm_type")
         its_type: Mapping[str, int] = {}
         if name not in (None, ""):
@@ -153,6 +155,7 @@ class NativeTrace:
         )
 
     def _make_chunk(self, rows: Sequence[_RequestRow], read: float) -> Chunk:
+        """Return the requests of some rows as a chunk."""
         return Chunk(
             arrival_s=np.array([row.arrival_s for row in rows]),
             lifetime_s=np.array([row.lifetime_s for row in rows]),
@@ -168,17 +171,21 @@ class NativeTrace:
 
 
 def _hosts_of(rows: Sequence[_RequestRow]) -> tuple[str | None, ...]:
+    """Return the hosts on which rows' VMs run already; () if none does."""
     hosts = tuple(row.on_host for row in rows)
     return hosts if any(hosts) else ()
 
 
 def _patience_of(rows: Sequence[_RequestRow]) -> FloatArray | None:
+    """Return the longest wait of each row's VMs, (n,); None if none is bounded."""
     patience = np.array([row.wait_at_most_s for row in rows])
     return patience if np.isfinite(patience).any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestRow:
+    """A checked row of the trace."""
+
     arrival_s: float
     lifetime_s: float
     tenant: str
@@ -191,6 +198,7 @@ class _RequestRow:
 
 
 def _read_number(row: Mapping[str, Any], name: str, *, minimum: float) -> float:
+    """Read a number of a row, at least ``minimum``."""
     found: Any = row.get(name)
     try:
         value = float(found)
@@ -202,18 +210,19 @@ def _read_number(row: Mapping[str, Any], name: str, *, minimum: float) -> float:
 
 
 def _is_empty(found: Any) -> bool:
-    """Return whether a cell is empty, or a missing value of Parquet."""
+    """Return whether a cell of a row is empty, or a missing value of Parquet."""
     return found is None or found == "" or (isinstance(found, float) and math.isnan(found))
 
 
 def _read_seconds(row: Mapping[str, Any], name: str) -> float:
-    """Return a length of time in seconds; infinite if empty."""
+    """Read a length of time of a row, in seconds; infinite if empty."""
     return math.inf if _is_empty(row.get(name)) else _read_number(row, name, minimum=0)
 
 
 def _read_whole(
     row: Mapping[str, Any], name: str, default: int, maximum: int, *, minimum: int = 1
 ) -> int:
+    """Read a whole number of a row within bounds; ``default`` if empty."""
     found: Any = row.get(name)
     if _is_empty(found):
         return default
@@ -230,7 +239,7 @@ def _read_whole(
 
 
 def _starting_host(row: Mapping[str, Any]) -> str | None:
-    """Return the host on which VMs run already at the beginning of the trace."""
+    """Return the host on which a row's VMs run already when the trace begins, or None."""
     found = row.get("on_host")
     if _is_empty(found):
         return None
@@ -240,7 +249,7 @@ def _starting_host(row: Mapping[str, Any]) -> str | None:
 
 
 def _read_words(found: Any) -> tuple[str, ...]:
-    """Return words from ``a;b`` or a list."""
+    """Read words of a row's cell from ``a;b`` or a list."""
     if found is None or found == "":
         return ()
     if isinstance(found, str):
@@ -249,7 +258,7 @@ def _read_words(found: Any) -> tuple[str, ...]:
 
 
 def _read_membership(found: Any) -> MembershipRule | None:
-    """Return a group from ``name``, or ``name:soft``."""
+    """Read a VM group of a row's cell from ``name``, or ``name:soft``."""
     if found is None or found == "":
         return None
     name, _, how = str(found).partition(":")
@@ -259,6 +268,7 @@ def _read_membership(found: Any) -> MembershipRule | None:
 
 
 def _read_constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
+    """Read the placement constraints of a row's request."""
     said = [row.get(name) for name in _OF_CONSTRAINTS]
     if all(each is None or each == "" for each in said):
         return _NO_CONSTRAINTS

@@ -18,7 +18,7 @@ _BATCH: Final = 4096
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a file is Parquet, by its first bytes."""
+    """Return whether a table's file is Parquet, by its first bytes."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"
@@ -27,7 +27,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_columns(path: Path) -> tuple[str, ...]:
-    """Return the names in the first line of a CSV file, or those of a Parquet file."""
+    """Return a table's column names: the first line of CSV, or those of Parquet."""
     if is_parquet(path):
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, only needed for Parquet
 
@@ -37,7 +37,7 @@ def read_columns(path: Path) -> tuple[str, ...]:
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """Read a file row by row.
+    """Read a table of CSV or Parquet row by row, with lines and the part that is read.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def read_table(path: str, needs: Sequence[str]) -> list[tuple[int, dict[str, str
 
 
 def _check_distinct(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns; `InputError` if two have one name, as only one would be read."""
+    """Return the columns of a table; raise `InputError` if two have the same name."""
     twice = next((name for place, name in enumerate(names) if name and name in names[:place]), None)
     if twice is not None:
         raise InputError(str(path), f"two columns are called {plain(twice)!r}")
@@ -75,6 +75,7 @@ def _check_distinct(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
+    """Yield the rows of a CSV file, which may be compressed; bad rows are `RowError`."""
     size = max(path.stat().st_size, 1)
     with path.open("rb") as raw:
         binary = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
@@ -97,6 +98,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a Parquet file."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -114,6 +116,7 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 def _open_text(path: Path) -> io.TextIOWrapper:
+    """Open a CSV file as text; it may be compressed."""
     try:
         if path.suffix == ".gz":
             return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")
@@ -123,6 +126,7 @@ def _open_text(path: Path) -> io.TextIOWrapper:
 
 
 def _first_line(path: Path, file: io.TextIOWrapper) -> str:
+    """Return the first line of a CSV file."""
     try:
         return file.readline()
     except (UnicodeDecodeError, OSError, EOFError) as error:

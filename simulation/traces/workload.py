@@ -52,7 +52,7 @@ _SWING: Final = 0.5  #: of arrivals over a day, in parts of their mean
 
 
 def hosts_like_google(number: int) -> list[tuple[int, int, int]]:
-    """Return classes of ``number`` hosts in all: count, cores and MiB of each class."""
+    """Return host classes like Google's, ``number`` hosts in all: count, cores and MiB of each."""
     total = sum(count for count, *_ in _MACHINES)
     exact = [number * count / total for count, *_ in _MACHINES]
     counts = [int(each) for each in exact]
@@ -86,7 +86,7 @@ class Workload:
     seed: int = 0
 
     def chunks(self) -> Iterator[Chunk]:
-        """Generate the requests from the beginning."""
+        """Generate the requests from the beginning, chunk by chunk."""
         rng = np.random.default_rng([self.seed, self.requests])
         names = [f"tenant-{n:0{len(str(self.tenants))}}" for n in range(1, self.tenants + 1)]
         weights = np.arange(1, self.tenants + 1, dtype=np.float64) ** -_TENANT_TAIL
@@ -116,7 +116,7 @@ class Workload:
             )
 
     def _times(self, parts: FloatArray) -> FloatArray:
-        """Return the times at which fractions of all requests arrived; fewer come by night."""
+        """Return the arrival times at fractions of all requests; fewer arrive by night."""
         span_s = self.days * _DAY_S
         grid = np.linspace(0.0, 1.5 * span_s, 4096)
         angle = 2 * math.pi / _DAY_S
@@ -126,7 +126,7 @@ class Workload:
 
 
 def parse_workload(spec: str, resources: tuple[str, ...], seed: int) -> Workload:
-    """Return the workload that ``google:REQUESTS[:DAYSd][:TENANTSt]`` means."""
+    """Return the generated workload that ``google:REQUESTS[:DAYSd][:TENANTSt]`` describes."""
     found = _FORM.fullmatch(spec)
     if found is None or not 1 <= int(found[1]) <= 10**8:
         raise InputError(

@@ -35,7 +35,7 @@ class BestCombinations:
 
 
 class CombinationCache:
-    """A cache of answers by query, in two generations of bounded size."""
+    """A cache of hosts' best combinations by query, in two generations of bounded size."""
 
     def __init__(self, maximum: int = MAX_KEPT) -> None:
         self._maximum, self._size = maximum, 0
@@ -50,14 +50,14 @@ class CombinationCache:
         self._newer, self._older, self._size = {}, {}, 0
 
     def get(self, query: bytes) -> BestCombinations | None:
-        """Return the cached answer to a query, or None."""
+        """Return the cached combinations of a query, or None."""
         answer = self._newer.get(query)
         if answer is None and (answer := self._older.pop(query, None)) is not None:
             self.store(query, answer)
         return answer
 
     def store(self, query: bytes, answer: BestCombinations) -> None:
-        """Store an answer; when a generation is full, drop the older generation."""
+        """Store the combinations of a query; when a generation is full, drop the older one."""
         size = (
             len(query)
             + answer.found.counts.nbytes
@@ -144,7 +144,7 @@ class CombinationFinder:
         return _expand_to_all_kinds(answer.found, kinds, len(self._demand))
 
     def _tables_for(self, kinds: tuple[int, ...]) -> tuple[Tables | None, bytes]:
-        """Return the tables of some kinds, and the common part of their queries."""
+        """Return the tables of reachable amounts for some kinds, and what their queries share."""
         demand, tables = self._demand[list(kinds)], None
         key = [self._eta, *self._ranking.tolist(), len(kinds), *demand.ravel().tolist()]
         if len(self._ranking) <= 2:
@@ -156,7 +156,10 @@ class CombinationFinder:
     def _search_best(
         self, kinds: tuple[int, ...], amounts: IntArray, numbers: Sequence[int], query: bytes
     ) -> BestCombinations:
-        """Search the answer; ``amounts`` are free and room, ``numbers`` end with the pool."""
+        """Search the best combinations of VMs for the host of a query.
+
+        ``amounts`` are free and room, ``numbers`` end with the pool.
+        """
         demand, (free, room), (*maximum, pool) = self._demand[list(kinds)], amounts, numbers
         tables, _ = self._about[kinds]
         before, refused = self._budget.spent, self._budget.refused
@@ -180,7 +183,7 @@ class CombinationFinder:
     def _query_seed(
         self, tables: Tables | None, demand: IntArray, amounts: IntArray, numbers: Sequence[int]
     ) -> int:
-        """Return the seed of a query, independent of the units of resources."""
+        """Return the random seed of a query, which does not depend on the units of resources."""
         all_amounts = np.concatenate([demand, amounts])
         unit = np.maximum(np.gcd.reduce(all_amounts, axis=0), 1)
         text = [
@@ -196,6 +199,7 @@ class CombinationFinder:
 
 
 def _expand_to_all_kinds(found: Combinations, kinds: Sequence[int], number: int) -> Combinations:
+    """Return combinations of some kinds as combinations of all kinds of the round."""
     counts = np.zeros((len(found.counts), number), dtype=np.int64)
     counts[:, list(kinds)] = found.counts
     return Combinations(counts, found.score, found.cut)

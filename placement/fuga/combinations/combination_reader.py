@@ -31,7 +31,7 @@ _Spare: TypeAlias = tuple[int, ...]
 
 
 class CombinationReader:
-    """Reads the best combinations for the room of one host from a table.
+    """Reads the best combinations of VMs for one host from a table of reachable amounts.
 
     Parameters
     ----------
@@ -92,6 +92,7 @@ class CombinationReader:
         return list(found), False
 
     def _score(self, first: int, second: int) -> float:
+        """Return the minimum utilization of a state, given its cells of both resources."""
         unit, offered = self._grid.unit, self._offered
         score: float = first * unit[0] / offered[0]
         return score if len(unit) == 1 else min(score, second * unit[1] / offered[1])
@@ -99,7 +100,7 @@ class CombinationReader:
     def _list_combinations(
         self, states: Sequence[State], found: dict[tuple[int, ...], None], eta: int, pool: int
     ) -> bool:
-        """Add combinations of these states; False if not all that matter could be listed."""
+        """Add the combinations that reach these states; return False if some are missing."""
         # Where other resources are used up nearly all states are dead from the start.
         dead = [self._is_dead_end(state) for state in states]
         spend, walks, in_vain = self._budget.spend, 0, 0
@@ -130,7 +131,7 @@ class CombinationReader:
         return True
 
     def _is_dead_end(self, state: State) -> bool:
-        """Return whether the other resources allow no count of the last kind."""
+        """Return whether resources outside the table forbid every count of the last kind."""
         if not self._spare:
             return False
         layer, _, maximum = self._steps[-1]
@@ -138,7 +139,7 @@ class CombinationReader:
         return minimum > maximum
 
     def _random_combination(self, state: State) -> tuple[int, ...] | None:
-        """Return a random combination that ends in a state; None at a dead end."""
+        """Return a random combination of VMs that reaches a state; None at a dead end."""
         counts, spare, (c, m) = [0] * self._kinds, self._spare, state
         draw, nothing_is_free = self._random.__next__, self._nothing_is_free
         for place, (layer, rows, maximum) in self._from_the_last:
@@ -174,7 +175,7 @@ class CombinationReader:
         return tuple(counts) if any(counts) else None
 
     def _all_combinations(self, state: State) -> Iterator[tuple[int, ...] | None]:
-        """Yield every combination that ends in a state, and None at every dead end."""
+        """Yield every combination of VMs that reaches a state, and None at every dead end."""
         steps, counts = self._steps, [0] * self._kinds
         stack = [(len(steps) - 1, *state, self._spare, counts)]
         while stack:
@@ -209,7 +210,7 @@ class CombinationReader:
 
 
 def _allowed_counts(layer: Layer, maximum: int, state: State, spare: _Spare) -> tuple[int, int]:
-    """Return the smallest and largest number of VMs of a layer's kind that fit."""
+    """Return the smallest and largest number of VMs of a table layer's kind that fit."""
     minimum = 0
     for place, takes in layer.caps:
         fit = spare[place] // takes
@@ -231,14 +232,17 @@ def _allowed_counts(layer: Layer, maximum: int, state: State, spare: _Spare) -> 
 
 
 def _spare_after(spare: _Spare, number: int, takes: tuple[int, ...]) -> _Spare:
+    """Return what is left of the resources outside the table after ``number`` VMs of a kind."""
     return tuple([left - number * each for left, each in zip(spare, takes, strict=True)])
 
 
 def _state_chunks(states: Iterator[State], size: int) -> Iterator[list[State]]:
+    """Yield the states in lists of at most ``size``."""
     while chunk := list(islice(states, size)):
         yield chunk
 
 
 def _random_numbers(rng: np.random.Generator) -> Iterator[float]:
+    """Yield random numbers in [0, 1), drawn many at a time."""
     while True:
         yield from rng.random(_DRAWN).tolist()

@@ -135,11 +135,11 @@ class ReachableStates:
 
     @staticmethod
     def count_rows(kinds: Sequence[int], size: State) -> int:
-        """Return the number of rows of a table of this number of kinds and this size."""
+        """Return the number of rows of a table for these kinds and this size."""
         return len(kinds) * (size[0] + 1)
 
     def states(self, room: State, score: Callable[[int, int], float]) -> Iterator[Scored]:
-        """Yield the states within a room, sorted by score, highest first.
+        """Yield the reachable states within a room, sorted by score, highest first.
 
         Parameters
         ----------
@@ -176,6 +176,7 @@ class ReachableStates:
 
 
 def _reach_any_number(rows: list[int], step: State, mask: int) -> list[int]:
+    """Return the rows that any number of VMs reach that take ``step`` cells each."""
     reached = rows.copy()
     by_c, by_m = step
     if by_c == 0:
@@ -193,7 +194,7 @@ def _reach_any_number(rows: list[int], step: State, mask: int) -> list[int]:
 
 
 def _reach_bounded_number(rows: list[int], step: State, bound: int, mask: int) -> list[int]:
-    """Add 0 to ``bound`` VMs, in packs of 1, 2, 4, ... and a rest."""
+    """Return the rows that 0 to ``bound`` VMs reach, added in packs of 1, 2, 4, ... and a rest."""
     reached = rows.copy()
     by_c, by_m = step
     pack = 1

@@ -84,7 +84,7 @@ def search_combinations(
 
 
 def _round_to_reachable(room: IntArray, demand: IntArray) -> IntArray:
-    """Round the room down to reachable sums of these demands, which tightens the bounds."""
+    """Round a host's room down to sums that these demands can reach, which tightens the bounds."""
     step = np.gcd.reduce(demand, axis=0)
     reachable: IntArray = np.where(step > 0, room // np.maximum(step, 1) * step, 0)
     return reachable
@@ -92,6 +92,8 @@ def _round_to_reachable(room: IntArray, demand: IntArray) -> IntArray:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
+    """One bounded search for the best combinations of VMs on a host."""
+
     free: IntArray
     room: IntArray
     demand: IntArray
@@ -103,7 +105,7 @@ class _Search:
     budget: Budget
 
     def run(self) -> tuple[IntArray, FloatArray, bool]:
-        """Run the search; return counts (K, T), scores (K,), and whether it was cut short."""
+        """Search; return counts (K, T) and scores (K,) of combinations, and whether it was cut."""
         a_layer = SEARCH_LIMIT // len(self.demand)
         quick = self._build_combinations(min(a_layer, _QUICK_ROWS), _QUICK_KEPT, above=-1.0)
         counts, score = self._best_rows(quick[0], quick[1])
@@ -117,7 +119,7 @@ class _Search:
         return counts, score, more[2] and not self._is_at_ceiling(score)
 
     def _is_at_ceiling(self, score: FloatArray) -> bool:
-        """Return whether no combination can beat the ``eta`` best of these."""
+        """Return whether no combination can beat the ``eta`` best of these scores."""
         ceiling = self._bounds(0, np.zeros((1, len(self.free)), dtype=np.int64))[0]
         return len(score) >= self.eta and bool(score[self.eta - 1] >= ceiling - _SLACK)
 
@@ -160,14 +162,14 @@ class _Search:
         return counts, self._scores(taken), thinned
 
     def _highest_bounds(self, kind: int, taken: IntArray, kept: int) -> IntArray:
-        """Return the rows of highest bound; ties are in random order."""
+        """Return the partial combinations of highest bound; ties are in random order."""
         shuffled = self.rng.permutation(len(taken))
         bounds = self._bounds(kind, taken)[shuffled]
         best: IntArray = shuffled[np.argsort(-bounds, kind="stable")][:kept]
         return best
 
     def _bounds(self, kind: int, taken: IntArray) -> FloatArray:
-        """Return an upper bound on the score of each row, given the kinds still to come."""
+        """Return an upper bound on the score of each partial combination, (K, R) to (K,)."""
         left = self.room - taken
         to_come = self.demand[kind:]
         bounds = np.full(len(taken), np.inf)
@@ -183,11 +185,12 @@ class _Search:
         return bounds
 
     def _scores(self, taken: IntArray) -> FloatArray:
+        """Return the minimum utilization of combinations of these amounts, (K, R) to (K,)."""
         scores: FloatArray = (taken[:, self.ranking] / self.free[self.ranking]).min(axis=1)
         return scores
 
     def _best_rows(self, counts: IntArray, score: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the best nonempty rows; ties are in random order."""
+        """Return the best combinations that take a VM; ties are in random order."""
         kept = counts.any(axis=1)
         counts, score = counts[kept], score[kept]
         shuffled = self.rng.permutation(len(score))
@@ -196,13 +199,14 @@ class _Search:
 
 
 def _fit_rows(left: IntArray, demand: IntArray, max_count: int) -> IntArray:
+    """Return how many VMs of a kind fit into what each partial combination leaves, (K,)."""
     demanded = demand > 0
     fits: IntArray = np.minimum((left[:, demanded] // demand[demanded]).min(axis=1), max_count)
     return fits
 
 
 def _best_ratio(gain: IntArray, cost: IntArray) -> float:
-    """Return the largest gain in one resource per unit of another."""
+    """Return the largest demand for one resource per unit of another, over all kinds of VM."""
     if ((cost == 0) & (gain > 0)).any():
         return float("inf")
     paid = cost > 0

@@ -74,11 +74,12 @@ class Tables:
         self._layers: dict[tuple[int, ...], tuple[Layer, ...]] = {}
 
     def _fraction_of_grid(self, kind: int) -> tuple[float, float]:
+        """Return the part of the grid's two axes that one VM of a kind takes."""
         (c, m), (of_c, of_m) = self.grid.demand[kind], self.grid.size
         return c / (of_c + 1), m / (of_m + 1)
 
     def table(self, maximum: IntArray, alone: IntArray, budget: Budget) -> ReachableStates | None:
-        """Return the table for up to ``maximum`` VMs of each kind; None if the budget is spent.
+        """Return the table of amounts that up to ``maximum`` VMs of each kind reach, or None.
 
         ``alone``, shape (T,), is what the room in question holds of a kind by
         itself: a host that may use that many is not limited.
@@ -111,10 +112,11 @@ class Tables:
         return bounds
 
     def _kinds_of(self, bounds: _Bounds) -> list[int]:
+        """Return the kinds of VM that a table with these bounds has, in the order of its layers."""
         return [kind for kind in self._order if bounds[kind] != 0]
 
     def layers(self, table: ReachableStates) -> tuple[Layer, ...]:
-        """Return the layers of a table, with the bounds for walking back through it."""
+        """Return a table's layers of reachable amounts, with bounds for walking back."""
         layers = self._layers.get(table.kinds)
         if layers is None:
             minimum = {

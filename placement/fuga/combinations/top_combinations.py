@@ -39,7 +39,7 @@ class Combinations:
 
 
 def minimum_utilization(amounts: IntArray, free: IntArray, ranking: IntArray) -> FloatArray:
-    """Return min over ranking resources of ``amounts / free``, shape (K,).
+    """Return each combination's score: min over ranking resources of ``amounts / free``, (K,).
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def top_combinations(
 
 
 def _max_vms_alone(room: IntArray, demand: IntArray) -> IntArray:
-    """Return how many VMs of each kind the room holds if it holds no other kind, shape (T,)."""
+    """Return how many VMs of each kind a host's room holds without other kinds, shape (T,)."""
     demanded = demand > 0
     fits = np.where(demanded, room // np.maximum(demand, 1), np.iinfo(np.int64).max).min(axis=1)
     return np.where(demanded.any(axis=1), fits, 0).astype(np.int64)

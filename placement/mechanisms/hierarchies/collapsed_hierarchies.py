@@ -43,7 +43,7 @@ class CollapsedHierarchy:
     resource: str | None = None
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the pool.
+        """Divide the pool by weighted DRF over the leaves of the collapsed tree.
 
         Raises
         ------

@@ -32,7 +32,7 @@ class Flattening:
         self._layers = tree.nodes_by_depth()[1:]
 
     def product_weights(self, active: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the product weight of each active leaf, and the root's vector.
+        """Return the product weight of each active leaf of the tree, and the root's vector.
 
         Parameters
         ----------
@@ -71,17 +71,20 @@ class Flattening:
         return weights, vector[0]
 
     def normal_weights(self, active: BoolArray) -> FloatArray:
-        """Return ``prod omega / sum of omega of the active siblings`` along each path, (N,).
+        """Return each leaf's path product of ``omega`` over the siblings' sum, shape (N,).
+
+        That sum is of the active siblings. A node is active if a leaf below it is.
 
         A node is active if a leaf below it is.
         """
         return self._path_products(self._weight / self._active_sums(active)[self._parent])
 
     def plain_weights(self) -> FloatArray:
-        """Return the product of the weights along the path of each leaf, shape (N,)."""
+        """Return the product of the weights along each leaf's path in the tree, shape (N,)."""
         return self._path_products(self._weight)
 
     def _path_products(self, factor: FloatArray) -> FloatArray:
+        """Return the product of a factor of each node along the path of every leaf, (N,)."""
         product = factor.copy()
         product[0] = 1.0
         with np.errstate(over="ignore"):
@@ -90,6 +93,7 @@ class Flattening:
         return np.clip(product[self._leaf], MIN_WEIGHT, 1 / MIN_WEIGHT)
 
     def _active_nodes(self, active: BoolArray) -> BoolArray:
+        """Return which nodes of the tree are active leaves or have one below them."""
         alive = np.zeros(len(self._parent), dtype=np.bool_)
         alive[self._leaf[active]] = True
         for layer in reversed(self._layers):
@@ -97,7 +101,7 @@ class Flattening:
         return alive
 
     def _active_sums(self, active: BoolArray) -> FloatArray:
-        """Return the sum of the weights of each node's active children."""
+        """Return the sum of the weights of each node's active children; 1 without any."""
         alive = self._active_nodes(active)
         sums = np.zeros(len(self._parent))
         alive[0] = False
@@ -105,7 +109,7 @@ class Flattening:
         return np.where(sums > 0, sums, 1.0)
 
     def _largest_active_child(self, active: BoolArray) -> FloatArray:
-        """Return the largest weight of each node's active children."""
+        """Return the largest weight of each node's active children; 1 without any."""
         alive = self._active_nodes(active)
         largest = np.zeros(len(self._parent))
         alive[0] = False

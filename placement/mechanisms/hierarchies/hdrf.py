@@ -38,7 +38,7 @@ class Hdrf:
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Hand out whole tasks of the pool.
+        """Hand out whole tasks of the pool, one by one, down the tree of tenants.
 
         Raises
         ------
@@ -68,6 +68,7 @@ class NaiveHdrf:
 
 
 def _divide_by_hdrf(problem: DivisibleProblem, mechanism: str, *, rescale: bool) -> Division:
+    """Hand out whole tasks down the tree, and report levels and dominant shares."""
     leaves = Leaves.of(problem, mechanism)
     _check_task_count(problem, leaves, mechanism)
     tasks = allocate_tasks(leaves, problem.count, rescale=rescale).astype(np.float64)
@@ -80,7 +81,7 @@ def _divide_by_hdrf(problem: DivisibleProblem, mechanism: str, *, rescale: bool)
 
 
 def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntArray:
-    """Hand out whole tasks until every leaf is blocked.
+    """Hand out whole tasks by H-DRF until every leaf is blocked; return the tasks of each tenant.
 
     Parameters
     ----------
@@ -113,6 +114,7 @@ def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntAr
         heapq.heapify(queue)
 
     def block_without_room(resource: int) -> None:
+        """Block the tenants whose next task needs more of a resource than is free."""
         queue = largest[resource]
         while queue and -queue[0][0] > free[resource]:
             _, tenant = heapq.heappop(queue)
@@ -137,7 +139,7 @@ def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntAr
 
 
 def _check_task_count(problem: DivisibleProblem, leaves: Leaves, mechanism: str) -> None:
-    """Raise if there are too many tasks to hand out one by one in reasonable time."""
+    """Raise if H-DRF would hand out too many tasks one by one in reasonable time."""
     task = leaves.shape * leaves.unit[:, None]
     alone = np.divide(leaves.room, task, out=np.full(task.shape, np.inf), where=task > 0)
     maximum = np.where(

@@ -24,7 +24,7 @@ class Leaves:
 
     @classmethod
     def of(cls, problem: DivisibleProblem, mechanism: str) -> Leaves:
-        """Return the leaves of a problem; without a tree all tenants are children of the root.
+        """Return the leaves of a problem's tree; without a tree all tenants are leaves of the root.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class Mch:
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the pool.
+        """Divide the pool by weighted DRF, with the weights of MCH.
 
         Raises
         ------
@@ -46,7 +46,7 @@ class Mch:
 def divide_among_leaves(
     problem: DivisibleProblem, weights: FloatArray, rng: np.random.Generator
 ) -> Division:
-    """Return weighted DRF over the leaves, with their weights, shape (N,), in the details."""
+    """Divide the pool by weighted DRF over a tree's leaves, with their weights, shape (N,)."""
     flat = dataclasses.replace(problem, weight=weights, tree=None)
     division = Drf().divide(flat, rng)
     return dataclasses.replace(division, details={"weights": weights.tolist(), **division.details})

@@ -23,7 +23,7 @@ _MAX_WEIGHTS_SHOWN: Final = 5_000
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stage:
-    """One stage of the filling, with its weights."""
+    """One stage of staged MCH, with the weights of its leaves."""
 
     weights: FloatArray  #: (N,) of the leaves that were active
     active: BoolArray  #: (N,)
@@ -45,7 +45,7 @@ class StagedFilling:
 def fill_in_stages(
     leaves: Leaves, wanted: FloatArray, *, counted: BoolArray | None = None, at_once: float = 0.0
 ) -> StagedFilling:
-    """Raise the leaves stage by stage.
+    """Raise the leaves of a tree by staged MCH, with new weights in each stage.
 
     Parameters
     ----------
@@ -125,7 +125,9 @@ def _next_stop(
     *,
     at_once: float,
 ) -> tuple[Point, BoolArray]:
-    """Return the point where a resource is used up or enough jobs have all their tasks.
+    """Return where the stage ends, and which resources are used up there, shape (R,).
+
+    A stage ends where a resource is used up, or where enough jobs have all their tasks.
 
     Which resources are used up there comes second, shape (R,).
     """
@@ -154,7 +156,7 @@ class MchStaged:
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the pool.
+        """Divide the pool by staged MCH.
 
         Raises
         ------
@@ -187,6 +189,7 @@ def wanted_shares(problem: DivisibleProblem, leaves: Leaves) -> FloatArray:
 
 
 def _stage_details(filling: StagedFilling, resources: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the stages of staged MCH as JSON values; of many leaves without weights."""
     cells = len(filling.stages) * len(filling.weights)
     stages = []
     for stage in filling.stages:

@@ -29,7 +29,7 @@ class VectorSum:
         self._nodes: list[Sequence[float]] = [(0.0,) * width] * (2 * self._first)
 
     def set_term(self, place: int, term: Sequence[float]) -> None:
-        """Set one term."""
+        """Set one term of the sum."""
         nodes = self._nodes
         at = self._first + place
         nodes[at] = term
@@ -39,7 +39,7 @@ class VectorSum:
 
     @property
     def total(self) -> Sequence[float]:
-        """All terms added up."""
+        """The sum of all terms."""
         return self._nodes[1]
 
 
@@ -58,12 +58,13 @@ class _ChildQueue:
         self._heap = [(0, child) for child in range(len(weights))]
 
     def move(self, child: int, share: float) -> None:
+        """Set a child's share, and queue it at its new place."""
         self.level[child] = share / self.weights[child]
         if not self.blocked[child]:
             heapq.heappush(self._heap, (level_in_steps(self.level[child]), child))
 
     def least_child(self) -> int | None:
-        """Return the head of the queue; stale entries are dropped."""
+        """Return the child of least share per weight; stale entries of the queue are dropped."""
         while self._heap:
             steps, child = self._heap[0]
             if not self.blocked[child] and steps == level_in_steps(self.level[child]):
@@ -73,7 +74,7 @@ class _ChildQueue:
 
 
 class Siblings(ABC):
-    """The children of an inner node, by their position."""
+    """The children of an inner node of H-DRF's tree, by their position."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         self._line = _ChildQueue(weights)
@@ -121,6 +122,7 @@ class RescalingGroup(Siblings):
         self._directions.set_term(child, self._direction(child))
 
     def _direction(self, child: int) -> Sequence[float]:
+        """Return what a child holds, scaled to a share per weight of 1."""
         share = self._shares[child]
         if share <= 0:
             return (0.0,) * self._width
@@ -134,7 +136,7 @@ class RescalingGroup(Siblings):
         self._blocked.add(self._line.level[child], self._vectors[child], self._direction(child))
 
     def vector(self) -> Sequence[float]:
-        """Return the sum of its rescaled children, in fractions of the pool."""
+        """Return the sum of the group's rescaled children, in fractions of the pool."""
         minimum = self._line.least_child()
         if minimum is None:
             return self._blocked.sums_up_to(math.inf)[0]
@@ -156,6 +158,7 @@ class _BlockedChildren:
         self._sums: tuple[FloatArray, FloatArray] | None = None
 
     def add(self, level: float, vector: Sequence[float], direction: Sequence[float]) -> None:
+        """Add a blocked child at its level."""
         at = bisect.bisect_right(self._levels, level)
         self._levels.insert(at, level)
         self._vectors = np.insert(self._vectors, at, vector, axis=0)
@@ -186,7 +189,7 @@ class PlainGroup(Siblings):
         self._vectors.set_term(child, vector)
 
     def vector(self) -> Sequence[float]:
-        """Return the amounts that its children hold, in fractions of the pool."""
+        """Return the amounts that the group's children hold, in fractions of the pool."""
         return self._vectors.total
 
 
@@ -243,20 +246,23 @@ class TaskTree:
                 parent.block(self._place[node])
 
     def _inner_group(self, node: int) -> Siblings:
+        """Return the children of an inner node."""
         group = self._groups[node]
         assert group is not None  # noqa: S101 an inner node has one
         return group
 
     def _vector_of_group(self, node: int) -> Sequence[float]:
+        """Return the amounts that count as held by a node's group; none for a leaf."""
         group = self._groups[node]
         return (0.0,) * self._width if group is None else group.vector()
 
     def _least_child_of(self, node: int) -> int | None:
+        """Return the child of least share per weight of a node; None for a leaf."""
         group = self._groups[node]
         return None if group is None else group.least_child()
 
     def next_tenant(self) -> int | None:
-        """Return the tenant whose task is next; None if all are blocked."""
+        """Return the tenant that H-DRF serves next; None if all are blocked."""
         node = 0
         while node not in self._tenant:
             place = self._least_child_of(node)
@@ -266,7 +272,7 @@ class TaskTree:
         return self._tenant[node]
 
     def move(self, tenant: int, vector: Sequence[float]) -> None:
-        """Update the amounts that a tenant holds, in fractions of the pool."""
+        """Update the amounts that a tenant and its groups hold, in fractions of the pool."""
         node = self._node[tenant]
         while True:
             group = self._inner_group(self._parent[node])

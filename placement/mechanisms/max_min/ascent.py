@@ -35,18 +35,21 @@ class Ascent:
         return np.where(self.frozen, self.fixed, self.climbs.needs(point))
 
     def last_point(self, price: FloatArray, budget: float) -> Point:
-        """Return the last point with ``price``, (N,), within ``budget``, at least the current."""
+        """Return the last point at which the needs cost at most ``budget``.
+
+        The cost is ``price``, (N,), per unit. The point is at least the current one.
+        """
         done = self.frozen | self.climbs.complete_tenants(self.point)
         fixed = np.where(self.frozen, self.fixed, self.climbs.limit)
         return max(self.climbs.last_point(price, budget, done, fixed), self.point)
 
     def rising_tenants(self) -> BoolArray:
-        """Return which tenants are neither frozen nor complete, shape (N,)."""
+        """Return which tenants still rise: neither frozen nor complete, shape (N,)."""
         alive: BoolArray = ~self.frozen & ~self.climbs.complete_tenants(self.point)
         return alive
 
     def stop_at(self, point: Point, stopped: BoolArray, used_up: BoolArray) -> Stop:
-        """Go to ``point`` and freeze the stopped tenants, shape (N,)."""
+        """Let the climb stop at ``point``, and freeze the stopped tenants, shape (N,)."""
         needs = self.needs(point)
         self.point = point
         frozen = stopped & self.rising_tenants()
@@ -95,7 +98,7 @@ def fill_pool(climbs: Climbs, shape: FloatArray, room: FloatArray) -> tuple[Floa
 
 
 def max_alone_in_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
-    """Return how much each tenant could have alone in a pool, shape (N,)."""
+    """Return how much each tenant could have of a pool without the others, shape (N,)."""
     demanded = shape > 0
     maximum = np.divide(room, shape, out=np.full(shape.shape, np.inf), where=demanded)
     minimum: FloatArray = maximum.min(axis=1, initial=np.inf)
@@ -105,7 +108,7 @@ def max_alone_in_pool(shape: FloatArray, room: FloatArray) -> FloatArray:
 def rising_details(
     stops: Sequence[Stop], resources: tuple[str, ...], classes: Sequence[int] | None
 ) -> list[dict[str, Any]]:
-    """Return the stops as JSON values; without ``classes``, of one pool."""
+    """Return the stops of a climb as JSON values; without ``classes``, those of one pool."""
     rounds = []
     for stop in stops:
         pairs = [

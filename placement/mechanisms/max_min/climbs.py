@@ -61,6 +61,7 @@ class Climbs:
         self._levels, self._after = self._breakpoints()
 
     def _levels_at_height(self, height: FloatArray) -> FloatArray:
+        """Return the amount at which each tenant's level times weight reaches a height, (N,)."""
         reach = ((height[:, None] - self._intercept) / self._slope).min(axis=1, initial=np.inf)
         minimum: FloatArray = np.maximum(reach, 0.0)
         return minimum
@@ -122,6 +123,7 @@ class Climbs:
         return here + point.part * (float(self._levels[point.place + 1]) - here)
 
     def _needs_at(self, place: int) -> FloatArray:
+        """Return the amount that each tenant needs at a breakpoint, (N,)."""
         level = self._levels[place]
         above = np.minimum(self._levels_at_height(level * self.weight), self.limit)
         above = np.where(level >= self.full, self.limit, np.maximum(above, self._jump))
@@ -130,7 +132,7 @@ class Climbs:
         return needs
 
     def needs(self, point: Point) -> FloatArray:
-        """Return the amount that each tenant needs at ``point``, shape (N,)."""
+        """Return the amount that each tenant needs at a point of the climb, shape (N,)."""
         if len(self._levels) == 0:
             return np.zeros(len(self.limit))
         low = self._needs_at(point.place)
@@ -139,14 +141,14 @@ class Climbs:
         return low + point.part * (self._needs_at(point.place + 1) - low)
 
     def complete_tenants(self, point: Point) -> BoolArray:
-        """Return which tenants have all they want at ``point``, shape (N,)."""
+        """Return which tenants have all they want at a point of the climb, shape (N,)."""
         done: BoolArray = self.needs(point) >= self.limit
         return done
 
     def last_point(
         self, price: FloatArray, budget: float, frozen: BoolArray, fixed: FloatArray
     ) -> Point:
-        """Return the last point at which the needs cost no more than ``budget``.
+        """Return the last point of the climb at which the needs cost no more than ``budget``.
 
         Parameters
         ----------
@@ -161,6 +163,7 @@ class Climbs:
         budget = budget - float(price[frozen] @ fixed[frozen])
 
         def cost(place: int) -> float:
+            """Return the cost of the needs of rising tenants at a breakpoint."""
             return float(price[moving] @ self._needs_at(place)[moving])
 
         low, high = 0, self.last.place

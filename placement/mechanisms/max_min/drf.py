@@ -39,7 +39,7 @@ class Drf:
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the pool.
+        """Divide the pool by dominant resource fairness.
 
         Raises
         ------

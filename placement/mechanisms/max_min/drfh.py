@@ -41,7 +41,7 @@ class Drfh:
     name: str = "drfh"  #: by which errors call it: "drfh" or "cdrfh"
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the servers.
+        """Divide the servers so that global dominant shares are lexicographically max-min.
 
         Raises
         ------

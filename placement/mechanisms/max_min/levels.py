@@ -33,7 +33,7 @@ def normalised_demands(demand: FloatArray, pool: FloatArray) -> tuple[FloatArray
 def dominant_climbs(
     problem: DivisibleProblem, shape: FloatArray, unit: FloatArray, alone: FloatArray
 ) -> Climbs:
-    """Return climbs whose level is the dominant share per weight, with what is held.
+    """Return the tenants' climbs whose level is the dominant share per weight.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def dominant_climbs(
 def task_climbs(
     problem: DivisibleProblem, unit: FloatArray, alone: FloatArray, monopoly: FloatArray
 ) -> Climbs:
-    """Return climbs whose level is ``tasks / (weight * monopoly)``, with what is held.
+    """Return the tenants' climbs whose level is ``tasks / (weight * monopoly)``.
 
     What a tenant holds counts as the number of its tasks that would hold as
     much of the demanded resource of which it holds most (derived).
@@ -71,6 +71,7 @@ def task_climbs(
 
 
 def _most_shares(problem: DivisibleProblem, unit: FloatArray, alone: FloatArray) -> FloatArray:
+    """Return the most that each tenant may take, in dominant shares: finite, (N,)."""
     # Twice what a tenant could have alone is out of reach, so as good as no limit.
     wanted = np.full(len(unit), np.inf)
     np.multiply(problem.count, unit, out=wanted, where=np.isfinite(problem.count))

@@ -58,7 +58,7 @@ class Filling:
     residual: float  #: the largest part of a need, or of a server, that the solver got wrong
 
     def division(self, problem: DivisibleProblem, unit: FloatArray, levels: FloatArray) -> Division:
-        """Return the division in tasks; ``unit`` (N,) is the share of one task."""
+        """Return the division in tasks; ``unit``, (N,), is the dominant share of one task."""
         tasks = np.divide(
             self.amounts, unit[:, None], out=np.zeros_like(self.amounts), where=unit[:, None] > 0
         )
@@ -157,6 +157,8 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _HighestPoint:
+    """The highest point of the climb that fits, with a division that reaches it."""
+
     cut: _Cut
     amounts: FloatArray  #: (G, V)
     gap: float
@@ -170,7 +172,7 @@ def _price_cut(
     seen: BoolArray,
     climb: FloatArray | None = None,
 ) -> _Cut:
-    """Return the cut of given prices; prices of a program with ``climb`` are not exact."""
+    """Return the bound that prices set to the climb; a program for ``climb`` has inexact prices."""
     cost = servers.cheapest_costs(prices, seen)
     budget = float((prices * servers.merged.room).sum())
     point = ascent.last_point(cost[servers.merged.group], budget)
@@ -185,7 +187,7 @@ def _price_cut(
 def _next_stop(
     ascent: Ascent, servers: _Servers, amounts: FloatArray, residual: float
 ) -> _HighestPoint:
-    """Find the highest point that fits, cutting down from the bounds of the pool.
+    """Find the highest point of the climb that fits, cutting down from the bounds of the pool.
 
     ``amounts`` fit, and are what was found at the point where we stand.
     """
@@ -214,7 +216,7 @@ def _next_stop(
 
 
 def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
-    """Return the lowest bound that can be computed without a linear program."""
+    """Return the lowest bound of the climb that can be computed without a linear program."""
     everything = servers.all_columns()
     lowest = min(
         (_price_cut(ascent, servers, prices, everything) for prices in servers.pool_prices()),
@@ -233,7 +235,7 @@ def _pool_cut(ascent: Ascent, servers: _Servers) -> _Cut:
 
 
 class _Servers:
-    """The columns of the programs: a group of tenants on a kind of servers."""
+    """The columns of the linear programs: a group of tenants on a kind of servers."""
 
     def __init__(self, merged: MergedProblem) -> None:
         self.merged = merged
@@ -267,18 +269,19 @@ class _Servers:
         return prices
 
     def excess(self, needs: FloatArray) -> FloatArray:
-        """Return each group's need divided by the amount it could have alone, shape (G,)."""
+        """Return each group's need, as a part of what it could have without the others, (G,)."""
         alone = np.zeros(len(needs))
         np.add.at(alone, self._group, self._maximum)
         excess: FloatArray = np.divide(needs, alone, out=np.zeros_like(needs), where=alone > 0)
         return excess
 
     def _column_costs(self, prices: FloatArray) -> FloatArray:
+        """Return the cost of one unit of each column, (columns,)."""
         charged: FloatArray = (self._use * prices[self._kind]).sum(axis=1)
         return charged
 
     def all_columns(self) -> BoolArray:
-        """Return all columns, shape (columns,)."""
+        """Return a mask that has all columns, shape (columns,)."""
         return np.ones(len(self._group), dtype=np.bool_)
 
     def group_sums(self, amounts: FloatArray, seen: BoolArray) -> FloatArray:
@@ -289,7 +292,7 @@ class _Servers:
         return sums
 
     def scale_to_room(self, amounts: FloatArray) -> tuple[FloatArray, float]:
-        """Scale down allocations on overfull servers; return the largest excess."""
+        """Scale down what is on overfull servers; return it with the largest excess."""
         room = self.merged.room
         taken = (amounts / self.merged.speed).T @ self.merged.shape
         over = np.divide(taken, room, out=np.zeros_like(taken), where=room > 0).max(axis=1)
@@ -297,7 +300,7 @@ class _Servers:
         return amounts / over, float(over.max(initial=1.0) - 1.0)
 
     def columns_in_use(self, wanted: FloatArray) -> BoolArray:
-        """Return the columns that hold more of a need than the solver takes for 0."""
+        """Return the columns that can hold more of a need than the solver takes for 0."""
         seen: BoolArray = self._maximum >= _UNSEEN * self._scale_of_needs(wanted)[self._group]
         return seen
 
@@ -321,6 +324,7 @@ class _Servers:
         self._maximum, self._use = self._maximum[kept], self._use[kept]
 
     def _scale_of_needs(self, needs: FloatArray) -> FloatArray:
+        """Return the scale of each group's need for comparisons, above 0, (G,)."""
         scale = np.maximum(needs, _SMALL * self._alone)
         return np.where(scale > 0, scale, 1.0)
 

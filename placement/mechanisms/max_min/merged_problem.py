@@ -30,13 +30,13 @@ class MergedProblem:
     part: FloatArray  #: (K,) what part of its kind's room each class is
 
     def sums(self, amounts: FloatArray) -> FloatArray:
-        """Return the sum of the needs of each group's members, shape (G,)."""
+        """Return the sum of the needs of each group of tenants, shape (G,)."""
         sums: FloatArray = np.zeros(len(self.shape))
         np.add.at(sums, self.group, amounts)
         return sums
 
     def spread(self, merged: FloatArray, amounts: FloatArray) -> FloatArray:
-        """Return each tenant's and class's share of ``merged`` (G, V), shape (N, K)."""
+        """Divide amounts of groups, (G, V), among their tenants and classes, shape (N, K)."""
         sums = self.sums(amounts)[self.group]
         mine = np.divide(amounts, sums, out=np.zeros_like(amounts), where=sums > 0)
         spread: FloatArray = (mine[:, None] * merged[self.group])[:, self.kind] * self.part
@@ -46,7 +46,7 @@ class MergedProblem:
 def merge_problem(
     shape: FloatArray, able: BoolArray, speed: FloatArray, room: FloatArray
 ) -> MergedProblem:
-    """Merge tenants and classes.
+    """Merge tenants and host classes that are equal to a linear program.
 
     Parameters
     ----------

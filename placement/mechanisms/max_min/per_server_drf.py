@@ -30,7 +30,7 @@ class PerServerDrf:
     """
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide each class.
+        """Divide each class of hosts by DRF on its own.
 
         Raises
         ------
@@ -57,6 +57,7 @@ class PerServerDrf:
 def _divide_class(
     problem: DivisibleProblem, place: int, able: BoolArray
 ) -> tuple[FloatArray, list[Stop]]:
+    """Divide one class of hosts by DRF; return the tasks of each tenant, and the stops."""
     capacity = problem.capacity[place]
     shape, unit = normalised_demands(problem.demand / problem.speed[:, place, None], capacity)
     room = pool_fractions(problem.free[place], capacity)

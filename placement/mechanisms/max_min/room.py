@@ -15,7 +15,7 @@ def pool_fractions(amounts: FloatArray, pool: FloatArray) -> FloatArray:
 
 
 def usable_classes(problem: DivisibleProblem) -> BoolArray:
-    """Return on which classes each tenant's tasks can run, shape (N, K).
+    """Return on which host classes each tenant's tasks can run, shape (N, K).
 
     A class without any of a demanded resource is of no use, and a tenant that
     demands nothing gets nothing anywhere.
@@ -27,7 +27,7 @@ def usable_classes(problem: DivisibleProblem) -> BoolArray:
 
 
 def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> FloatArray:
-    """Return the tasks of each tenant that each class could hold alone, shape (N, K).
+    """Return the tasks of each tenant that each host class could hold alone, shape (N, K).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def tasks_alone(problem: DivisibleProblem, *, everywhere: bool = False) -> Float
 
 
 def check_no_speed(problem: DivisibleProblem, mechanism: str) -> None:
-    """Raise if a demand depends on the host, which the mechanism does not support.
+    """Raise if a tenant's demand depends on the host, which the mechanism does not support.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class Tsf:
     everywhere: bool = True  #: TSF; else CDRF
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the servers.
+        """Divide the servers by task share fairness.
 
         Raises
         ------

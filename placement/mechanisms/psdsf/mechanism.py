@@ -47,7 +47,7 @@ class MergedClasses:
 
 
 def merge_classes(problem: DivisibleProblem) -> MergedClasses:
-    """Merge classes that are equal in everything.
+    """Merge the host classes of a problem that are equal in everything.
 
     Notes
     -----
@@ -112,7 +112,7 @@ class Psdsf:
     pareto: bool = False  #: afterwards raise all tenants as far as there is room
 
     def divide(self, problem: DivisibleProblem, rng: np.random.Generator) -> Division:
-        """Divide the servers.
+        """Divide the servers by PS-DSF.
 
         ``details`` has ``residual``, the largest violation of Theorem 1
         (`theorem1_residual`) before any Pareto step, whether the matrix stood
@@ -156,6 +156,7 @@ class Psdsf:
 
 
 def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
+    """Return each tenant's least level, ``s[i, l] / w_i``, over the servers it may use, (N,)."""
     best = tasks_alone(problem).max(axis=1, initial=0.0)
     total = held_tasks(problem) + tasks.sum(axis=1)
     levels: FloatArray = np.divide(
@@ -165,7 +166,7 @@ def _least_levels(problem: DivisibleProblem, tasks: FloatArray) -> FloatArray:
 
 
 def default_max_rounds(problem: DivisibleProblem) -> int:
-    """Return the default number of sweeps: 300,000 server steps, but 30 to 3,000 sweeps."""
+    """Return the default number of PS-DSF sweeps: 300,000 server steps, but 30 to 3,000 sweeps."""
     return min(max(300_000 // max(len(problem.hosts), 1), 30), 3_000)
 
 

@@ -108,7 +108,7 @@ class _ParetoProgram:
         )
 
     def largest_factor(self, rising: BoolArray, minimum: float) -> float:
-        """Return the largest factor for ``rising`` tenants while the others keep their tasks."""
+        """Return the largest factor for the tasks of ``rising`` tenants; the others keep theirs."""
         from scipy import sparse  # noqa: PLC0415
 
         had = np.isfinite(self._reach) & ~rising
@@ -155,6 +155,7 @@ class _ParetoProgram:
         limits: FloatArray,
         bounds: Sequence[tuple[float, float | None]],
     ) -> FloatArray:
+        """Solve one linear program of the Pareto step by HiGHS."""
         from scipy import optimize  # noqa: PLC0415
 
         if len(cost) == 0:

@@ -45,7 +45,7 @@ class PublishedProcedure:
     """
 
     def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
-        """Return the new tasks here, shape (n,)."""
+        """Return the server's new tasks of each tenant, shape (n,)."""
         here = here.copy()
         demanded = server.use > 0
         inside = np.ones(len(here), dtype=np.bool_)
@@ -79,7 +79,7 @@ class PublishedProcedure:
 def _donors(
     level: FloatArray, minimum: float, holds: BoolArray, scarce: IntArray
 ) -> tuple[list[int], list[int]]:
-    """Return the distinct donors, and the scarce resources that have none."""
+    """Return the tenants that give up resources (step 4), and scarce resources without one."""
     donors: list[int] = []
     spent: list[int] = []
     for r in scarce.tolist():

@@ -84,6 +84,7 @@ def theorem1_residual(problem: DivisibleProblem, tasks: FloatArray) -> float:
 
 
 def _is_infeasible(problem: DivisibleProblem, tasks: FloatArray) -> bool:
+    """Return whether a division takes more than is free or wanted, or uses closed servers."""
     used = np.einsum("nk,nr->kr", tasks / problem.speed, problem.demand)
     return bool(
         (tasks < 0).any()

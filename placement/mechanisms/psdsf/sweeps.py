@@ -35,7 +35,7 @@ _TINY: Final = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SweepResult:
-    """The result of the sweeps."""
+    """The result of the sweeps of PS-DSF over all servers."""
 
     tasks: FloatArray  #: (N, K)
     rounds: int
@@ -52,11 +52,11 @@ class TaskMatrix:
         self.recompute_totals()
 
     def recompute_totals(self) -> None:
-        """Recompute the totals, so that rounding errors do not add up."""
+        """Recompute the tenants' total tasks, so that rounding errors do not add up."""
         self._totals = self._held + self.tasks.sum(axis=1)
 
     def run(self, server: ServerClass, step: ServerStep) -> float:
-        """Run a server's step; return the largest part of a tenant's tasks that moved."""
+        """Run a server's step of PS-DSF; return the largest part of a tenant's tasks that moved."""
         tenants = server.tenants
         if len(tenants) == 0:
             return 0.0
@@ -98,7 +98,7 @@ def sweep_until_converged(
     max_rounds: int = 500,
     tolerance: float = 1e-9,
 ) -> SweepResult:
-    """Let the servers run their steps in turn until the matrix converges.
+    """Let the servers run their steps of PS-DSF in turn until the task matrix converges.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def sweep_until_converged(
 
 
 def _repeats_at_once(tasks: FloatArray, change: FloatArray, before: FloatArray) -> float:
-    """Return the number of times that ``change`` (N, K) may be repeated at once."""
+    """Return how many more times the sweep's ``change``, (N, K), may be made at once."""
     total = np.maximum(tasks.sum(axis=1), _TINY)[:, None]
     now, then = change / total, before / total
     along, long, length = float((now * then).sum()), float((then**2).sum()), float((now**2).sum())
@@ -172,7 +172,7 @@ def step_until_converged(
     max_rounds: int = 500,
     tolerance: float = 1e-9,
 ) -> SweepResult:
-    """Let the servers run steps independently, from zero, until the matrix converges.
+    """Let the servers run their steps of PS-DSF independently until the matrix converges.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def step_until_converged(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A step of one server in a schedule."""
+    """One server's step in a schedule of PS-DSF."""
 
     server: int  #: an index of K
     active: BoolArray | None = None  #: (N,) tenants with demand from now on; None: as before
@@ -223,7 +223,7 @@ def distributed_steps(
     procedure: Procedure = "water_filling",
     start: FloatArray | None = None,
 ) -> Iterator[FloatArray]:
-    """Yield the matrix (N, K) after each server step of a schedule.
+    """Yield the task matrix (N, K) of PS-DSF after each server step of a schedule.
 
     Parameters
     ----------
@@ -274,6 +274,7 @@ def distributed_steps(
 
 
 def _server_step(procedure: Procedure) -> ServerStep:
+    """Make the server step of a procedure; raise `ParameterError` for an unknown one."""
     if procedure not in PROCEDURES:
         raise ParameterError("procedure", procedure, " | ".join(PROCEDURES))
     return PROCEDURES[procedure]()

@@ -37,7 +37,7 @@ class WaterFilling:
         self._last: dict[int, list[float]] = {}
 
     def __call__(self, server: ServerClass, elsewhere: FloatArray, here: FloatArray) -> FloatArray:
-        """Return the new tasks here, shape (n,)."""
+        """Return the server's new tasks of each tenant, shape (n,)."""
         start = elsewhere / server.rate
         full = np.maximum(server.maximum / server.rate, start)
         guesses = self._last.get(server.place, [])
@@ -51,7 +51,7 @@ class WaterFilling:
 def raise_lowest_levels(
     start: FloatArray, full: FloatArray, use: FloatArray, room: FloatArray, guesses: list[float]
 ) -> tuple[FloatArray, list[float]]:
-    """Raise the lowest levels together, from ``start`` to at most ``full``.
+    """Raise the lowest levels of tenants on one server, from ``start`` to at most ``full``.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def raise_lowest_levels(
 def _exhaustion_levels_near(
     level: float, low: FloatArray, high: FloatArray, uses: FloatArray, left: FloatArray
 ) -> FloatArray | None:
-    """Return the level at which each resource is used up, (R,), or None if none is found.
+    """Return the level at which each resource is used up, (R,), by Newton's method; or None.
+
+    Between two kinks of the use there is a line: where the guess stands still the level is exact.
 
     Newton's method from a guess: between two kinks a line, so where it stands
     still the level is exact.

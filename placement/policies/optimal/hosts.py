@@ -47,11 +47,11 @@ class HostsModel(Protocol):
     """A model of the VMs on a group of hosts, in columns of an integer program."""
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
-        """Yield kind, column, and VMs of that kind for each one of the column."""
+        """Yield (kind, column, n): the column's value times n VMs of the kind fit on the hosts."""
         ...
 
     def vms_on_hosts(self, values: Sequence[int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """Yield each host with its VMs by kind."""
+        """Yield each host with its VMs by kind, read from the program's solution."""
         ...
 
 
@@ -65,7 +65,7 @@ class PooledHosts:
         _room_rows(program, self.columns, group, number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
-        """Yield kind, column, 1."""
+        """Yield (kind, column, 1): each column counts the VMs of one kind on all hosts."""
         for kind, column in zip(self.group.kinds, self.columns, strict=True):
             yield kind, column, 1
 
@@ -82,7 +82,7 @@ class PatternHosts:
         program.add_row([(column, 1.0) for column in self._columns], maximum=number)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
-        """Yield kind, the column of a pattern, and the pattern's VMs of the kind."""
+        """Yield (kind, column, n): each host of a pattern's column holds n VMs of the kind."""
         for column, pattern in zip(self._columns, self._patterns, strict=True):
             for kind, count in zip(self._group.kinds, pattern, strict=True):
                 if count:
@@ -108,7 +108,7 @@ class SingleHosts:
             self._columns.append(columns)
 
     def supply(self) -> Iterator[tuple[int, int, int]]:
-        """Yield kind, column, 1."""
+        """Yield (kind, column, 1): each column counts the VMs of one kind on one host."""
         for columns in self._columns:
             for kind, column in zip(self._group.kinds, columns, strict=True):
                 yield kind, column, 1
@@ -123,7 +123,7 @@ class SingleHosts:
 def _room_rows(
     program: IntegerProgram, columns: Sequence[int], group: HostGroup, number: int
 ) -> None:
-    """Add rows that keep VMs within the room of hosts, one for each scarce resource.
+    """Add rows to the program that keep VMs within hosts' room, one for each scarce resource.
 
     Rows are divided by what all their amounts have in common, exactly.
     """

@@ -53,7 +53,7 @@ class IntegerProgram:
         self._limits.append((minimum, maximum))
 
     def solve(self, gains: Sequence[int], node_limit: int) -> OptimalSolution:
-        """Maximise the sum of column times gain.
+        """Maximise the sum of column times gain by HiGHS, within a limit of nodes.
 
         Parameters
         ----------

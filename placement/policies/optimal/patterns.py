@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 def maximal_patterns(
     room: Sequence[int], demands: Sequence[Sequence[int]], max_counts: Sequence[int], limit: int
 ) -> tuple[list[tuple[int, ...]] | None, int]:
-    """Return the combinations that fit in ``room`` and to which nothing can be added.
+    """Return the combinations of VMs that fit on a host and to which no VM can be added.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def maximal_patterns(
 def _combinations(
     room: Sequence[int], demands: Sequence[Sequence[int]], max_counts: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield counts with the remaining room; the last kind's count is the most that fits."""
+    """Yield combinations with the room they leave; the last kind's count is the most that fits."""
     if not demands:
         yield (), tuple(room)
         return
@@ -58,4 +58,5 @@ def _combinations(
 
 
 def _has_room(room: Sequence[int], demand: Sequence[int]) -> bool:
+    """Return whether a host's room holds one VM of a demand."""
     return all(a >= b for a, b in zip(room, demand, strict=True))

@@ -83,7 +83,7 @@ class Optimal:
     overload: float = 1.0  #: no host is filled above this part of its capacity
 
     def place(self, snapshot: Snapshot, rng: np.random.Generator, budget: Budget) -> Allocation:
-        """Decide the whole batch; ``budget`` counts combinations and nodes.
+        """Find the largest allocation; ``budget`` counts combinations and nodes.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Optimal:
 
 
 class _Optimization:
-    """The state that the steps of one round share."""
+    """The state that the steps of one optimal round share."""
 
     def __init__(self, policy: Optimal, snapshot: Snapshot, budget: Budget) -> None:
         self.snapshot, self.budget = snapshot, budget
@@ -126,6 +126,7 @@ class _Optimization:
         )
 
     def run(self) -> Allocation:
+        """Solve with pooled classes, then exactly if needed; return the best allocation found."""
         columns = sum(len(group.kinds) for group in self.groups)
         if columns > MAX_COLUMNS:
             raise _limit_error(f"{columns:,} pairs of host class and kind of VM", MAX_COLUMNS)
@@ -155,7 +156,7 @@ class _Optimization:
         )
 
     def gain(self, draft: Draft) -> int:
-        """Return the objective value of a draft."""
+        """Return the objective's value of a draft: amount of the first resource, or VMs."""
         value = self.values[0]
         of_kind = self.kinds.of_request.tolist()
         return sum(
@@ -163,12 +164,13 @@ class _Optimization:
         )
 
     def _is_optimal(self, draft: Draft) -> bool:
+        """Return whether a draft reaches the proven upper bound."""
         return bool(self.gain(draft) >= self.bound)
 
     # ------------------------------------------------------------- programs
 
     def _solve_by_classes(self) -> Draft:
-        """Solve over classes of hosts, and pack the solution."""
+        """Solve with every class of hosts as one large host, and pack the solution."""
         program = IntegerProgram()
         models = [PooledHosts(program, group) for group in self.groups]
         columns = ProgramColumns(program, self.placeable, (s for m in models for s in m.supply()))
@@ -212,6 +214,7 @@ class _Optimization:
         return self._build_draft(columns.read(values), self._trim_to_room(on_hosts))
 
     def _host_patterns(self, group: HostGroup) -> Sequence[tuple[int, ...]] | None:
+        """Return the maximal combinations of a group's host; None if they are too many."""
         left = self.budget.left
         limit = MAX_PATTERNS if left is None else min(left, MAX_PATTERNS)
         patterns, looked_at = maximal_patterns(group.room, group.demands, group.maximum, limit)
@@ -252,6 +255,7 @@ class _Optimization:
     def _search_tie_breaker(
         self, program: IntegerProgram, gains: Sequence[int]
     ) -> Sequence[int] | None:
+        """Maximise the tie-breaker among the optima, within a limit of nodes."""
         maximum = min(self._nodes_left(), MAX_TIE_NODES)
         if maximum < 1:
             self.ties_settled = False
@@ -261,10 +265,12 @@ class _Optimization:
         return solved.values
 
     def _nodes_left(self) -> int:
+        """Return how many nodes of the search tree the limit and the budget leave."""
         left = MAX_NODES - self.nodes
         return left if self.budget.left is None else min(left, self.budget.left)
 
     def _spend_budget(self, solved: OptimalSolution, maximum: int) -> int:
+        """Count the nodes of a solved program; return them, at least 1."""
         spent = min(max(1, solved.nodes), maximum)
         self.nodes += spent
         self.budget.spend(spent)
@@ -277,9 +283,11 @@ class _Optimization:
         return np.zeros((len(self.snapshot.free), len(self.kinds)), dtype=np.int64)
 
     def _new_draft(self) -> Draft:
+        """Return an empty draft of the round."""
         return Draft(self.snapshot, self.room)
 
     def _build_draft(self, given: PlacedCounts, on_hosts: IntArray) -> Draft:
+        """Return the draft that places a solution's VMs on hosts."""
         draft = self._new_draft()
         rows = assign_to_requests(self.placeable, given, on_hosts)
         for gang in np.unique(rows[:, 0][draft.not_begun[rows[:, 0]] > 0]).tolist():
@@ -309,6 +317,7 @@ class _Optimization:
         return draft
 
     def _drfh_draft(self) -> Draft:
+        """Return a draft by Best-Fit DRFH alone, in case no better one is found."""
         draft = self._new_draft()
         self._fill_up(draft)
         return draft
@@ -368,4 +377,5 @@ READERS: Final = {"objective": choice_reader(get_args(Objective)), "overload": f
 
 
 def _limit_error(found: str, maximum: int) -> ParameterError:
+    """Return the error for a round that is too large for the optimal policy."""
     return ParameterError("policy", f"optimal with {found}", f"at most {maximum:,} for optimal")

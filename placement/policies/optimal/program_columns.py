@@ -101,7 +101,7 @@ class PlacedCounts:
 
 
 def assign_to_requests(placeable: Placeable, given: PlacedCounts, on_hosts: IntArray) -> IntArray:
-    """Assign the placed VMs to requests.
+    """Assign the VMs that a solution places on hosts to requests.
 
     Parameters
     ----------

@@ -61,18 +61,18 @@ class ArrivalGains:
         self.best = self._best_of_block.max(axis=1, initial=INFEASIBLE)
 
     def best_host(self, kind: int) -> int:
-        """Return the first host that gains most by a VM of a kind."""
+        """Return the first host that gains most by one more VM of a kind."""
         block = int(self._best_of_block[kind].argmax())
         return block * self._size + int(self._blocks[kind, block].argmax())
 
     def departure_gain(self, hosts: IntArray, kinds: IntArray) -> FloatArray:
-        """Return the gain of each host, (X,), if it loses one VM of a kind, (X,)."""
+        """Return the gain in potential of each host, (X,), if it loses one VM of a kind, (X,)."""
         without = self._capacity[hosts] - self.room[hosts] - self._demand[kinds]
         gain: FloatArray = self.cost[hosts] - self._term.cost(without, self._capacity[hosts])
         return gain
 
     def move(self, kind: int, source: int, destination: int) -> FloatArray:
-        """Move a VM from one host to another.
+        """Move a VM from one host to another, and update the gains of both hosts.
 
         Returns
         -------
@@ -96,27 +96,28 @@ class ArrivalGains:
         return rose
 
     def close(self, host: int) -> None:
-        """Close a host to more VMs."""
+        """Close a host to more VMs: its gains become `INFEASIBLE`."""
         self._open[:, host] = False
         self._update_gains(host)
 
     def reopen(self, host: int, kinds: BoolArray) -> None:
-        """Open a closed host to kinds, shape (K,)."""
+        """Open a closed host to these kinds of VM, shape (K,)."""
         self._open[:, host] = kinds
         self._update_gains(host)
 
     def open_to(self, host: int) -> BoolArray:
-        """Return the kinds that may be on a host, shape (K,)."""
+        """Return the kinds of VM that a host is open to, shape (K,)."""
         return self._open[:, host].copy()
 
     def _update_gains(self, host: int) -> None:
+        """Compute the gains of a host again, and the best host of its block."""
         self.entering[:, host] = self._arrival_gain(np.array([host]), slice(None))[0]
         block = host // self._size
         self._best_of_block[:, block] = self._blocks[:, block].max(axis=1)
         self.best = self._best_of_block.max(axis=1)
 
     def _arrival_gain(self, hosts: IntArray, kinds: slice) -> FloatArray:
-        """Return the gain of one VM more, (X hosts, K)."""
+        """Return the gain in potential of one more VM of each kind on hosts, (X hosts, K)."""
         demand, room = self._demand[kinds], self.room[hosts][:, None]
         capacity = self._capacity[hosts][:, None]
         gain = self.cost[hosts][:, None] - self._term.cost(capacity - room + demand, capacity)

@@ -30,7 +30,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Alike VMs: of one kind on one host with equal transfer; or a single VM."""
+    """The movable VMs in items: alike VMs of one kind, host and transfer, or a single VM."""
 
     first: IntArray  #: (I,) place of the first in `vms`
     end: IntArray  #: (I,) place after the last
@@ -42,7 +42,7 @@ class _Items:
 
     @classmethod
     def of(cls, running: RunningState, kinds: IntArray, vms: IntArray, bound: BoolArray) -> _Items:
-        """Group some VMs, in order of host, kind and transfer."""
+        """Group movable VMs into items, in order of host, kind and transfer."""
         kind = np.searchsorted(kinds, running.kind[vms])
         alone = np.where(bound[vms], vms, -1)
         keys = (running.host[vms], kind, running.transfer_mib[vms], alone)
@@ -113,18 +113,18 @@ class BetterResponses:
 
     @property
     def responses(self) -> list[Response]:
-        """The responses that stand, in the order in which they were made."""
+        """The moves that stand, in the order in which they were made."""
         return list(self._made.values())
 
     @property
     def net_gain(self) -> float:
-        """The gain of the responses less their prices."""
+        """The gain in potential of all moves, less their prices."""
         return sum(
             each.gain - float(self._price[self._item_of[each.vm]]) for each in self._made.values()
         )
 
     def make_responses(self) -> None:
-        """Make responses until none pays or a bound is reached; `cut_by` names the bound."""
+        """Make the best moves until none pays or a bound is reached, which `cut_by` names."""
         self.cut_by = None
         maximum = self._objective.most_moves
         while (found := self._best_response()) is not None:
@@ -142,7 +142,7 @@ class BetterResponses:
             self.cut_by = "gib"
 
     def reconsider(self) -> bool:
-        """Replace each response by the best one given all others; return whether any changed.
+        """Replace each move by the best one given all others; return whether any changed.
 
         The sum of gains less prices rises, or nothing changes, but where a response no
         longer pays. The order of the responses is then none in which they could be made.
@@ -169,7 +169,7 @@ class BetterResponses:
         return changed
 
     def follow_responses(self, responses: Sequence[Response]) -> None:
-        """Make the given responses, or equal ones of alike VMs, steepest first.
+        """Make the given moves, or equal ones of alike VMs, steepest first.
 
         What does not pay when its turn comes, or breaks a rule still, is not made.
         """
@@ -207,7 +207,7 @@ class BetterResponses:
             )
 
     def _best_response(self) -> tuple[int, int, float] | None:
-        """Return item, destination and gain of the steepest response that pays, or None."""
+        """Return item, destination and gain of the best move that pays, or None."""
         items, weighing = self._items, self._weighing
         if not len(items.host):
             return None
@@ -244,7 +244,7 @@ class BetterResponses:
         return False
 
     def _best_for_item(self, item: int, kind: int) -> tuple[int, float]:
-        """Return the best host for one item, and the gain."""
+        """Return the best destination of one item, and the gain in potential."""
         gains = self._weighing.entering[kind].copy()
         if self._items.alone[item]:
             gains[~self._group_constraints.allowed_hosts(self._next_vm(item))] = INFEASIBLE
@@ -257,6 +257,7 @@ class BetterResponses:
         return int(self._vms[self._first[item]])
 
     def _make_response(self, item: int, destination: int, gain: float) -> None:
+        """Record the move of an item's next VM, and make it."""
         vm, source = self._next_vm(item), int(self._items.host[item])
         self._first[item] += 1
         self._made[vm] = Response(vm, source, destination, gain)
@@ -264,6 +265,7 @@ class BetterResponses:
         self._move_vm(vm, item, source, destination)
 
     def _may_return(self, response: Response) -> bool:
+        """Return whether the VM of a move could return to its source."""
         kind = self._items.kind[self._item_of[response.vm]]
         if self._weighing.entering[kind, response.source] == INFEASIBLE:
             return False
@@ -273,6 +275,7 @@ class BetterResponses:
         )
 
     def _undo_response(self, response: Response) -> None:
+        """Undo a move: its VM returns to the source, and is the item's next to move."""
         vm, item = response.vm, int(self._item_of[response.vm])
         del self._made[vm]
         self._transfer_mib -= int(self._items.transfer_mib[item])
@@ -287,7 +290,7 @@ class BetterResponses:
         self._update_departures(again)
 
     def _move_vm(self, vm: int, item: int, source: int, destination: int) -> None:
-        """Move a VM from one host to another, and update the weights."""
+        """Move a VM from one host to another, and update the bounds of gains."""
         items = self._items
         rose = self._weighing.move(int(items.kind[item]), source, destination)
         capped = np.flatnonzero(self._cap < np.inf)
@@ -298,7 +301,7 @@ class BetterResponses:
         self._cap[others[others >= 0]] = np.inf
 
     def _update_departures(self, of: IntArray) -> None:
-        """Compute again the gains of hosts that lose some items."""
+        """Compute again what hosts gain if VMs of these items leave."""
         items = self._items
         leaving = self._weighing.departure_gain(items.host[of], items.kind[of]) - self._price[of]
         self._leaving[of] = np.where(self._first[of] < items.end[of], leaving, INFEASIBLE)

@@ -14,7 +14,7 @@ from placement.rebalancing.model import RunningState
 
 
 class GroupConstraints:
-    """Where the members of groups and spreads are, kept up as they move."""
+    """The hosts of the members of VM groups and spreads, updated with moves."""
 
     def __init__(self, running: RunningState) -> None:
         self.host = running.host.copy()  #: (V,) where each VM is now
@@ -32,7 +32,7 @@ class GroupConstraints:
             self.bound[vms] = True
 
     def allowed_hosts(self, vm: int) -> BoolArray:
-        """Return the hosts that the rules allow a VM, given where all others are, shape (H,).
+        """Return the hosts that groups and spreads leave open to a VM, shape (H,).
 
         A group that keeps apart excludes hosts of its other members. A group that keeps together
         allows only hosts of its other members, if there are any. A spread excludes hosts without
@@ -67,7 +67,7 @@ class GroupConstraints:
         return held
 
     def move(self, vm: int, destination: int) -> IntArray:
-        """Record a VM's new host; return the VMs to which other hosts may be open now, (X,)."""
+        """Record a VM's new host; return the VMs to which other hosts may now be open, (X,)."""
         self.host[vm] = destination
         members = [
             *(self._group_vms[number] for number in self._groups_of.get(vm, ())),
@@ -76,12 +76,13 @@ class GroupConstraints:
         return np.concatenate(members) if members else np.zeros(0, dtype=np.int64)
 
     def rules_of(self, vm: int) -> tuple[tuple[str, int], ...]:
-        """Return names of the rules that bind a VM to others."""
+        """Return the groups and spreads that bind a VM to others, by kind and number."""
         groups = (("group", number) for number in self._groups_of.get(vm, ()))
         return (*groups, *(("spread", number) for number in self._spreads_of.get(vm, ())))
 
 
 def _rows_of(members: list[IntArray]) -> dict[int, list[int]]:
+    """Return the numbers of the groups or spreads that each VM is in."""
     rows: dict[int, list[int]] = {}
     for number, vms in enumerate(members):
         for vm in vms.tolist():

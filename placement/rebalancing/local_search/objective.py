@@ -27,7 +27,7 @@ MIB_PER_GIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """The price of moves, the least gain, and the bounds of one plan.
+    """The objective of optional moves: their price, the least gain, and the bounds of a plan.
 
     A step (in balancing a move, in packing all moves that empty a host) is made only
     if the potential rises by at least ``price_per_gib`` for each gibibyte that it
@@ -45,7 +45,7 @@ class Objective:
             _READERS[name](name, value)
 
     def with_given(self, given: Mapping[str, Any]) -> Objective:
-        """Return the objective with some values replaced by given JSON values.
+        """Return the objective of moves with some values replaced by given JSON values.
 
         Raises
         ------
@@ -56,15 +56,15 @@ class Objective:
 
     @property
     def max_mib(self) -> int | None:
-        """The most that one plan transfers, in MiB."""
+        """The most memory that the moves of one plan transfer, in MiB."""
         return None if self.most_gib is None else int(self.most_gib * MIB_PER_GIB)
 
     def price(self, transfer_mib: int) -> float:
-        """Return the rise of the potential that moves with this transfer must bring."""
+        """Return the least gain in potential that moves with this transfer must bring."""
         return self.price_per_gib * transfer_mib / MIB_PER_GIB + self.least_gain
 
     def ranking_of(self, snapshot: Snapshot) -> IntArray:
-        """Return the resources that count, indices of R, shape (J,).
+        """Return the resources that count in the load of hosts, indices of R, shape (J,).
 
         Raises
         ------
@@ -81,12 +81,13 @@ class Objective:
         return np.array([snapshot.resources.index(name) for name in self.ranking], dtype=np.int64)
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values, which `with_given` reads."""
+        """Return the objective as JSON values, which `with_given` reads."""
         ranking = None if self.ranking is None else list(self.ranking)
         return {**dataclasses.asdict(self), "ranking": ranking}
 
 
 def _are_names(value: Any) -> bool:
+    """Return whether a value is a list of different names, at least one."""
     return (
         isinstance(value, Sequence)
         and not isinstance(value, str)
@@ -97,6 +98,7 @@ def _are_names(value: Any) -> bool:
 
 
 def _read_ranking(name: str, value: Any) -> tuple[str, ...]:
+    """Check the parameter ``ranking``: names of the resources that count."""
     return tuple(
         predicate_reader("a list of different names of resources", _are_names)(name, value)
     )

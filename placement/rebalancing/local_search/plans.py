@@ -26,7 +26,7 @@ _POLICY: Final = {MoveReason.BALANCES: "balance", MoveReason.PACKS: "pack"}
 
 
 def movable_vms(running: RunningState) -> IntArray:
-    """Return the VMs that optional moves may move, (X,): they can move and do not rest."""
+    """Return the VMs that balancing and packing may move, (X,): they can move and do not rest."""
     return np.flatnonzero(running.movable & ~running.rests).astype(np.int64)
 
 

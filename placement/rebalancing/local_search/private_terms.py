@@ -107,12 +107,13 @@ class Emptiness:
 
 
 def _load_fractions(used: IntArray, capacity: IntArray) -> FloatArray:
-    """Return the used fraction of the capacity, 0 for a resource that a host lacks."""
+    """Return the used fraction of each host's capacity; 0 for a resource that it lacks."""
     parts: FloatArray = used / np.maximum(capacity, 1) * (capacity > 0)
     return parts
 
 
 def _skewness(parts: FloatArray, there: BoolArray) -> FloatArray:
+    """Return FUGA's skewness of hosts from their used fractions; lacking resources do not count."""
     number = np.maximum(there.sum(axis=-1, keepdims=True), 1)
     mean = parts.sum(axis=-1, keepdims=True) / number
     relative = np.divide(parts, mean, out=np.ones_like(parts), where=there & (mean > 0))

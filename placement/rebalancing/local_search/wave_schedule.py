@@ -16,7 +16,7 @@ def schedule_waves(
     moves: Sequence[RebalanceMove],
     limits: RebalanceLimits,
 ) -> tuple[RebalanceMove, ...]:
-    """Assign each move to its earliest feasible wave; return the moves in order of waves.
+    """Assign each move of a plan to its earliest feasible wave; return them in order of waves.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def schedule_waves(
 
 
 class _Scheduler:
-    """Finds the wave of one move after the other."""
+    """Finds the wave of each move, one move after the other."""
 
     def __init__(
         self, running: RunningState, group_constraints: GroupConstraints, limits: RebalanceLimits
@@ -65,9 +65,11 @@ class _Scheduler:
         self._next_open: list[int] = []  # of a full wave, one that may not be
 
     def schedule_moves(self, moves: Sequence[RebalanceMove]) -> list[RebalanceMove]:
+        """Return the moves with their waves."""
         return [dataclasses.replace(move, wave=self._wave_of(move)) for move in moves]
 
     def _wave_of(self, move: RebalanceMove) -> int:
+        """Return the wave of a move, and record it there."""
         source, destination = move.source, move.destination
         rules = self._group_constraints.rules_of(move.vm)
         wave = max(
@@ -89,7 +91,7 @@ class _Scheduler:
         return wave
 
     def _first_wave_with_room(self, host: int, demand: list[int]) -> int:
-        """Return the first wave before which enough VMs have left the host.
+        """Return the first wave before which enough VMs have left a move's destination.
 
         Every move to the host that comes earlier in the sequence goes in that wave or
         earlier, so its room counts as taken.
@@ -104,6 +106,7 @@ class _Scheduler:
         return wave
 
     def _record_move(self, move: RebalanceMove, wave: int, demand: list[int]) -> None:
+        """Record a move in its wave: the room it takes and frees, and the limits."""
         room = self._room_of_host(move.destination)
         for resource, amount in enumerate(demand):
             room[resource] -= amount
@@ -117,6 +120,7 @@ class _Scheduler:
             self._next_open[wave] = wave + 1
 
     def _room_of_host(self, host: int) -> list[int]:
+        """Return the room of a host, which is updated as moves are scheduled."""
         if host not in self._room:
             self._room[host] = self._running.room[host].tolist()
         return self._room[host]
@@ -139,4 +143,5 @@ class _Scheduler:
 
 
 def _has_room(room: list[int], demand: list[int]) -> bool:
+    """Return whether room holds a demand."""
     return all(amount <= left for left, amount in zip(room, demand, strict=True) if amount)

@@ -27,7 +27,7 @@ class Extent:
 
     @property
     def ratio(self) -> Decimal:
-        """Largest over least."""
+        """Largest amount over least amount."""
         return self.largest / self.minimum
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Extent:
 
 
 def widest_extent(problem: Problem) -> Extent | None:
-    """Return the extent of the resource with the largest ratio of amounts; None if there is none.
+    """Return the extent of the problem's resource with the largest ratio of amounts, or None.
 
     What hosts offer counts as a class has it in all.
     """
@@ -62,6 +62,7 @@ def widest_extent(problem: Problem) -> Extent | None:
 
 
 def _amounts_with_places(problem: Problem, r: int) -> Iterator[tuple[Decimal, Place]]:
+    """Yield all amounts of a resource in the problem file, each with its place."""
     for h, host in enumerate(problem.hosts):
         yield host.capacity[r] * host.count, ("hosts", h, "capacity", r)
         yield host.free[r] * host.count, ("hosts", h, "free", r)

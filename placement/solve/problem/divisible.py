@@ -33,7 +33,7 @@ class DividedProblem:
 
 
 def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedProblem:
-    """Convert a problem into the form that the mechanism called ``name`` divides.
+    """Convert a problem file into the form that the mechanism called ``name`` divides.
 
     Every entry of hosts is a class; its ``count`` multiplies what it offers.
 
@@ -82,7 +82,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
 
 
 def place_of(error: UnsupportedProblemError, problem: Problem) -> str:
-    """Return the place in the file that a mechanism cannot use."""
+    """Return the place in the problem file of what a mechanism cannot use."""
     places: dict[str, Place] = {}
     for index, demand in reversed(list(enumerate(problem.demands))):
         for host, speed in demand.speed.items():
@@ -96,6 +96,7 @@ def place_of(error: UnsupportedProblemError, problem: Problem) -> str:
 def _refuse_unsupported_fields(
     problem: Problem, name: str, entry: MechanismEntry, faults: Faults
 ) -> None:
+    """Record the fields of a problem file that the mechanism does not take as faults."""
     for index, demand in enumerate(problem.demands):
         if demand.min_count > 1:
             faults.add(
@@ -114,6 +115,7 @@ def _refuse_unsupported_fields(
 
 
 def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
+    """Return the demand of each tenant; a second demand of one tenant is a fault."""
     demand_of: dict[int, int] = {}
     for index, demand in enumerate(problem.demands):
         first = demand_of.setdefault(demand.tenant, index)
@@ -128,15 +130,17 @@ def _demand_of_tenants(problem: Problem, faults: Faults) -> dict[int, int]:
 
 
 def _float_matrix(rows: Sequence[Amounts]) -> FloatArray:
+    """Return rows of exact amounts as a matrix of floats."""
     return np.array([[float(amount) for amount in row] for row in rows], dtype=np.float64)
 
 
 def _task_count(demand: DemandEntry | None) -> float:
-    """Return the tasks wanted; unbounded for a tenant without a demand, which gets nothing."""
+    """Return the tasks that a tenant wants; unbounded without a demand, which gets nothing."""
     return np.inf if demand is None or demand.count is None else float(demand.count)
 
 
 def _speed_matrix(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArray:
+    """Return the speed of each tenant's tasks on each host entry, (N, K); 1 by default."""
     speed = np.ones((len(demands), hosts))
     for row, demand in enumerate(demands):
         for host, each in demand.speed.items() if demand else ():
@@ -145,6 +149,7 @@ def _speed_matrix(demands: Sequence[DemandEntry | None], hosts: int) -> FloatArr
 
 
 def _eligibility_matrix(problem: Problem, demands: Sequence[DemandEntry | None]) -> BoolArray:
+    """Return which host entries each tenant's tasks may use, (N, K)."""
     labelled: dict[frozenset[str], BoolArray] = {}
     eligible = np.zeros((len(demands), len(problem.hosts)), dtype=np.bool_)
     for row, demand in enumerate(demands):

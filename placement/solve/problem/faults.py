@@ -23,7 +23,7 @@ _LONGEST_FOUND: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class ProblemFault:
-    """One fault of the file and its place."""
+    """One fault of a problem file and its place."""
 
     place: str  #: "hosts[0].capacity[1]", "line 3, column 7", or "" for the whole file
     message: str
@@ -45,7 +45,7 @@ class ProblemFileError(PlacementError):
 
 
 class Faults:
-    """Collects faults, so that one run shows as many as useful."""
+    """Collects the faults of a problem file, so that one run shows as many as useful."""
 
     def __init__(self) -> None:
         self._found: list[ProblemFault] = []
@@ -54,24 +54,24 @@ class Faults:
         return len(self._found)
 
     def add(self, place: Place, message: str) -> None:
-        """Record a fault; raise `ProblemFileError` when there are too many."""
+        """Record a fault of the problem file; raise `ProblemFileError` when there are too many."""
         if len(self._found) == MAX_FAULTS:
             raise ProblemFileError(self._found, more=True)
         self._found.append(ProblemFault(place_text(place), message))
 
     def raise_if_any(self) -> None:
-        """Raise `ProblemFileError` with all recorded faults."""
+        """Raise `ProblemFileError` with all recorded faults of the problem file."""
         if self._found:
             raise ProblemFileError(self._found)
 
 
 def refuse_file(place: Place, message: str) -> NoReturn:
-    """Raise `ProblemFileError` for one fault that ends the reading."""
+    """Raise `ProblemFileError` for one fault that makes the rest unreadable."""
     raise ProblemFileError([ProblemFault(place_text(place), message)])
 
 
 def place_text(place: Place) -> str:
-    """Format a place in the file as a path: ``demands[3].speed.s9``."""
+    """Format a place in the problem file as a path: ``demands[3].speed.s9``."""
     text = ""
     for step in place:
         if isinstance(step, int):
@@ -84,14 +84,14 @@ def place_text(place: Place) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Put a string from the file in quotes, in ASCII, cut where it grows long."""
+    """Put a string from the problem file in quotes, in ASCII, shortened if it is long."""
     if len(text) > _LONGEST_FOUND:
         text = text[: _LONGEST_FOUND - 3] + "..."
     return json.dumps(text)
 
 
 def describe_value(value: object) -> str:
-    """Describe a value of the file in a few words."""
+    """Describe a wrong value of the problem file in a few words."""
     match value:
         case None | True | False:
             return json.dumps(value)
@@ -108,7 +108,7 @@ def describe_value(value: object) -> str:
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the known names that resemble ``name``, or all if they are few."""
+    """Return a hint for an unknown name: the known names like it, or all if they are few."""
     names = list(known)
     # difflib is quadratic in the length of what it compares
     near = difflib.get_close_matches(name[:64], names[:2000], n=3)

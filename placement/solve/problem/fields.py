@@ -27,7 +27,7 @@ How = ParamSpec("How")  #: what a reader takes in addition to value, place and f
 
 
 class JsonObject:
-    """A JSON object whose keys are known; unknown and repeated ones are faults."""
+    """A JSON object of the problem file; unknown and repeated keys are faults."""
 
     def __init__(
         self,
@@ -70,25 +70,26 @@ class JsonObject:
         return reader(self._values[key], self.place_of(key), self._faults, *how, **named)
 
     def place_of(self, key: str) -> Place:
-        """Return the place of the key's value."""
+        """Return the place of a key's value in the problem file."""
         return (*self.place, key)
 
 
 def nullable_reader(
     reader: Callable[Concatenate[object, Place, Faults, How], Read | None],
 ) -> Callable[Concatenate[object, Place, Faults, How], Read | None]:
-    """Return a reader that takes null, too."""
+    """Return a reader of a field that also takes null."""
 
     def read(
         value: object, place: Place, faults: Faults, /, *how: How.args, **named: How.kwargs
     ) -> Read | None:
+        """Read the value, or return None for null."""
         return None if value is None else reader(value, place, faults, *how, **named)
 
     return read
 
 
 def read_list(value: object, place: Place, faults: Faults, *, maximum: int) -> list[object]:
-    """Read a list that must not be empty; return an empty list after a fault."""
+    """Read a list of the problem file, which must not be empty; [] after a fault."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list, found {describe_value(value)}")
         return []
@@ -101,7 +102,7 @@ def read_list(value: object, place: Place, faults: Faults, *, maximum: int) -> l
 
 
 def read_name(value: object, place: Place, faults: Faults) -> str | None:
-    """Read a name: printable, so that it cannot disturb a terminal or a reader."""
+    """Read a name of the problem file: printable, so that it cannot disturb a terminal."""
     if not isinstance(value, str):
         faults.add(place, f"must be a name (a string), found {describe_value(value)}")
     elif not value:
@@ -116,7 +117,7 @@ def read_name(value: object, place: Place, faults: Faults) -> str | None:
 
 
 def read_names(value: object, place: Place, faults: Faults, *, maximum: int) -> list[str]:
-    """Read a list of distinct names, which may be empty."""
+    """Read a list of distinct names of the problem file, which may be empty."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list of names, found {describe_value(value)}")
         return []
@@ -153,7 +154,7 @@ def read_quantity(value: object, place: Place, faults: Faults) -> Decimal | None
 def read_amounts(
     value: object, place: Place, faults: Faults, resources: Sequence[str]
 ) -> Amounts | None:
-    """Read one quantity per resource."""
+    """Read a list with one quantity for each resource."""
     if not isinstance(value, list):
         faults.add(place, f"must be a list of numbers, found {describe_value(value)}")
         return None
@@ -174,7 +175,7 @@ def read_amounts(
 def read_count(
     value: object, place: Place, faults: Faults, *, minimum: int, maximum: int
 ) -> int | None:
-    """Read a whole number; ``3.0`` is one, ``true`` is not."""
+    """Read a whole number of the problem file; ``3.0`` is one, ``true`` is not."""
     number = _read_number(value, place, faults)
     if number is None:
         return None
@@ -205,7 +206,7 @@ def read_ratio(value: object, place: Place, faults: Faults) -> float | None:
 def resolve_name(
     name: str, index: dict[str, int], kind: str, place: Place, faults: Faults
 ) -> int | None:
-    """Return the index of a name."""
+    """Return the index of a name that the problem file refers to; unknown names are faults."""
     found = index.get(name)
     if found is None:
         faults.add(place, f"no {kind} has the name {quote_text(name)}{suggest_names(name, index)}")
@@ -213,6 +214,7 @@ def resolve_name(
 
 
 def _read_number(value: object, place: Place, faults: Faults) -> Decimal | None:
+    """Read a finite number, exactly; None after a fault."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         allowed = "a finite number" if isinstance(value, NotANumber) else "a number"
         faults.add(place, f"must be {allowed}, found {describe_value(value)}")

@@ -13,7 +13,7 @@ Amounts: TypeAlias = tuple[Decimal, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEntry:
-    """A host of the file, or ``count`` hosts alike."""
+    """A host of the problem file, or ``count`` hosts alike."""
 
     name: str
     capacity: Amounts  #: of one host
@@ -22,7 +22,7 @@ class HostEntry:
     labels: frozenset[str]
 
     def member_names(self) -> tuple[str, ...]:
-        """Names of its hosts one by one: ``s1``, or ``s1#1``, ``s1#2``, ... of a class."""
+        """Names of the entry's hosts: ``s1``, or ``s1#1``, ``s1#2``, ... of a class."""
         if self.count == 1:
             return (self.name,)
         return tuple(f"{self.name}#{number}" for number in range(1, self.count + 1))

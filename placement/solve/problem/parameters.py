@@ -18,7 +18,7 @@ _PLACE: Final[Place] = ("parameters",)
 
 
 def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, object]:
-    """Return the parameters as policies take them: hosts by index.
+    """Return the parameters of a problem file as policies take them: hosts by index.
 
     One file serves several policies and mechanisms, so that a parameter of any
     of this package is checked for every policy, and one that does not read it passes it
@@ -37,7 +37,7 @@ def policy_parameters(whole: WholeVmProblem, entry: CatalogEntry) -> dict[str, o
 
 
 def mechanism_parameters(problem: Problem, entry: MechanismEntry) -> dict[str, object]:
-    """Return the parameters as mechanisms take them; see `policy_parameters`."""
+    """Return the parameters of a problem file as mechanisms take them; see `policy_parameters`."""
     faults = Faults()
     given = dict(problem.parameters)
     # Policies check parameters that name hosts, and demands that only policies take.
@@ -51,6 +51,7 @@ def _check_parameters(
     entry: CatalogEntry | MechanismEntry,
     faults: Faults,
 ) -> dict[str, object]:
+    """Check the parameters of a problem file by the readers of the catalogue."""
     if given.get("ranking") is not None:
         _check_ranking(given["ranking"], resources, faults)
     if given.get("resource") is not None:
@@ -75,12 +76,14 @@ def _check_parameters(
 
 
 def _check_resource(name: object, place: Place, resources: tuple[str, ...], faults: Faults) -> None:
+    """Record a parameter that names an unknown resource as a fault."""
     if isinstance(name, str) and name not in resources:
         hint = suggest_names(name, resources)
         faults.add(place, f"no resource has the name {quote_text(name)}{hint}")
 
 
 def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) -> None:
+    """Record unknown resources in the parameter ``ranking`` as faults."""
     for position, name in enumerate(value if isinstance(value, list) else ()):
         _check_resource(name, (*_PLACE, "ranking", position), resources, faults)
 
@@ -88,7 +91,10 @@ def _check_ranking(value: object, resources: tuple[str, ...], faults: Faults) ->
 def _read_strategies(
     value: object, whole: WholeVmProblem, faults: Faults
 ) -> Mapping[int, list[list[int]]]:
-    """Read ``{host: [[count per demand], ...]}``; a class lends its list to all its hosts."""
+    """Read the parameter ``strategies``: ``{host: [[count per demand], ...]}``.
+
+    The lists of a class of hosts hold for each of its hosts.
+    """
     place = (*_PLACE, "strategies")
     if not isinstance(value, dict):
         faults.add(
@@ -117,6 +123,7 @@ def _read_strategies(
 
 
 def _read_combination(row: object, place: Place, demands: int, faults: Faults) -> list[int]:
+    """Read one combination of given strategies: a count for each demand."""
     if not isinstance(row, list) or len(row) != demands:
         faults.add(
             place,

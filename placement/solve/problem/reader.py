@@ -28,7 +28,7 @@ MAX_LEVELS: Final = 100
 
 
 def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
-    """Record cycles and leaves that are too deep; each tenant is visited once."""
+    """Record cycles and too deep leaves of a problem file's tenants as faults."""
     before = len(faults)
     depth: dict[int, int] = {}
     for start in range(len(tenants)):
@@ -57,7 +57,7 @@ def check_tree(tenants: Sequence[TenantEntry], faults: Faults) -> None:
 def check_groups(
     tenants: Sequence[TenantEntry], demands: Sequence[DemandEntry], faults: Faults
 ) -> None:
-    """Record groups that have demands or holdings of their own as faults."""
+    """Record groups of tenants that have demands or holdings of their own as faults."""
     groups = {tenant.parent for tenant in tenants}
     for index, tenant in enumerate(tenants):
         if index in groups and any(tenant.held):
@@ -128,6 +128,7 @@ class _ProblemReader:
         self._zeros: Amounts = ()
 
     def read(self) -> Problem:
+        """Read all parts of the problem file."""
         self._resources = self._read_resources()
         self._zeros = (Decimal(0),) * len(self._resources)
         hosts = self._read_hosts()
@@ -144,9 +145,11 @@ class _ProblemReader:
         )
 
     def _read_list(self, key: str, maximum: int) -> list[object]:
+        """Read a list of the problem file; empty if the key is absent."""
         return self._top.read(key, [], read_list, maximum=maximum)
 
     def _read_resources(self) -> tuple[str, ...]:
+        """Read the names of the resources; every amount has one value for each."""
         before = len(self._faults)
         values = self._read_list("resources", MAX_RESOURCES)
         names = read_names(values, ("resources",), self._faults, maximum=MAX_RESOURCES)
@@ -158,6 +161,7 @@ class _ProblemReader:
     # ------------------------------------------------------------------ hosts
 
     def _read_hosts(self) -> tuple[HostEntry, ...]:
+        """Read the host entries; all their hosts together are limited."""
         values = self._read_list("hosts", MAX_HOSTS)
         self._host_index = self._index_names(values, "hosts")
         read = [self._read_host(value, ("hosts", i)) for i, value in enumerate(values)]
@@ -170,6 +174,7 @@ class _ProblemReader:
         return hosts
 
     def _read_host(self, value: object, place: Place) -> HostEntry | None:
+        """Read one host entry; None after a fault."""
         faults = self._faults
         entry = JsonObject(
             value,
@@ -198,6 +203,7 @@ class _ProblemReader:
     # ---------------------------------------------------------------- tenants
 
     def _read_tenants(self) -> tuple[TenantEntry, ...]:
+        """Read the tenants and groups, and check their tree."""
         values = self._read_list("tenants", MAX_HOSTS)
         self._tenant_index = self._index_names(values, "tenants")
         read = [self._read_tenant(value, ("tenants", i)) for i, value in enumerate(values)]
@@ -207,6 +213,7 @@ class _ProblemReader:
         return tenants
 
     def _read_tenant(self, value: object, place: Place) -> TenantEntry | None:
+        """Read one tenant or group; None after a fault."""
         faults = self._faults
         entry = JsonObject(
             value, place, faults, required=("name",), optional=("weight", "parent", "held")
@@ -220,6 +227,7 @@ class _ProblemReader:
         return TenantEntry(name=name, weight=weight, parent=parent, held=held)
 
     def _read_known_tenant(self, value: object, place: Place, faults: Faults) -> int | None:
+        """Read the name of a tenant of the file; return its index, None after a fault."""
         name = read_name(value, place, faults)
         return (
             None
@@ -230,6 +238,7 @@ class _ProblemReader:
     # ---------------------------------------------------------------- demands
 
     def _read_demands(self, tenants: Sequence[TenantEntry]) -> tuple[DemandEntry, ...]:
+        """Read the demands of tenants, and check that no group has one."""
         values = self._read_list("demands", MAX_HOSTS)
         self._index_names(values, "demands")
         read = [self._read_demand(value, ("demands", i)) for i, value in enumerate(values)]
@@ -239,6 +248,7 @@ class _ProblemReader:
         return demands
 
     def _read_demand(self, value: object, place: Place) -> DemandEntry | None:
+        """Read one demand of a tenant; None after a fault."""
         faults = self._faults
         entry = JsonObject(
             value,
@@ -268,6 +278,7 @@ class _ProblemReader:
         )
 
     def _read_counts(self, entry: JsonObject) -> tuple[int | None, int]:
+        """Read ``count`` and ``min_count`` of a demand; a null count has no limit."""
         count = entry.read("count", None, nullable_reader(read_count), minimum=0, maximum=MAX_COUNT)
         min_count = entry.read("min_count", 1, read_count, minimum=0, maximum=MAX_COUNT)
         minimum = max(1, min_count or 0)
@@ -280,6 +291,7 @@ class _ProblemReader:
     def _read_eligible_hosts(
         self, value: object, place: Place, faults: Faults
     ) -> tuple[int, ...] | None:
+        """Read the host entries that a demand may use; return their indices, sorted."""
         if value == []:
             faults.add(place, "must not be empty; null stands for all hosts")
         found = (
@@ -291,6 +303,7 @@ class _ProblemReader:
     def _read_speed(
         self, value: object, place: Place, faults: Faults
     ) -> MappingProxyType[int, float]:
+        """Read a demand's speed by host name; return it by index of the host entry."""
         if not isinstance(value, dict):
             faults.add(
                 place, f"must be an object of host names and numbers, found {describe_value(value)}"
@@ -311,6 +324,7 @@ class _ProblemReader:
     def _read_parameters(
         self, value: object, place: Place, faults: Faults
     ) -> tuple[dict[str, object], int | None]:
+        """Read the parameters of the policy, and the seed by itself."""
         if not isinstance(value, dict):
             faults.add(place, f"must be an object, found {describe_value(value)}")
             return {}, None
@@ -326,7 +340,7 @@ class _ProblemReader:
         return plain, seed
 
     def _plain_value(self, value: object, place: Place, depth: int) -> object:
-        """Turn exact numbers into ints and floats; the policy checks their meaning."""
+        """Turn exact numbers in a parameter into ints and floats."""
         if depth > _DEEPEST_PARAMETER:
             refuse_file(place, "is nested too deeply")
         if isinstance(value, NotANumber):
@@ -345,6 +359,7 @@ class _ProblemReader:
         return value
 
     def _plain_decimal(self, value: Decimal, place: Place) -> int | float:
+        """Turn an exact number into an int or a float."""
         if value.adjusted() > 30:
             self._faults.add(place, f"must be a number below 1e30, found {value}")
             return 0
@@ -353,7 +368,7 @@ class _ProblemReader:
     # ----------------------------------------------------------------- shared
 
     def _index_names(self, values: Sequence[object], kind: str) -> dict[str, int]:
-        """Return the position of each name; a repeated name is a fault."""
+        """Return the position of each name in a list of entries; a repeated name is a fault."""
         index: dict[str, int] = {}
         for position, value in enumerate(values):
             name = value.get("name") if isinstance(value, dict) else None
@@ -369,10 +384,12 @@ class _ProblemReader:
         return index
 
     def _refuse_repeated(self, value: dict[str, object], place: Place) -> None:
+        """Record the keys that stand more than once in an object as faults."""
         if isinstance(value, RepeatedKeys):
             for key in value.repeated:
                 self._faults.add((*place, key), "this key stands more than once")
 
 
 def _drop_missing(read: Sequence[_Read | None]) -> tuple[_Read, ...]:
+    """Return the entries that were read without a fault."""
     return tuple(each for each in read if each is not None)

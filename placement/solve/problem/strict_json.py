@@ -51,7 +51,7 @@ class RepeatedKeys(dict[str, object]):
 
 
 def decode_json(data: bytes) -> object:
-    """Return the JSON value of a file: dict, list, str, bool, None, int, Decimal.
+    """Return the JSON value of a problem file: dict, list, str, bool, None, int, Decimal.
 
     Raises
     ------
@@ -86,12 +86,14 @@ class _Scanner:
         self._values = 0
 
     def integer(self, text: str) -> int | NotANumber:
+        """Decode a whole number; one of too many digits is no number."""
         self._count_value()
         if len(text) > MAX_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
         return int(text)
 
     def decimal(self, text: str) -> Decimal | NotANumber:
+        """Decode a number with a point or an exponent, exactly."""
         self._count_value()
         if len(text) > MAX_NUMBER_CHARACTERS:
             return NotANumber(f"a number of {len(text):,} characters")
@@ -101,11 +103,13 @@ class _Scanner:
             return NotANumber(text)
 
     def object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        """Decode an object; keys that stand twice are kept for the report of faults."""
         self._count_value()
         plain = dict(pairs)
         return plain if len(plain) == len(pairs) else RepeatedKeys(pairs)
 
     def _count_value(self) -> None:
+        """Count a value; raise if the file holds too many."""
         self._values += 1
         if self._values > MAX_VALUES:
             _refuse_text(
@@ -114,6 +118,7 @@ class _Scanner:
 
 
 def _decode_text(data: bytes) -> str:
+    """Decode the bytes of the file as UTF-8; the error has line and column."""
     if data.startswith(_BYTE_ORDER_MARK):
         data = data[len(_BYTE_ORDER_MARK) :]
     try:
@@ -127,4 +132,5 @@ def _decode_text(data: bytes) -> str:
 
 
 def _refuse_text(place: str, message: str) -> NoReturn:
+    """Raise `ProblemFileError` for a fault of the JSON text."""
     raise ProblemFileError([ProblemFault(place, message)])

@@ -13,13 +13,13 @@ from placement.solve.problem.model import Problem
 
 
 def leaf_tenants(problem: Problem) -> tuple[int, ...]:
-    """Return the tenants that are no groups, in file order."""
+    """Return the tenants of a problem file that are no groups, in file order."""
     groups = {tenant.parent for tenant in problem.tenants}
     return tuple(index for index in range(len(problem.tenants)) if index not in groups)
 
 
 def build_tree(problem: Problem, leaves: Sequence[int]) -> TenantTree | None:
-    """Return the tree over ``leaves``, indices of `Problem.tenants`; None if it is flat.
+    """Return the problem file's tree of tenants over ``leaves``; None if it is flat.
 
     Siblings are in the order of their first demands in the file, so that ties of
     shares go to the first.
@@ -58,7 +58,7 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 def sums_over_groups(
     problem: Problem, leaves: Sequence[int], of_leaves: NDArray[_Number]
 ) -> NDArray[_Number]:
-    """Add up amounts of leaves, (N, R) or (N,), for every tenant of the file, groups included."""
+    """Add up amounts of leaf tenants, (N, R) or (N,), for every tenant and group of the file."""
     sums = np.zeros((len(problem.tenants), *of_leaves.shape[1:]), dtype=of_leaves.dtype)
     for leaf, amount in zip(leaves, of_leaves, strict=True):
         node: int | None = leaf

@@ -24,7 +24,7 @@ _ROUNDING_PARTS: Final = 10**14
 
 
 def common_divisor(amounts: Iterable[int]) -> int:
-    """Return the largest number that divides every amount, given in millionths.
+    """Return the largest number that divides all amounts of a resource, given in millionths.
 
     A memory given in bytes or in GiB thus ends in the same integers, small ones,
     and no share changes: every share is a ratio within one resource.
@@ -38,7 +38,7 @@ def common_divisor(amounts: Iterable[int]) -> int:
 
 
 def millionths(amount: Decimal) -> int | None:
-    """Return an amount in millionths; None if it is no whole number of them, within rounding."""
+    """Return an amount in millionths; None if it has more than six decimal places."""
     numerator, denominator = amount.as_integer_ratio()
     numerator *= _MICRO
     whole = (2 * numerator + denominator) // (2 * denominator)
@@ -67,11 +67,11 @@ class WholeVmProblem:
     tenants: tuple[int, ...]  #: (N,) indices of `Problem.tenants`: those that are no groups
 
     def host_names(self) -> tuple[str, ...]:
-        """Names of the hosts one by one, see `HostEntry.member_names`."""
+        """Names of the snapshot's hosts one by one; see `HostEntry.member_names`."""
         return tuple(name for host in self.problem.hosts for name in host.member_names())
 
     def host_indices(self) -> dict[str, tuple[int, ...]]:
-        """Return the hosts behind each name: an entry's, or a single member's of a class."""
+        """Return the snapshot's hosts behind each name of the file: an entry's, or one member's."""
         indices: dict[str, tuple[int, ...]] = {}
         start = 0
         for host in self.problem.hosts:
@@ -85,7 +85,7 @@ class WholeVmProblem:
 
 
 def to_whole_vms(problem: Problem) -> WholeVmProblem:
-    """Spread a problem out for the policies that place whole VMs.
+    """Convert a problem file into the snapshot that a policy decides on, host by host.
 
     Every resource is scaled to integers, exactly. A class of n hosts becomes n
     hosts. A demand without a count gets the most VMs that the free capacity of
@@ -151,6 +151,7 @@ def to_whole_vms(problem: Problem) -> WholeVmProblem:
 
 
 def _refuse_unsupported_fields(problem: Problem, faults: Faults) -> None:
+    """Record fields that policies for whole VMs do not take (speeds) as faults."""
     for index, demand in enumerate(problem.demands):
         for host, speed in demand.speed.items():
             if speed != 1.0:
@@ -170,6 +171,7 @@ def _refuse_unsupported_fields(problem: Problem, faults: Faults) -> None:
 
 
 def _all_amounts(problem: Problem) -> Iterator[tuple[Place, Amounts]]:
+    """Yield all amounts of a problem file with their places."""
     for index, host in enumerate(problem.hosts):
         yield ("hosts", index, "capacity"), host.capacity
         if host.free is not host.capacity:  # given in the file
@@ -181,7 +183,7 @@ def _all_amounts(problem: Problem) -> Iterator[tuple[Place, Amounts]]:
 
 
 def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
-    """Refuse a host called like the third host of a class."""
+    """Refuse a host that has the name of a member of a class, as ``s1#3``."""
     size = {host.name: host.count for host in problem.hosts}
     for index, host in enumerate(problem.hosts):
         base, mark, number = host.name.rpartition("#")
@@ -193,7 +195,7 @@ def _refuse_ambiguous_members(problem: Problem, faults: Faults) -> None:
 
 
 class _IntegerArrays:
-    """The integer arrays: (E, R) of hosts' entries, (N, R) held, (Q, R) demands."""
+    """A problem's amounts as integers: (E, R) of host entries, (N, R) held, (Q, R) demands."""
 
     def __init__(self, problem: Problem, leaves: Sequence[int], faults: Faults) -> None:
         hosts, demands = problem.hosts, problem.demands
@@ -239,7 +241,7 @@ def _to_millionths(amounts: Iterable[Decimal]) -> list[int]:
 
 
 def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray]:
-    """Return the class of each entry, (E,), and which demands may use which class, (Q, C).
+    """Return the class of each host entry, (E,), and the classes open to each demand, (Q, C).
 
     Entries are of one class when they carry the same labels and are in the same
     `hosts` lists: no demand can then distinguish them.
@@ -289,7 +291,7 @@ def _host_classes(problem: Problem, faults: Faults) -> tuple[IntArray, BoolArray
 def _wanted_counts(
     problem: Problem, demand: IntArray, class_free: IntArray, eligible: BoolArray, faults: Faults
 ) -> IntArray:
-    """Return the VMs wanted of each demand, (Q,); bounded where the file says null."""
+    """Return the VMs wanted of each demand, (Q,); bounded by the room where the file says null."""
     room = np.array(
         [
             total_vms_that_fit(class_free[may].sum(axis=0, keepdims=True), per_vm)
@@ -326,5 +328,5 @@ def _wanted_counts(
 
 
 def _count_without_limit(room: int, min_count: int) -> int:
-    """Return the number of VMs that have room, at least the ``min_count`` of a gang."""
+    """Return the VMs of a demand without a count: what has room, at least ``min_count``."""
     return max(room, min_count) if min_count > 1 else room

@@ -31,7 +31,7 @@ _MOVING: Final = OBSTACLES.index(RebalanceObstacle.MOVING)
 
 
 class VmKey(NamedTuple):
-    """The key of alike VMs, any of which may move."""
+    """The key of alike running VMs, of which any one may move."""
 
     request: int
     end_s: float
@@ -40,7 +40,10 @@ class VmKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovableVms:
-    """Running VMs of an axis V, in order of request, end and host, with their keys."""
+    """The simulated running VMs as planners of moves see them, V in all, with their keys.
+
+    They are in order of request, end and host.
+    """
 
     running: RunningState
     request: IntArray  #: (V,)
@@ -51,12 +54,12 @@ class MovableVms:
     hosts: IntArray  #: (H,) numbers of the cluster's hosts
 
     def key(self, vm: int) -> VmKey:
-        """Return the key of a VM."""
+        """Return the key that a running VM shares with alike VMs."""
         host = int(self.hosts[self.running.host[vm]])
         return VmKey(int(self.request[vm]), float(self.end_s[vm]), host)
 
     def by_key(self) -> dict[VmKey, list[int]]:
-        """Return the VMs of each key, ascending."""
+        """Return the running VMs of each key, ascending."""
         found: dict[VmKey, list[int]] = {}
         keys = (self.request.tolist(), self.end_s.tolist(), self.hosts[self.running.host].tolist())
         for vm, key in enumerate(zip(*keys, strict=True)):
@@ -77,7 +80,7 @@ def build_movable_vms(
     waiting: WaitingRows,
     rules: HostRules,
 ) -> MovableVms:
-    """Return the running VMs, under a snapshot whose host classes fit their constraints.
+    """Return the running VMs for a planner of moves, with classes that fit their constraints.
 
     Parameters
     ----------
@@ -152,7 +155,7 @@ def _mask_of_keys(
 def _eligibility_of_kinds(
     snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]
 ) -> BoolArray:
-    """Return the classes that each kind of VM may use, (K, C), including closed classes."""
+    """Return the host classes that running VMs of each kind may use, (K, C), closed ones, too."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]
@@ -166,7 +169,7 @@ def _eligibility_of_kinds(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _BoundVms:
-    """VMs that groups and spreads bind."""
+    """The running VMs that groups and spreads bind to others."""
 
     vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, constraints
     of_group: dict[GroupKey, list[int]]  #: indices of V
@@ -185,6 +188,7 @@ class _BoundVms:
         waiting: WaitingRows,
         tables: Sequence[ConstraintTable],
     ) -> _BoundVms:
+        """Find the running VMs that groups and spreads bind to others."""
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         members = np.flatnonzero(ruled[rows.constraints[each]]).tolist() if len(each) else []
         vms, of_group = [], dict[GroupKey, list[int]]()
@@ -204,7 +208,7 @@ class _BoundVms:
         )
 
     def groups(self, rules: HostRules) -> tuple[RunningGroup, ...]:
-        """Return the groups of VMs that run or wait; hosts where members arrive count, too."""
+        """Return the VM groups of running and waiting VMs, for a planner of moves."""
         requests: dict[GroupKey, list[int]] = {}
         for row, number in enumerate(self.waiting.constraints.tolist()):
             for key in group_keys(int(self.waiting.tenant[row]), self.tables[number]):
@@ -231,7 +235,7 @@ class _BoundVms:
     def spreads(
         self, zone_of_host: Sequence[int], arriving: Sequence[tuple[int, int]]
     ) -> tuple[RunningSpread, ...]:
-        """Return the spreads of requests with VMs that run.
+        """Return the spreads of requests with running VMs, for a planner of moves.
 
         How many VMs a request once wanted is known as long as some wait: later it is as
         many as run.

@@ -34,7 +34,7 @@ _words: Final = predicate_reader("words", lambda value: isinstance(value, str) a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePrice:
-    """The time of a move, and the limits on simultaneous moves."""
+    """The time that a simulated move takes, and the limits on simultaneous moves."""
 
     gib_per_s: float = 1.0  #: of memory, of one move
     least_s: float = 5.0  #: of any move, in addition to the time for its memory
@@ -44,19 +44,19 @@ class MovePrice:
 
     @property
     def limits(self) -> RebalanceLimits:
-        """The limits on simultaneous moves, in the form of plans."""
+        """The limits on simultaneous moves, as move plans take them."""
         return RebalanceLimits(
             per_source=self.per_host, per_destination=self.per_host, at_once=self.at_once
         )
 
     def seconds(self, transfer_mib: int) -> float:
-        """Return the seconds that a move with this transfer takes."""
+        """Return the seconds that a simulated move with this transfer takes."""
         return self.least_s + transfer_mib / 1024 / self.gib_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceOptions:
-    """A standing rule: balance at an interval."""
+    """Options of a standing rule that balances hosts at an interval."""
 
     every_s: float = 3600.0
     hours: str | None = None  #: of the day, UTC, in which it may begin, as 01:00-05:00
@@ -67,7 +67,7 @@ class BalanceOptions:
 
     @property
     def objective(self) -> Objective:
-        """The objective that moves must meet."""
+        """The objective that balancing moves must meet."""
         given = {name: getattr(self, name) for name in _OBJECTIVE_FIELDS}
         return BALANCE_OBJECTIVE.with_given(given)
 
@@ -95,7 +95,7 @@ class RollOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomOptions:
-    """Make room for starving requests by moves, instead of reserving hosts."""
+    """Options of moves that make room for starving requests, instead of reserving hosts."""
 
     patience: int = ROOM_PATIENCE  #: slots that a request waits before
     most_gib: float | None = None  #: of one plan
@@ -106,7 +106,7 @@ _OBJECTIVE_FIELDS: Final = ("price_per_gib", "least_gain", "most_gib", "most_mov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveOptions:
-    """All options of moves of a run."""
+    """All options of moves of a simulated run."""
 
     price: MovePrice = field(default_factory=MovePrice)
     balance: BalanceOptions | None = None
@@ -119,12 +119,12 @@ class MoveOptions:
 
     @property
     def moves(self) -> bool:
-        """Whether VMs move."""
+        """Whether VMs move in the run."""
         return not (self.balance is None and self.roll is None and self.room is None)
 
     @property
     def is_enabled(self) -> bool:
-        """Whether anything differs from a run without moves."""
+        """Whether the run differs from one without moves and spare capacity."""
         return self.moves or self.spare is not None
 
     @classmethod
@@ -137,7 +137,7 @@ class MoveOptions:
         room: str | None = None,
         price: str | None = None,
     ) -> MoveOptions:
-        """Read options of the form ``NAME=VALUE``, separated by commas.
+        """Read move options of the command line: ``NAME=VALUE``, separated by commas.
 
         Raises
         ------
@@ -156,12 +156,12 @@ class MoveOptions:
         return replace(found, measured=found.is_enabled)
 
     def without_moves(self) -> MoveOptions:
-        """Return the options of the unchanged variant: the same measures without moves."""
+        """Return the options of the unchanged variant: the same measures, without moves."""
         return MoveOptions(measured=self.measured, measured_spare=self.spare)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> MoveOptions:
-        """Return the options of a document that `dataclasses.asdict` returned."""
+        """Return the move options of a document that `dataclasses.asdict` returned."""
         values = {**document, "price": MovePrice(**document["price"])}
         for name, its in (
             ("balance", BalanceOptions),
@@ -173,6 +173,7 @@ class MoveOptions:
 
 
 def _check_hours(name: str, value: Any) -> str:
+    """Check hours of the day, as 01:00-05:00."""
     wanted = "hours of the day as 01:00-05:00"
     checked = predicate_reader(
         wanted, lambda value: isinstance(value, str) and bool(_HOURS.fullmatch(value))
@@ -209,6 +210,7 @@ _Read = TypeVar("_Read", MovePrice, BalanceOptions, RollOptions, RoomOptions)
 
 
 def _read_option(its: type[_Read], option: str, words: str) -> _Read:
+    """Read the values of one move option from the command line."""
     pairs: list[tuple[str, Any]] = []
     for word in filter(None, words.split(",")):
         name, equals, value = word.partition("=")

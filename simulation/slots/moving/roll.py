@@ -17,7 +17,7 @@ from simulation.topology.hosts import SimHost
 
 @dataclass(slots=True)
 class _ClosedHost:
-    """A host of the current batch of a roll."""
+    """A host of a simulated roll's current batch."""
 
     since_s: float
     took_vms: bool  #: before the roll closed it
@@ -27,7 +27,7 @@ class _ClosedHost:
 
 
 class RollState:
-    """The state of a roll.
+    """The state of a simulated roll over hosts.
 
     A batch of hosts takes no VMs while one plan empties all of them; an empty host is busy for
     ``takes_s`` and takes VMs again. VMs without a place are tried again at each slot; a host
@@ -45,7 +45,7 @@ class RollState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the roll is over."""
+        """Whether the roll has gone through all its hosts."""
         return self.over_s is not None
 
     def reopen(self, at_s: float) -> None:
@@ -57,18 +57,18 @@ class RollState:
                 self._end_if_done(its.busy_until_s)
 
     def record_departure(self, host: int, at_s: float) -> None:
-        """Record that a VM has left a host."""
+        """Record that the roll moved a VM off a host."""
         if host in self._at:
             self._at[host].emptied_s = at_s
 
     def record_loss(self, host: int, at_s: float) -> None:
-        """Record that a host has failed or left."""
+        """Record that a host of the roll has failed or left."""
         if host in self._at:
             del self._at[host]
             self._skip_host(host, ["it failed or left"], at_s)
 
     def next_batch(self, at_s: float, on_hosts: Sequence[int]) -> list[int]:
-        """Return the hosts to empty now.
+        """Return the hosts that the roll empties now.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class RollState:
         return [host for host, its in self._at.items() if its.busy_until_s is None]
 
     def record_plan(self, plan: MovePlan, fleet: MovableVms) -> None:
-        """Record the VMs that a plan leaves on hosts, and their reasons."""
+        """Record the VMs that an evacuation plan leaves on hosts of the roll, with the reasons."""
         for its in self._at.values():
             its.stays = []
         for each in plan.stays:
@@ -123,20 +123,23 @@ class RollState:
         }
 
     def _finish_host(self, host: int) -> None:
+        """Take a host out of the roll; it takes VMs again if it did before."""
         its = self._at.pop(host)
         self._cluster.set_accepting({host: its.took_vms})
 
     def _skip_host(self, host: int, why: Sequence[str], at_s: float) -> None:
+        """Skip a host of the roll, and record why."""
         name = self._cluster.all_hosts()[host].name
         self.skipped.append({"host": name, "why": [*why]})
         self._end_if_done(at_s)
 
     def _end_if_done(self, at_s: float) -> None:
+        """End the roll if no host is left."""
         if not self.todo and not self._at and self.began_s is not None and self.over_s is None:
             self.over_s = at_s
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint."""
+        """Return the state of the roll for a checkpoint."""
         return {
             "todo": self.todo,
             "at": [[host, asdict(its)] for host, its in self._at.items()],
@@ -147,7 +150,7 @@ class RollState:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a saved state."""
+        """Restore the state of the roll from a checkpoint."""
         hosts = len(self._cluster.capacity)
         self.todo = [int(host) for host in kept["todo"]]
         self._at = {int(host): _ClosedHost(**its) for host, its in kept["at"]}
@@ -158,7 +161,7 @@ class RollState:
 
 
 def matching_hosts(words: str, hosts: Sequence[SimHost]) -> list[int]:
-    """Return the hosts of some names, patterns or one label, in order of name."""
+    """Return the hosts of a roll by names, patterns or one label, in order of name."""
     found = set()
     for word in filter(None, words.split(";")):
         label = word.removeprefix("label=")

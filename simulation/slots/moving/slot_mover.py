@@ -40,7 +40,7 @@ _ROOM_UNITS: Final = 500_000
 
 
 class MovableSite(Protocol):
-    """The part of an engine that moves need."""
+    """What moves need of the simulation's engine."""
 
     cluster: Cluster
     names: InternedNames
@@ -49,7 +49,7 @@ class MovableSite(Protocol):
     waiting: WaitingRows
 
     def fleet(self) -> MovableVms:
-        """Return the running and waiting VMs."""
+        """Return the simulated running and waiting VMs."""
         ...
 
 
@@ -64,7 +64,7 @@ class FreedHosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """The summary of a plan that was made."""
+    """The summary of a move plan that a simulation made."""
 
     what: str  #: balance, evacuate, room
     moves: int
@@ -74,7 +74,7 @@ class PlanSummary:
 
 
 class SlotMover:
-    """Plans moves at the starts of slots, after their rounds, and carries them out.
+    """Plans simulated moves after the rounds of slots, and carries them out.
 
     One plan is carried out at a time: a roll goes before room, and room before balance.
     """
@@ -95,7 +95,7 @@ class SlotMover:
     # --- what happens between slots -------------------------------------------------------
 
     def advance(self, to_s: float) -> None:
-        """Begin and end the moves that are due up to a time."""
+        """Begin and end the simulated moves that are due up to a time."""
         while True:
             over = self.timetable.pop_ended(to_s)
             for move in over:
@@ -120,6 +120,7 @@ class SlotMover:
             self.rolling.record_loss(host, at_s)
 
     def _begin_move(self, move: TimedMove) -> None:
+        """Begin a move, or drop it if its VM is gone."""
         moving = self.timetable.moving_vms()[move.vm]
         if move.vm.end_s <= move.starts_s or self._site.running.count_on_host(*move.vm) <= moving:
             self._ended.append(EndedMove(move, MoveOutcome.GONE))
@@ -128,6 +129,7 @@ class SlotMover:
         self._hold_vm(move, move.destination, 1)
 
     def _end_move(self, move: TimedMove) -> None:
+        """End a move: its VM is on the destination, or is gone."""
         lives = move.vm.end_s > move.over_s
         if not lives or not self._site.running.relocate(*move.vm, move.destination):
             self._hold_vm(move, move.destination, -1)
@@ -141,7 +143,7 @@ class SlotMover:
             self.rolling.record_departure(move.vm.host, move.over_s)
 
     def _hold_vm(self, move: TimedMove, host: int, sign: int) -> None:
-        """Add a moving VM to a host, or remove it; its tenant holds it once."""
+        """Add a moving VM to what a host holds, or remove it; its tenant holds it once."""
         site, one = self._site, np.ones(1, dtype=np.int64)
         site.cluster.commit(one * host, sign * site.names.demand[[move.kind]])
         vm = VmRows(
@@ -158,7 +160,7 @@ class SlotMover:
     # --- what a round sees ----------------------------------------------------------------
 
     def pending_arrivals(self) -> IntArray | None:
-        """Return the amounts, (H, R), that pending moves bring to hosts while hosts are freed."""
+        """Return the amounts, (H, R), that pending moves bring to hosts; None if none are freed."""
         if self.freed is None or not self.timetable.coming:
             return None
         brought = np.zeros_like(self._site.cluster.capacity)
@@ -167,7 +169,7 @@ class SlotMover:
         return brought
 
     def wrap_policy(self, policy: Policy) -> Policy:
-        """Wrap a policy so that it keeps freed hosts and spare capacity free."""
+        """Wrap a round's policy so that it keeps freed hosts and spare capacity free."""
         site = self._site
         if self.freed is not None:
             row = np.flatnonzero(site.waiting.request == self.freed.request)
@@ -182,7 +184,7 @@ class SlotMover:
     # --- what is planned after a round ----------------------------------------------------
 
     def plan(self, start_s: float) -> None:
-        """Check the remaining moves of the plan after a round; without a plan, make the next."""
+        """Check the remaining moves after a slot's round; if none remain, make the next plan."""
         if self.freed is not None:
             waits = (self._site.waiting.request == self.freed.request).any()
             if not waits or self.freed.until_s <= start_s:
@@ -202,6 +204,7 @@ class SlotMover:
         self.advance(start_s)
 
     def _hosts_to_empty(self, start_s: float) -> list[int]:
+        """Return the hosts that a roll empties now; none without a roll."""
         if self.rolling is None or not self.is_rolling:
             return []
         on_hosts = np.zeros(len(self._site.cluster.capacity), dtype=np.int64)
@@ -210,6 +213,7 @@ class SlotMover:
         return self.rolling.next_batch(start_s, on_hosts.tolist())
 
     def _plan_emptying(self, start_s: float, hosts: Sequence[int]) -> None:
+        """Plan to empty the hosts of a roll, and start the plan."""
         fleet = self._site.fleet()
         places = self._site.cluster.positions_in_pool(hosts)
         plan = evacuate(fleet.running, places, limits=self._moving.price.limits)
@@ -218,6 +222,7 @@ class SlotMover:
         self._start_plan(plan, fleet, start_s)
 
     def _plan_room(self, start_s: float) -> None:
+        """Plan moves that make room for a starving request, and start the first plan that does."""
         room = self._moving.room
         assert room is not None  # noqa: S101 - checked by the caller
         waiting = self._site.waiting
@@ -249,6 +254,7 @@ class SlotMover:
             return
 
     def _plan_balancing(self, start_s: float) -> None:
+        """Plan moves that balance hosts, if the interval is over, and start the plan."""
         rule = self._moving.balance
         assert rule is not None  # noqa: S101 - checked by the caller
         at_s = self._began_at_s + start_s
@@ -263,6 +269,7 @@ class SlotMover:
         self._start_plan(plan, fleet, start_s)
 
     def _start_plan(self, plan: MovePlan, fleet: MovableVms, start_s: float) -> float:
+        """Check a plan and schedule its moves; return the time of its end."""
         check_plan(fleet.running, plan)
         over_s = self.timetable.schedule(plan, fleet, start_s, self._moving.price)
         before, after = plan.details.get("potential", (0.0, 0.0))
@@ -281,22 +288,22 @@ class SlotMover:
 
     @property
     def is_rolling(self) -> bool:
-        """Whether a roll is not over."""
+        """Whether a simulated roll is going on."""
         return self.rolling is not None and not self.rolling.is_over
 
     def resting_vms(self, at_s: float) -> Counter[VmKey]:
-        """Return how many VMs of each key rest after a move."""
+        """Return how many VMs of each key rest after a move at a time."""
         self._rests = [each for each in self._rests if each[0] > at_s]
         return Counter(key for _, key in self._rests)
 
     def take_results(self) -> tuple[list[EndedMove], list[PlanSummary]]:
-        """Return the moves that ended and the plans that were made since the last call."""
+        """Return the moves that ended and the plans made since the last call."""
         taken = self._ended, self._planned
         self._ended, self._planned = [], []
         return taken
 
     def state(self) -> CheckpointData:
-        """Return the state for a checkpoint."""
+        """Return planned and pending moves for a checkpoint."""
         its = self.freed
         return {
             "timetable": self.timetable.state(),
@@ -310,7 +317,7 @@ class SlotMover:
         }
 
     def restore(self, kept: CheckpointData) -> None:
-        """Restore a saved state."""
+        """Restore planned and pending moves from a checkpoint."""
         self.timetable.restore(kept["timetable"], len(self._site.cluster.capacity))
         if self.rolling is not None:
             self.rolling.restore(kept["rolling"])
@@ -327,5 +334,5 @@ class SlotMover:
         self._balanced = None if kept["balanced"] is None else int(kept["balanced"])
 
     def roll_report(self) -> dict[str, Any] | None:
-        """Return the progress of a roll as JSON values, or None if there is none."""
+        """Return the progress of a simulated roll as JSON values; None without a roll."""
         return None if self.rolling is None else self.rolling.report()

@@ -18,7 +18,7 @@ from simulation.slots.moving.options import MovePrice
 
 
 class MoveOutcome(StrEnum):
-    """How a move ended."""
+    """How a simulated move ended."""
 
     MOVED = "moved"
     GONE = "gone"  #: the VM ended, or was lost with its host, before it had moved
@@ -28,7 +28,7 @@ class MoveOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedMove:
-    """One move with its times."""
+    """One simulated move with its times."""
 
     vm: VmKey
     tenant: int
@@ -43,14 +43,14 @@ class TimedMove:
 
 @dataclass(frozen=True, slots=True)
 class EndedMove:
-    """A move and how it ended."""
+    """A simulated move and how it ended."""
 
     move: TimedMove
     outcome: MoveOutcome
 
 
 class Timetable:
-    """The moves of one plan that are not over, in order of their waves.
+    """The simulated moves of one plan that are not over, in order of their waves.
 
     A wave begins when the longest move of the wave before it is over.
     """
@@ -63,7 +63,7 @@ class Timetable:
         return bool(self.coming or self.under_way)
 
     def schedule(self, plan: MovePlan, fleet: MovableVms, at_s: float, price: MovePrice) -> float:
-        """Schedule the moves of a plan that begins now; return the time of its end."""
+        """Schedule the moves of a plan that begins now; return the time at which it ends."""
         starts_s, latest_s, wave = at_s, at_s, 0
         # Of a VM that makes a detour the second move begins where the first ended.
         where: dict[int, VmKey] = {}
@@ -107,13 +107,13 @@ class Timetable:
         return over
 
     def pop_beginning(self, at_s: float) -> TimedMove | None:
-        """Pop the move that begins next up to a time, or None."""
+        """Pop the move that begins next up to a time; None if there is none."""
         if self.coming and self.coming[0].starts_s <= at_s:
             return self.coming.popleft()
         return None
 
     def pop_of_host(self, host: int) -> tuple[list[TimedMove], list[TimedMove]]:
-        """Pop the moves from or to a host: those under way and those to come."""
+        """Pop the moves from or to a host: those under way, and those to come."""
         under_way, coming = (
             [move for move in moves if host in (move.vm.host, move.destination)]
             for moves in (self.under_way, self.coming)
@@ -123,7 +123,7 @@ class Timetable:
         return under_way, coming
 
     def pop_refused(self, fleet: MovableVms) -> list[TimedMove]:
-        """Pop the planned moves that now break a rule or lack room.
+        """Pop the scheduled moves that would now break a rule or lack room.
 
         What is left is gone through wave by wave, as it would happen. A move whose VM is not
         there is not refused: it may have ended.
@@ -151,11 +151,11 @@ class Timetable:
         return refused
 
     def state(self) -> CheckpointData:
-        """Return the moves, for a checkpoint."""
+        """Return the scheduled moves for a checkpoint."""
         return {name: [_move_row(move) for move in getattr(self, name)] for name in _LISTS}
 
     def restore(self, kept: CheckpointData, hosts: int) -> None:
-        """Restore the saved moves."""
+        """Restore the scheduled moves from a checkpoint."""
         self.under_way = [_parse_move(row, hosts) for row in kept["under_way"]]
         self.coming = deque(_parse_move(row, hosts) for row in kept["coming"])
 
@@ -164,6 +164,7 @@ _LISTS = ("under_way", "coming")
 
 
 def _is_allowed(fleet: MovableVms, where: PlacementState, vms: list[int], to: int) -> bool:
+    """Return whether a host takes VMs now, by its state, room and their rules."""
     running = fleet.running
     host_class = running.snapshot.host_class[to]
     return (
@@ -177,7 +178,7 @@ def _is_allowed(fleet: MovableVms, where: PlacementState, vms: list[int], to: in
 def _moves_by_unit(
     fleet: MovableVms, begins: Sequence[TimedMove], known: dict[VmKey, list[int]]
 ) -> list[list[tuple[TimedMove, int]]]:
-    """Return moves with their VMs, in units of VMs that keep together."""
+    """Return scheduled moves with their VMs, in units of VMs that keep together."""
     together = {vm for g in fleet.running.groups if g.hard and not g.apart for vm in g.vms}
     units: list[list[tuple[TimedMove, int]]] = []
     of_hosts: dict[tuple[int, int], list[tuple[TimedMove, int]]] = {}
@@ -196,6 +197,7 @@ def _moves_by_unit(
 
 
 def _move_row(move: TimedMove) -> list[Any]:
+    """Return a scheduled move as JSON values, for a checkpoint."""
     # A life without end has no number in JSON.
     end_s = None if math.isinf(move.vm.end_s) else move.vm.end_s
     return [
@@ -207,6 +209,7 @@ def _move_row(move: TimedMove) -> list[Any]:
 
 
 def _parse_move(row: Sequence[Any], hosts: int) -> TimedMove:
+    """Read a scheduled move from a checkpoint."""
     (request, end_s, host), (tenant, kind, constraints, destination, transfer_mib), times, why = row
     for each in (host, destination):
         if type(each) is not int or not 0 <= each < hosts:
