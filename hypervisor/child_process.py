@@ -32,7 +32,7 @@ _PREFIXES: Final = ("LC_", "PYTHON", "XDG_", "LIBVIRT_")
 
 
 def child_environ() -> dict[str, str]:
-    """Return the environment variables for child processes."""
+    """Return the environment variables for child processes that call libvirt."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -88,11 +88,11 @@ class ChildProcess:
         self._poller.register(self._stdout, select.POLLIN | select.POLLHUP)
 
     def has_ended(self) -> bool:
-        """Return whether the child has ended."""
+        """Return whether the child process has ended."""
         return self._process.poll() is not None
 
     def ask(self, line: bytes, deadline: float) -> bytes:
-        """Send a request line; return the answer line. Raises `SilentError` if it is late."""
+        """Send the child a request line; return its answer line, or `SilentError` if it is late."""
         started = time.monotonic()
         self.send(line)
         parts: list[bytes] = []
@@ -109,7 +109,7 @@ class ChildProcess:
         return b"".join(parts)
 
     def send(self, line: bytes) -> None:
-        """Send a line. The child always reads, so this does not block for long."""
+        """Send the child a line. The child always reads, so this does not block for long."""
         try:
             unsent = memoryview(line)
             while unsent:
@@ -164,6 +164,7 @@ class ChildProcess:
         self._process.returncode = self._process.returncode or 0
 
     def _ended_error(self) -> SilentError:
+        """Return the error that the child ended, with the end of its error output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GOODBYE_S)
         size = self._stderr.seek(0, os.SEEK_END)
@@ -175,6 +176,7 @@ class ChildProcess:
 
 
 def _environment(credential: Credential | None) -> dict[str, str]:
+    """Return the child's environment, with the host's credential."""
     # Not as an argument: all users of the machine can read arguments.
     given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}
     return {**child_environ(), **given}

@@ -156,7 +156,7 @@ class HostConnection:
     def put_volume(
         self, pool: str, name: str, content: bytes, *, deadline_s: float | None = None
     ) -> None:
-        """Create a small raw volume with this content; replace an existing one."""
+        """Create a small raw volume with this content on the host; replace an existing one."""
         args = {"pool": pool, "name": name, "content": base64.b64encode(content).decode()}
         self._call_child("put_volume", args, deadline_s)
 
@@ -167,7 +167,7 @@ class HostConnection:
     def start_paused(
         self, vm_id: str, *, guard: Guard | None = None, deadline_s: float | None = None
     ) -> None:
-        """Start a domain paused, if it is not started."""
+        """Start a domain paused, with the guard's network filters, if it is not started."""
         self._call_child("start_paused", {"vm_id": vm_id, "guard": guard}, deadline_s)
 
     def resume(self, vm_id: str, *, deadline_s: float | None = None) -> None:
@@ -388,7 +388,7 @@ class HostConnection:
         self._call_child("console_release", {}, deadline_s)
 
     def close(self) -> None:
-        """End the child process. A later call starts another."""
+        """End the child process that calls this host. A later call starts another."""
         with self._lock:
             if self._child is not None:
                 self._child.end()
@@ -399,6 +399,7 @@ class HostConnection:
         return (self._deadline_s if deadline_s is None else deadline_s) * POOL_PATIENCE
 
     def _call_child(self, op: str, args: Mapping[str, Any], deadline_s: float | None) -> Any:
+        """Have the child perform an operation on the host, and return the result or raise."""
         allowed = self._deadline_s if deadline_s is None else deadline_s
         deadline = time.monotonic() + allowed
         if not self._lock.acquire(timeout=max(0.0, allowed)):
@@ -427,13 +428,16 @@ class HostConnection:
         return answer["ok"]
 
     def _mask_credentials(self, reason: str) -> str:
+        """Return an error's reason shortened, without the folder of the credential."""
         known = reason if self.credential is None else self.credential.mask(reason)
         return shorten_text(known, MAX_REASON_LENGTH)
 
     def _child_command(self) -> tuple[str, ...]:
+        """Return the command of the child process for this host."""
         return (*_CHILD, self.uri, *(() if self.machine is None else (self.machine,)))
 
     def _discard_child(self) -> None:
+        """Kill the child process, so that the next call starts another."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -450,6 +454,7 @@ _connections: weakref.WeakSet[HostConnection] = weakref.WeakSet()
 
 
 def _reset_connections_after_fork() -> None:
+    """Reset the connections in a forked process, whose children are its parent's."""
     for connection in list(_connections):
         connection._reset_after_fork()
 

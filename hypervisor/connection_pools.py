@@ -17,11 +17,14 @@ from hypervisor.move_model import HostEndpoint
 
 @dataclass(slots=True, eq=False)
 class _IdleConnection:
+    """A connection that is not lent, and since when."""
+
     connection: HostConnection
     since: float = field(default_factory=time.monotonic)
 
     @property
     def key(self) -> tuple[str, Credential | None, str | None]:
+        """URI, credential and machine by which connections are lent again."""
         return (self.connection.uri, self.connection.credential, self.connection.machine)
 
 
@@ -71,6 +74,7 @@ class HostConnections:
     def _take_connection(
         self, uri: str, credential: Credential | None, machine: str | None
     ) -> HostConnection:
+        """Return an idle connection to a host or a new one; wait while too many are lent."""
         wanted = (uri, credential, machine)
         deadline = time.monotonic() + self._deadline_s
         closing: list[_IdleConnection] = []
@@ -99,6 +103,7 @@ class HostConnections:
         )
 
     def _take_expired_connections(self) -> list[_IdleConnection]:
+        """Remove the connections that are idle for too long, and return them."""
         oldest = time.monotonic() - self._idle_s
         outdated = [idle for idle in self._idle if idle.since < oldest]
         self._idle = [idle for idle in self._idle if idle.since >= oldest]
@@ -107,6 +112,8 @@ class HostConnections:
 
 @dataclass(slots=True, eq=False)
 class _IdleMigrator:
+    """A migrator that is not lent, and since when."""
+
     migrator: HostPairMigrator
     since: float = field(default_factory=time.monotonic)
 
@@ -135,7 +142,7 @@ class MigratorPool:
 
     @contextmanager
     def use(self, source: HostEndpoint, destination: HostEndpoint) -> Iterator[HostPairMigrator]:
-        """Lend a migrator, for use by one thread; any exception ends its process."""
+        """Lend a migrator between two hosts to one thread; any exception ends its process."""
         self.end_idle()
         with self._lock:
             ends = (source, destination)

@@ -30,7 +30,7 @@ class Credential:
     ssh_host_keys: tuple[str, ...] = ()  #: the host must show one of these
 
     def mask(self, text: str) -> str:
-        """Return a text with the folder replaced by the credential's name."""
+        """Return a text with the credential's folder replaced by its name."""
         for shown in (self.folder, quote(self.folder)):
             text = text.replace(shown, f"credential {self.name}")
         return text
@@ -41,13 +41,13 @@ class Credential:
 
     @classmethod
     def from_json(cls, text: str) -> Credential:
-        """Parse the JSON that `to_json` wrote."""
+        """Parse the credential that `to_json` wrote."""
         fields = json.loads(text)
         return cls(**{**fields, "ssh_host_keys": tuple(fields["ssh_host_keys"])})
 
 
 def is_ssh(uri: str) -> bool:
-    """Return whether a URI uses SSH."""
+    """Return whether a libvirt URI uses SSH."""
     return urlsplit(uri).scheme.partition("+")[2] in _SSH
 
 

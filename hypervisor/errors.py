@@ -6,7 +6,7 @@ from hypervisor.move_model import MigrationObstacle
 
 
 def operation_words(operation: str) -> str:
-    """Return an operation's name with spaces: ``console_tail`` becomes ``console tail``."""
+    """Return a host operation's name with spaces: ``console_tail`` becomes ``console tail``."""
     return operation.replace("_", " ")
 
 

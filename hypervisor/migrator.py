@@ -174,7 +174,7 @@ class HostPairMigrator:
         return self._run_move("cold", spec, deadline_s, on_progress)
 
     def close(self) -> None:
-        """End the child process. A running move is cancelled."""
+        """End the child process of the migrator. A running move is cancelled."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
@@ -208,6 +208,7 @@ class HostPairMigrator:
         deadline_s: float,
         on_progress: Callable[[MigrationProgress], None],
     ) -> MoveResult:
+        """Have the child move a VM, pass on its progress, and return the result."""
         until = time.monotonic() + deadline_s
         raised: BaseException | None = None
 
@@ -240,7 +241,7 @@ class HostPairMigrator:
         *,
         grace_s: float = _ABORT_S,
     ) -> Any:
-        """Send the child a request, and return its result.
+        """Send the child a request about a move, and return its result.
 
         After ``until`` the request is cancelled; if that takes too long, the child is killed.
         """
@@ -276,6 +277,7 @@ class HostPairMigrator:
         return self._result_or_raise(op, answer)
 
     def _result_or_raise(self, op: str, answer: Mapping[str, Any]) -> Any:
+        """Return the result in the child's answer, or raise the error of the move."""
         if "error" not in answer:
             return answer["ok"]
         reason = self._mask_credentials(answer["reason"])
@@ -300,6 +302,7 @@ class HostPairMigrator:
         return line
 
     def _open_child(self) -> ChildProcess:
+        """Return the child process with connections to both hosts; start it if necessary."""
         if self._child is None or self._child.has_ended():
             self._discard_child()
             credential = self.destination.credential
@@ -310,12 +313,14 @@ class HostPairMigrator:
         return self._child
 
     def _discard_child(self) -> None:
+        """Kill the child process, so that the next move starts another."""
         self._received = b""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def _mask_credentials(self, reason: str) -> str:
+        """Return an error's reason shortened, without the folders of credentials."""
         for end in (self.source, self.destination):
             if end.credential is not None:
                 reason = end.credential.mask(reason)

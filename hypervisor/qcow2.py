@@ -15,7 +15,7 @@ HEADER_BYTES: Final = _HEADER.size
 
 
 def cluster_bytes(head: bytes) -> int:
-    """Return the cluster size of a file in bytes; the first cluster holds the whole header.
+    """Return the cluster size of a qcow2 file in bytes; the first cluster holds the header.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def cluster_bytes(head: bytes) -> int:
 
 
 def replace_backing_path(cluster: bytes, path: str) -> bytes:
-    """Replace the backing path in a file's first cluster, and return the cluster.
+    """Replace the backing path in a qcow2 file's first cluster, and return the cluster.
 
     The name is the last item in the cluster, so it may be longer than before.
 

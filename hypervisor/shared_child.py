@@ -64,18 +64,18 @@ class SharedChild:
 
     @property
     def is_open(self) -> bool:
-        """Whether the process may begin a poll."""
+        """Whether the child process may begin a poll."""
         with self._changing:
             return not self._retired and self._lost is None and not self._is_past_close()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the process has ended."""
+        """Whether the child process has ended."""
         return not self._reader.is_alive()
 
     @property
     def abandoned_polls(self) -> int:
-        """The number of open polls whose callers gave up."""
+        """The number of polls under way whose callers gave up."""
         return len(self._abandoned)
 
     def ask(self, request: Mapping[str, Any], deadline: float) -> dict[str, Any]:
@@ -103,20 +103,20 @@ class SharedChild:
             self._end_if_done()
 
     def forget(self, key: int) -> None:
-        """Request the process to close its connections to a host."""
+        """Request the child to close its connections to a host."""
         try:
             self._send_message({"forget": key})
         except ChildLostError:
             return
 
     def retire(self) -> None:
-        """Begin no more polls, and end the process once none is running."""
+        """Begin no more polls, and end the child process once none is running."""
         with self._changing:
             self._retired = True
         self._end_if_done()
 
     def end(self, why: str = "it was closed") -> None:
-        """End the process; running polls are lost."""
+        """End the child process; running polls are lost."""
         self._mark_lost(why)
         self._close_input()
         self._reader.join(_GOODBYE_S)
@@ -125,6 +125,7 @@ class SharedChild:
             self._reader.join(_GOODBYE_S)
 
     def _send_message(self, message: Mapping[str, Any]) -> None:
+        """Send the child a message, or raise `ChildLostError`."""
         try:
             with self._write_lock:
                 self._process.send(wire.encode(message))
@@ -133,9 +134,11 @@ class SharedChild:
             raise ChildLostError(str(error)) from None
 
     def _is_past_close(self) -> bool:
+        """Return whether the time has come after which no poll begins."""
         return self._closes_at is not None and time.monotonic() >= self._closes_at
 
     def _end_if_done(self) -> None:
+        """End a retired child process if no poll is under way."""
         with self._changing:
             done = (self._retired or self._is_past_close()) and not self._under_way
             if not done or self._lost is not None:
@@ -144,7 +147,7 @@ class SharedChild:
         self._close_input()
 
     def _close_input(self) -> None:
-        """Close the process's input, so that it ends, even with hung polls."""
+        """Close the child's input, so that it ends, even with hung polls."""
         if self._write_lock.acquire(timeout=_GOODBYE_S):
             try:
                 self._process.close_input()
@@ -154,6 +157,7 @@ class SharedChild:
             self._process.kill_group()  # it has stopped reading
 
     def _mark_lost(self, why: str) -> None:
+        """Record why the child is lost; all polls under way raise `ChildLostError`."""
         with self._changing:
             self._lost = self._lost or why
             waiting = list(self._under_way.values())
@@ -162,7 +166,7 @@ class SharedChild:
             answer.set_exception(ChildLostError(why))
 
     def _read_answers(self) -> None:
-        """Read answers and pass them to their callers, until the process ends or stalls."""
+        """Read the child's answers and pass them to their callers, until it ends or stalls."""
         patience_s = _STARTED_WITHIN_S
         parts: list[bytes] = []
         size = 0
@@ -185,6 +189,7 @@ class SharedChild:
             self._process.kill()
 
     def _deliver_answer(self, line: bytes) -> None:
+        """Pass an answer of the child to the caller that waits for it."""
         answer = wire.decode(line)
         number = answer["id"]
         with self._changing:

@@ -42,6 +42,8 @@ _MAX_ALONE: Final = 8
 
 
 class _HostPlace(Enum):
+    """Where a host is polled: in a shared child, in that for silent hosts, or in its own."""
+
     SHARED = auto()
     APART = auto()  #: it did not answer in time
     ALONE = auto()  #: it may have crashed a process
@@ -79,11 +81,11 @@ class SharedHosts:
         self._closed = False
 
     def host(self, uri: str, credential: Credential | None = None) -> SharedHost:
-        """Return the poller of a host; the caller must have checked the URI."""
+        """Return the poller of a host in a shared child; the caller must have checked the URI."""
         return SharedHost(self, next(self._keys), uri, credential)
 
     def close(self) -> None:
-        """End all processes; running polls fail."""
+        """End all child processes that poll hosts; running polls fail."""
         with self._changing:
             self._closed = True
             ending, self._started = self._started, []
@@ -96,7 +98,7 @@ class SharedHosts:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether `close` was called, so that no host is polled any more."""
         return self._closed
 
     def child_for(self, key: int, before: SharedChild | None) -> SharedChild:
@@ -147,12 +149,14 @@ class SharedHosts:
             child.retire()
 
     def _start_child(self, closes_at: float | None = None) -> SharedChild:
+        """Start a child process that polls hosts."""
         child = SharedChild(self._command, closes_at=closes_at)
         self._started = [each for each in self._started if not each.is_gone]
         self._started.append(child)
         return child
 
     def _check_open(self) -> None:
+        """Raise `ChildLostError` if `close` was called."""
         if self._closed:
             raise ChildLostError("it was closed")
 
@@ -182,6 +186,7 @@ class SharedHost:
                     self._release_child()
 
     def _poll_once(self, pool: str) -> HostPoll:
+        """Poll the host in the child where it belongs; move it elsewhere if it is late."""
         if self._closed:
             raise HostUnreachableError(self.uri, "it is not polled any more")
         deadline = time.monotonic() + self._hosts.deadline_s
@@ -200,11 +205,12 @@ class SharedHost:
         return self._poll_in_own_child(pool)
 
     def close(self) -> None:
-        """Release the host. A poll under way continues until its answer or deadline."""
+        """Stop polling the host. A poll under way continues until its answer or deadline."""
         self._closed = True
         self._release_child()
 
     def _poll_in_shared_child(self, pool: str, deadline: float) -> HostPoll:
+        """Poll the host in a child process that polls others too."""
         patience_s = self._hosts.deadline_s * POOL_PATIENCE
         request = {
             "host": self._key,
@@ -225,6 +231,7 @@ class SharedHost:
             return self._decode_answer(answer)
 
     def _poll_in_own_child(self, pool: str) -> HostPoll:
+        """Poll the host in a child process of its own, as it was silent before."""
         if not self._hosts.alone.acquire(timeout=self._hosts.deadline_s):
             raise HostUnreachableError(self.uri, "too many hosts have a child process of their own")
         try:
@@ -244,6 +251,7 @@ class SharedHost:
         return found
 
     def _decode_answer(self, answer: dict[str, Any]) -> HostPoll:
+        """Return the poll in a child's answer, or raise the host's error."""
         if answer.get("error") == "unreachable":
             raise HostUnreachableError(self.uri, self._mask_credentials(answer["reason"]))
         if "error" in answer:
@@ -253,13 +261,16 @@ class SharedHost:
         return wire.decode_poll(answer["ok"])
 
     def _timeout_error(self) -> HostSilentError:
+        """Return the error that the host did not answer a poll in time."""
         return HostSilentError(self.uri, f"report: no answer within {self._hosts.deadline_s:.1f} s")
 
     def _mask_credentials(self, reason: str) -> str:
+        """Return an error's reason shortened, without the folder of the credential."""
         known = reason if self.credential is None else self.credential.mask(reason)
         return shorten_text(known, MAX_REASON_LENGTH)
 
     def _release_child(self) -> None:
+        """Remove the host from the child process that polls it, if any."""
         child, self._child = self._child, None
         if child is not None:
             self._hosts.release_host(self._key, child)

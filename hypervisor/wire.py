@@ -28,12 +28,12 @@ from hypervisor.move_model import MoveSpec
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Encode a message as a line of JSON; dataclasses become objects of their fields."""
+    """Encode a message to or from a child process as a line of JSON."""
     return json.dumps(message, default=_json_default, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Decode a line of JSON; raise ValueError if it is no object."""
+    """Decode a message to or from a child process; raise ValueError if it is no object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"not an object: {line[:80]!r}")  # noqa: TRY004 - one error for bad lines
@@ -41,12 +41,12 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 def decode_mark(fields: Mapping[str, Any] | None) -> Mark | None:
-    """Decode a mark."""
+    """Return the mark of a domain from a message's fields; None for None."""
     return None if fields is None else Mark(**fields)
 
 
 def decode_domain(fields: Mapping[str, Any] | None) -> HostDomain | None:
-    """Decode a domain."""
+    """Return a host's domain from a message's fields; None for None."""
     if fields is None:
         return None
     return HostDomain(
@@ -55,7 +55,7 @@ def decode_domain(fields: Mapping[str, Any] | None) -> HostDomain | None:
 
 
 def decode_guard(fields: Mapping[str, Any] | None) -> Guard | None:
-    """Decode a guard."""
+    """Return the guard of a network interface from a message's fields; None for None."""
     if fields is None:
         return None
     lists = {name: tuple(fields[name]) for name in ("reaches", "closed", "services", "ports")}
@@ -63,7 +63,7 @@ def decode_guard(fields: Mapping[str, Any] | None) -> Guard | None:
 
 
 def decode_domain_spec(fields: Mapping[str, Any]) -> DomainSpec:
-    """Decode the specification of a domain."""
+    """Return the specification of a domain to define from a message's fields."""
     made = {
         "mark": Mark(**fields["mark"]),
         "limits": VmLimits(**fields["limits"]),
@@ -73,7 +73,7 @@ def decode_domain_spec(fields: Mapping[str, Any]) -> DomainSpec:
 
 
 def decode_move_spec(fields: Mapping[str, Any]) -> MoveSpec:
-    """Decode the specification of a move."""
+    """Return the specification of a move from a message's fields."""
     made = {
         "mark": Mark(**fields["mark"]),
         "guard": decode_guard(fields["guard"]),
@@ -83,7 +83,7 @@ def decode_move_spec(fields: Mapping[str, Any]) -> MoveSpec:
 
 
 def decode_poll(fields: Mapping[str, Any]) -> HostPoll:
-    """Decode a host poll."""
+    """Return the poll of a host from a message's fields."""
     domains = (decode_domain(domain) for domain in fields["domains"])
     return HostPoll(
         **{
@@ -97,6 +97,7 @@ def decode_poll(fields: Mapping[str, Any]) -> HostPoll:
 
 
 def _json_default(value: object) -> object:
+    """Return a dataclass as an object of its fields, for JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} does not cross the wire")

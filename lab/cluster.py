@@ -179,10 +179,12 @@ def inject_fault(directory: Path, number: int, *action: str) -> None:
 
 
 def _host_dir(directory: Path, number: int) -> Path:
+    """Return the folder of a real host of the lab."""
     return directory / "hosts" / str(number)
 
 
 def _recorded_uris(directory: Path) -> list[str]:
+    """Return the URIs of the lab's real hosts; [] if none was started."""
     try:
         return (directory / "uris").read_text().splitlines()
     except OSError:
@@ -190,6 +192,7 @@ def _recorded_uris(directory: Path) -> list[str]:
 
 
 def _real_hosts(directory: Path, uris: Sequence[str]) -> list[LabHost]:
+    """Return the real hosts of a lab by their URIs."""
     return [
         LabHost(
             name=f"labhost{number}",
@@ -206,6 +209,7 @@ def _real_hosts(directory: Path, uris: Sequence[str]) -> list[LabHost]:
 
 
 def _to_lab_host(host: driver_hosts.DriverHost) -> LabHost:
+    """Return a host of libvirt's test driver as a host of the lab."""
     return LabHost(
         name=host.name,
         uri=host.uri,
@@ -219,10 +223,12 @@ def _to_lab_host(host: driver_hosts.DriverHost) -> LabHost:
 
 
 def _is_real_host_running(host: Path) -> bool:
+    """Return whether the libvirtd of a real lab host runs."""
     return processes.running_pid(host / "pid") is not None and not (host / "daemon-ended").exists()
 
 
 def _find_program(program: str) -> str | None:
+    """Return the path of a program that lab hosts need, or None."""
     return shutil.which(program, path=_search_path())
 
 
@@ -234,6 +240,7 @@ def _search_path() -> str:
 def _run_script(
     name: str, *arguments: str, timeout_s: float, environment: dict[str, str] | None = None
 ) -> str:
+    """Run a script of ``lab/scripts`` and return its output; raise `LabError` if it fails."""
     done = _run_command(["bash", str(SCRIPTS / name), *arguments], timeout_s, environment)
     if done.returncode != 0:
         raise LabError(_last_line(done.stderr) or f"{name} ended with {done.returncode}")
@@ -243,6 +250,7 @@ def _run_script(
 def _run_command(
     command: Sequence[str], timeout_s: float = 30, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run a program for the lab with few environment variables, within a time limit."""
     try:
         return subprocess.run(
             command,
@@ -264,5 +272,6 @@ def _run_command(
 
 
 def _last_line(text: str) -> str:
+    """Return the last line of a text, or ""."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""

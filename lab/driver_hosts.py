@@ -51,7 +51,7 @@ class DriverHost:
 
     @property
     def socket(self) -> Path:
-        """The daemon's socket, at most 107 characters."""
+        """The socket of the host's libvirtd, at most 107 characters."""
         return self.work_dir / "libvirt-sock"
 
     @property
@@ -70,12 +70,12 @@ class DriverHost:
         return self.state_dir / "keeper.pid"
 
     def running(self) -> bool:
-        """Whether both processes run."""
+        """Whether the host's libvirtd and its keeper run."""
         return all(processes.running_pid(pid) for pid in (self.daemon_pid, self.keeper_pid))
 
 
 def start_hosts(count: int, directory: Path) -> list[DriverHost]:
-    """Start hosts 1 to ``count``, except those that run; return all of them."""
+    """Start hosts 1 to ``count`` of the test driver, except those that run; return all of them."""
     if shutil.which("libvirtd", path=_search_path()) is None:
         raise LabError("libvirtd is missing (make install installs it)")
     work_dir = _work_dir(directory)
@@ -103,7 +103,7 @@ def restart_host(host: DriverHost) -> None:
 
 
 def stop_hosts(directory: Path) -> None:
-    """Stop every host of a folder, and delete its files."""
+    """Stop every test-driver host of a folder, and delete its files."""
     for host in started_hosts(directory):
         _stop_host(host)
     record = _work_dir_file(directory)
@@ -113,7 +113,7 @@ def stop_hosts(directory: Path) -> None:
 
 
 def started_hosts(directory: Path) -> list[DriverHost]:
-    """Return the hosts that were started in a folder."""
+    """Return the test-driver hosts that were started in a folder."""
     record = _work_dir_file(directory)
     if not record.exists():
         return []
@@ -123,6 +123,7 @@ def started_hosts(directory: Path) -> list[DriverHost]:
 
 
 def _driver_host(directory: Path, work_dir: Path, number: int) -> DriverHost:
+    """Return a test-driver host of a lab by its number."""
     return DriverHost(
         name=f"testhost{number}",
         lab_dir=directory,
@@ -132,10 +133,12 @@ def _driver_host(directory: Path, work_dir: Path, number: int) -> DriverHost:
 
 
 def _state_dir(directory: Path) -> Path:
+    """Return the folder in which a lab records its test-driver hosts."""
     return directory / "test-hosts"
 
 
 def _work_dir_file(directory: Path) -> Path:
+    """Return the file that names the folder for the sockets of test-driver hosts."""
     return _state_dir(directory) / "work-dir"
 
 
@@ -164,6 +167,7 @@ def _work_dir(directory: Path) -> Path:
 
 
 def _folder_digest(directory: Path) -> str:
+    """Return a digest of a lab's folder, for the name of the sockets' folder."""
     return hashlib.sha256(bytes(directory.resolve())).hexdigest()
 
 
@@ -184,6 +188,7 @@ def _daemon_user(directory: Path) -> tuple[int, int]:
 
 
 def _start_daemon(host: DriverHost) -> None:
+    """Start the libvirtd of a test-driver host, unless it runs."""
     if processes.running_pid(host.daemon_pid):
         return
     processes.end_process(host.keeper_pid)  # it would hold a connection to nothing
@@ -222,6 +227,7 @@ def _start_daemon(host: DriverHost) -> None:
 
 
 def _start_keeper(host: DriverHost) -> None:
+    """Start the process that keeps a test-driver host's state, unless it runs."""
     if processes.running_pid(host.keeper_pid):
         return
     with (host.state_dir / "keeper.log").open("wb") as log:
@@ -245,6 +251,7 @@ def _start_keeper(host: DriverHost) -> None:
 
 
 def _stop_host(host: DriverHost) -> None:
+    """End both processes of a test-driver host."""
     processes.end_process(host.keeper_pid)
     processes.end_process(host.daemon_pid)
 
@@ -255,10 +262,12 @@ def _silence_child_warning(process: subprocess.Popen[bytes]) -> None:
 
 
 def _log_tail(host: DriverHost) -> str:
+    """Return the end of the log of a test-driver host's libvirtd."""
     with contextlib.suppress(OSError):
         return (host.work_dir / "libvirtd.log").read_text(errors="replace").strip()[-500:]
     return "no log"
 
 
 def _search_path() -> str:
+    """Return the search path of programs, with the folders of the administrator."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"

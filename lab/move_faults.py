@@ -128,7 +128,7 @@ class Experiment:
         self._connections = [HostConnection(each.uri, deadline_s=_ANSWER_S) for each in self.hosts]
 
     def close(self) -> None:
-        """Remove the guest."""
+        """Remove the guest of the experiment, and close the connections to both hosts."""
         if self._here is not None:
             self._remove_guest(self._at, self._here)
         for each in self._connections:
@@ -194,6 +194,7 @@ class Experiment:
         return wanted
 
     def _build_guest(self) -> None:
+        """Build a guest on one of the two hosts, and wait for its first heartbeat."""
         vm_id, assignment_id = str(uuid.uuid4()), str(uuid.uuid4())
         mark = Mark(
             vm_id=vm_id, assignment_id=assignment_id, generation=1, tenant="experiment", round=1
@@ -233,12 +234,14 @@ class Experiment:
         self._is_guest_alive()
 
     def _create_overlay(self, at: int, name: str) -> None:
+        """Create the guest's disk on one of the two hosts."""
         host = self.hosts[at]
         self._connections[at].create_overlay(
             pool=host.pool, name=name, base_volume=host.base_volume, capacity_gib=1
         )
 
     def _remove_guest(self, at: int, spec: MoveSpec) -> None:
+        """Remove the guest from one host, or raise `LabError`."""
         removed = self._connections[at].remove(
             spec.vm_id,
             assignment_id=spec.mark.assignment_id,
@@ -268,10 +271,12 @@ class Experiment:
     # --- the move ------------------------------------------------------------------
 
     def _open_migrator(self) -> HostPairMigrator:
+        """Return a migrator from the guest's host to the other one."""
         ends = [HostEndpoint(each.uri) for each in self.hosts]
         return HostPairMigrator(ends[self._at], ends[1 - self._at], deadline_s=_ANSWER_S)
 
     def _run_move(self, mover: HostPairMigrator, wanted: MoveSpec, trial: Trial) -> None:
+        """Move the guest, and record in the trial how the move ended and how long it took."""
         started = time.monotonic()
         try:
             mover.move_live(wanted, deadline_s=DEADLINE_S, on_progress=lambda _: None)
@@ -298,6 +303,7 @@ class Experiment:
     def _injected_fault(
         self, fault: MoveFault, before: set[int], moving: threading.Thread
     ) -> Iterator[None]:
+        """Inject a fault of a trial, and end it with the block."""
         if fault.end == "mover":
             for pid in move_process_ids() - before:
                 with suppress(ProcessLookupError):
@@ -331,6 +337,7 @@ class Experiment:
         time.sleep(1.0)
 
     def _domain_state(self, at: int, wanted: MoveSpec) -> str:
+        """Return the state of the guest's domain on one host as text."""
         seen = self._connections[at].find(wanted.vm_id)
         if seen is None:
             return "absent"
@@ -395,6 +402,7 @@ def results_table(trials: Sequence[Trial]) -> str:
 
 
 def _word_counts(words: Sequence[str]) -> str:
+    """Return the numbers of equal words as text, the largest first."""
     return ", ".join(f"{word} ({count})" for word, count in Counter(words).most_common())
 
 
@@ -413,6 +421,7 @@ def move_process_ids() -> set[int]:
 
 
 def _wait_until(look: Callable[[], float | bool]) -> float:
+    """Wait until a function returns a true value, and return it; raise `LabError` after a while."""
     deadline = time.monotonic() + _ANSWER_S
     while not (seen := look()):
         if time.monotonic() > deadline:
@@ -422,7 +431,7 @@ def _wait_until(look: Callable[[], float | bool]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the experiment and print its table."""
+    """Run the experiment with faults during moves, and print its table."""
     parser = argparse.ArgumentParser(prog="python -m lab.move_faults", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--times", type=int, default=2, help="moves for each moment")

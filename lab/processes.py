@@ -12,7 +12,7 @@ _POLL_S = 0.02
 
 
 def start_time(pid: int) -> str | None:
-    """Return the start time of a process in ticks since boot; None if it has ended."""
+    """Return the start time of a process in clock ticks since boot; None if it has ended."""
     try:
         # The name in parentheses may hold anything, blanks and parentheses too.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -52,5 +52,6 @@ def end_process(file: Path, *, patience_s: float = 3.0) -> None:
 
 
 def _reap_child(pid: int) -> None:
+    """Reap a process that has ended, if it is a child of this one."""
     with contextlib.suppress(ChildProcessError):  # mostly it is not ours
         os.waitpid(pid, os.WNOHANG)

@@ -20,7 +20,7 @@ _MAX_LOOKUPS: Final = 4
 
 
 def resolve(name: str) -> tuple[str, ...]:
-    """Return a name's addresses; empty if it has none or the resolver fails."""
+    """Return the IP addresses of a host name; empty if it has none or the resolver fails."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -64,10 +64,11 @@ class AddressCache:
         return found
 
     def close(self) -> None:
-        """Cancel the look-ups that have not begun, and start no more."""
+        """Cancel the look-ups of host names that have not begun, and start no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _refresh_entry(self, name: str) -> None:
+        """Look up a host name again; its last addresses stay if it has none now."""
         found = self._look_up(name)
         with self._lock:
             before, until = self._known[name]

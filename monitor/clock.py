@@ -29,13 +29,14 @@ class EstimatedClock:
         self._known: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
-        """Return the time. Queries the database if the last reading is too old."""
+        """Return the database's time; query it only if the last reading is too old."""
         known = self._known
         if known is None or self._monotonic() - known[1] > _SERVES_S:
             known = self._read_database_clock(known)
         return known[0] + timedelta(seconds=self._monotonic() - known[1])
 
     def _read_database_clock(self, before: tuple[datetime, float] | None) -> tuple[datetime, float]:
+        """Query the database's time, unless another thread has just done so."""
         with self._lock:
             if self._known is not None and self._known is not before:
                 return self._known  # another thread has just refreshed it

@@ -44,7 +44,7 @@ class Peers:
         self._heard_at = self._steady_since = monotonic()
 
     def renew_lease(self, *, watched: int, late: int) -> frozenset[UUID]:
-        """Renew the lease if due; return the monitors that share the hosts."""
+        """Renew this monitor's lease if due; return the monitors that share the hosts."""
         now = self._monotonic()
         if now - self._heard_at > self.lease_s:
             self._steady_since = now
@@ -61,7 +61,7 @@ class Peers:
         return self._known
 
     def release_lease(self) -> None:
-        """Release the lease, so that the others take the hosts at once."""
+        """Release this monitor's lease, so that the others take its hosts at once."""
         self._registry.monitors.unregister(self.key)
 
 
@@ -75,4 +75,5 @@ def rendezvous_rank(host: UUID, monitor: UUID, monitors: Collection[UUID]) -> in
 
 
 def _hash_weight(host: UUID, monitor: UUID) -> bytes:
+    """Return the weight of a monitor for a host in rendezvous hashing; the highest polls it."""
     return blake2b(host.bytes + monitor.bytes, digest_size=16).digest()

@@ -35,7 +35,7 @@ class ConnectionSettings:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the credential files, if any."""
+        """The folder of the connection's credential files, if any."""
         return None if self.credential is None else Path(self.credential.folder)
 
 
@@ -51,7 +51,7 @@ class CredentialChecks:
     def refresh(
         self, hosts: Iterable[WatchedHost]
     ) -> set[tuple[HostAccessMethod | None, str | None]]:
-        """Check all files again; return the keys of changed credentials."""
+        """Check the files of all hosts' credentials again; return the keys of changed ones."""
         samples = {credential_key(host): host for host in hosts}
         found = {key: self._find_files(host) for key, host in samples.items()}
         changed = {key for key in found if key in self._found and found[key] != self._found[key]}
@@ -74,6 +74,7 @@ class CredentialChecks:
         )
 
     def _find_files(self, host: WatchedHost) -> CredentialFiles | str | None:
+        """Return a host's credential files, None if it needs none, or why they are unusable."""
         try:
             return self._credentials.find(host.uri, host.credential)
         except HostCredentialError as error:
@@ -119,7 +120,7 @@ class HostTable:
         self._read_at: float | None = None
 
     def find_changed_hosts(self, peers: frozenset[UUID]) -> set[UUID]:
-        """Read changes since the last call; return the ids of changed hosts."""
+        """Read changes of hosts since the last call; return the ids of changed hosts."""
         failing_hosts = self._registry.watched_hosts.failing_hosts()
         changed = self._read_changes() | (failing_hosts ^ self._in_trouble)
         self._in_trouble = failing_hosts
@@ -137,6 +138,7 @@ class HostTable:
         return self._ranks[key] <= (1 if key in self._in_trouble else 0)
 
     def _read_changes(self) -> set[UUID]:
+        """Read hosts that changed, or at times all; return the ids of those that differ."""
         now = self._monotonic()
         if self._read_at is None or now - self._read_at > _REREAD_EVERY_S:
             read = self._registry.watched_hosts.all()

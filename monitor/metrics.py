@@ -41,6 +41,6 @@ class PollMetrics:
         self._polls.labels(outcome).inc()
 
     def record_answer(self, seconds: float) -> None:
-        """Count an answered poll and its duration."""
+        """Count an answered poll and record its duration."""
         self.count_poll(ANSWERED)
         self._seconds.observe(seconds)

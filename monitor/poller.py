@@ -49,7 +49,7 @@ class HostWatch:
         self._health = host.health
 
     def stop(self) -> None:
-        """Stop polling. Returns at once; a poll under way ends at its deadline."""
+        """Stop polling the host. Returns at once; a poll under way ends at its deadline."""
         self._stop.set()
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class HostWatch:
         self._probe.close()
 
     def poll(self) -> None:
-        """Poll once; record the report or the miss."""
+        """Poll the host once; record the report or the missed poll."""
         bound = log.bind(host=self.host.name)
         try:
             started_at = self._clock.now()

@@ -77,6 +77,7 @@ def check_host(
 def _inspect_target(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> dict[str, Any]:
+    """Return the inspection of a host to be registered, or the faults that prevent it."""
     try:
         host = _new_connection(target, credentials, deadline_s)
     except HostCredentialError as error:
@@ -108,6 +109,7 @@ def _guest_processor(
 
 
 def _inspect_host(host: HostConnection, target: PreflightTarget) -> HostInspection:
+    """Inspect a host for its domain type and network; try once more if the child crashed."""
     return _retry_after_crash(
         lambda: host.inspect(domain_type=target.domain_type, network=target.network)
     )
@@ -130,7 +132,7 @@ def _retry_after_crash(call: Callable[[], T]) -> T:
 def _new_connection(
     target: PreflightTarget, credentials: HostCredentials, deadline_s: float
 ) -> HostConnection:
-    """Return a connection that is not open yet. Raises HostCredentialError."""
+    """Return a connection to a host to check, not open yet, or raise `HostCredentialError`."""
     files = credentials.find(target.uri, target.credential)
     opened_by = None
     if files is not None:
@@ -144,7 +146,7 @@ def _new_connection(
 
 
 def main(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer one request."""
+    """Answer one request to check a host before its registration."""
     return check_host(
         PreflightTarget(**request["target"]),
         [PreflightTarget(**each) for each in request["others"]],

@@ -31,8 +31,8 @@ class LockedOutProbe:
     reason: str
 
     def report(self, pool: str) -> HostPoll:
-        """Raise `HostUnreachableError` with the reason."""
+        """Raise `HostUnreachableError` with the reason why the host's credential is unusable."""
         raise HostUnreachableError(self.uri, self.reason)
 
     def close(self) -> None:
-        """Do nothing, as no connection is open."""
+        """Do nothing, as no connection to the host is open."""

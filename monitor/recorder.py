@@ -46,14 +46,15 @@ class PollRecorder:
         self._writing = threading.Lock()
 
     def record(self, host_id: UUID, report: HostReport) -> Host:
-        """Record a report; raise the errors of `Hosts.record_report`."""
+        """Record the report of a poll; raise the errors of `Hosts.record_report`."""
         return self._record_with_others(host_id, report)
 
     def record_miss(self, host_id: UUID, miss: Miss) -> Host:
-        """Record a missed poll."""
+        """Record a missed poll of a host."""
         return self._record_with_others(host_id, miss)
 
     def _record_with_others(self, host_id: UUID, poll: HostReport | Miss) -> Host:
+        """Record a poll together with those that end soon; return the host after it."""
         with self._gathering:
             is_first = not self._pending
             mine = self._pending.setdefault(host_id, _PendingPoll(poll))
@@ -65,6 +66,7 @@ class PollRecorder:
         return mine.written.result()
 
     def _write_pending_polls(self) -> None:
+        """Write the polls that are pending; each waiting watch gets its result or the error."""
         with self._gathering:
             pending, self._pending = self._pending, {}
         try:
@@ -76,6 +78,7 @@ class PollRecorder:
                     each.written.set_exception(error)
 
     def _write_batches(self, polls: Sequence[tuple[UUID, _PendingPoll]]) -> None:
+        """Write polls in batches; those of a failed batch one by one."""
         for start in range(0, len(polls), MAX_AT_ONCE):
             some = polls[start : start + MAX_AT_ONCE]
             if len(some) == 1:
@@ -89,12 +92,14 @@ class PollRecorder:
                     self._write_single_poll(each)
 
     def _write_single_poll(self, pending: tuple[UUID, _PendingPoll]) -> None:
+        """Write one poll in its own transaction; its watch gets an error."""
         try:
             self._write_polls([pending])
         except Exception as error:
             pending[1].written.set_exception(error)
 
     def _write_polls(self, polls: Sequence[tuple[UUID, _PendingPoll]]) -> None:
+        """Write polls and missed polls, and give each watch the host after it."""
         hosts = self._registry.hosts
         reports = {
             host_id: pending.poll

@@ -39,7 +39,7 @@ class PollerThreads:
         self._start_thread(stays=True)
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Run a function, which must not raise, in a thread."""
+        """Run a function, which must not raise, in a thread at once."""
         with self._counting:
             has_idle = self._idle > 0
             if has_idle:
@@ -53,13 +53,15 @@ class PollerThreads:
                     self._unserved += 1
 
     def close(self) -> None:
-        """End idle threads."""
+        """End the idle threads."""
         self._is_closed = True
 
     def _start_thread(self, *, stays: bool) -> None:
+        """Start a thread that runs submitted work; one that ``stays`` never ends by idling."""
         threading.Thread(target=self._run_thread, args=(stays,), name="poll", daemon=True).start()
 
     def _run_thread(self, stays: bool) -> None:
+        """Run submitted work until this thread is idle for too long."""
         while True:
             try:
                 work = self._work.get(timeout=self._idle_s)
@@ -93,10 +95,10 @@ class PeriodicTask(Protocol):
     """Polling of one host, repeated by the scheduler."""
 
     def poll(self) -> None:
-        """Poll once. Must not raise."""
+        """Poll the host once. Must not raise."""
 
     def stop(self) -> None:
-        """Stop polling; a poll under way ends by itself."""
+        """Stop polling the host; a poll under way ends by itself."""
 
     def close(self) -> None:
         """Close the host's connection, once no poll is under way."""
@@ -104,6 +106,8 @@ class PeriodicTask(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _TaskEntry:
+    """A host's polling in the scheduler: when it is due, and whether it runs or is over."""
+
     task: PeriodicTask
     due_at: float
     ended_at: float  #: end of its latest poll; at first, when it was added
@@ -114,6 +118,8 @@ class _TaskEntry:
 
 @dataclass(order=True, slots=True)
 class _DueTime:
+    """When a poll is due; a heap has the earliest first."""
+
     at: float
     number: int
     entry: _TaskEntry = field(compare=False)
@@ -136,16 +142,16 @@ class PollScheduler:
         )
 
     def start(self) -> None:
-        """Start scheduling."""
+        """Start the thread that schedules polls."""
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the scheduling thread runs."""
+        """Whether the thread that schedules polls runs."""
         return self._thread.is_alive()
 
     def add_tasks(self, tasks: Sequence[PeriodicTask]) -> None:
-        """Schedule these tasks: the first at once, the others spread out."""
+        """Schedule the polling of these hosts: the first at once, the others spread out."""
         now = self._monotonic()
         apart_s = min(_APART_S, self._period_s * _MAX_OF_PERIOD / max(1, len(tasks)))
         with self._changed:
@@ -156,7 +162,7 @@ class PollScheduler:
             self._changed.notify()
 
     def remove_task(self, task: PeriodicTask) -> None:
-        """Stop and close a task."""
+        """Stop the polling of a host, and close its connection once no poll is under way."""
         task.stop()
         with self._changed:
             entry = self._entries.pop(id(task))
@@ -166,13 +172,13 @@ class PollScheduler:
             self._threads.submit(lambda: self._close_task(entry))
 
     def count_late(self, after_s: float) -> int:
-        """Return how many tasks finished no poll within ``after_s``."""
+        """Return how many hosts have finished no poll within ``after_s``."""
         oldest = self._monotonic() - after_s
         with self._changed:
             return sum(entry.ended_at < oldest for entry in self._entries.values())
 
     def shut_down(self, within_s: float) -> None:
-        """Stop all tasks, and wait a while for their polls. Hung polls are abandoned."""
+        """Stop all polling, and wait a while for polls under way. Hung polls are abandoned."""
         with self._changed:
             self._stopped = True
             entries = list(self._entries.values())
@@ -186,6 +192,7 @@ class PollScheduler:
         self._threads.close()
 
     def _start_due_polls(self) -> None:
+        """Start each poll when it is due, until the scheduler is shut down."""
         while True:
             with self._changed:
                 while not self._stopped and not self._is_poll_due():
@@ -199,6 +206,7 @@ class PollScheduler:
             self._threads.submit(lambda entry=entry: self._run_poll(entry))  # type: ignore[misc]
 
     def _run_poll(self, entry: _TaskEntry) -> None:
+        """Poll a host, and schedule its next poll unless its polling is over."""
         try:
             entry.task.poll()
         except Exception:
@@ -215,22 +223,26 @@ class PollScheduler:
             self._close_task(entry)
 
     def _close_task(self, entry: _TaskEntry) -> None:
+        """Close the connection of a host whose polling is over."""
         entry.task.close()
         with self._changed:
             entry.is_closed = True
             self._changed.notify_all()
 
     def _schedule_poll(self, entry: _TaskEntry) -> None:
+        """Put a host's next poll into the heap of due times."""
         heapq.heappush(self._due_times, _DueTime(entry.due_at, next(self._numbers), entry))
 
     def _is_poll_due(self) -> bool:
+        """Return whether the earliest poll is due."""
         return bool(self._due_times) and self._due_times[0].at <= self._monotonic()
 
     def _seconds_until_due(self) -> float | None:
+        """Return the seconds until the earliest poll is due; None without polls."""
         return max(0.0, self._due_times[0].at - self._monotonic()) if self._due_times else None
 
 
 def next_tick(last: float, period_s: float, now: float) -> float:
-    """Return the next due time after ``last`` that is in the future; a slow poll skips some."""
+    """Return the next time of a periodic poll after ``last`` that is in the future."""
     missed = max(0, int((now - last) // period_s))
     return last + (missed + 1) * period_s

@@ -109,7 +109,7 @@ class Monitor:
         return Check("polling", True, f"{len(self._watches)} hosts are polled")
 
     def certificate_ends(self) -> Iterator[CertificateEnd]:
-        """Yield the ends of the certificates of credentials, and of the hosts' servers."""
+        """Yield when certificates end: those of credentials, and those of the hosts' servers."""
         yield from credential_certificate_ends(self._settings.resolved_host_credentials())
         servers = (
             server_of_host(each.host.name, each.host.uri, each.connection.folder)
@@ -119,7 +119,7 @@ class Monitor:
         yield from server_certificate_ends(known, _CERTIFICATES_WITHIN_S)
 
     def run(self, stop: threading.Event) -> None:
-        """Watch the hosts until ``stop`` is set."""
+        """Poll the hosts of this monitor until ``stop`` is set."""
         # New hosts are polled within an interval after they were added.
         period_s = min(1.0, self._settings.poll_interval_s / 2)
         try:
@@ -180,6 +180,7 @@ class Monitor:
         return self._start_watch(host, connection)
 
     def _start_watch(self, host: WatchedHost, connection: ConnectionSettings) -> HostWatch:
+        """Start the watch of a host; without a usable credential its polls fail."""
         if connection.locked_out is not None:
             probe: HostProbe = LockedOutProbe(host.uri, connection.locked_out)
         else:
@@ -203,6 +204,7 @@ class Monitor:
         )
 
     def _shut_down(self) -> None:
+        """Stop all polling, and release this monitor's lease."""
         # A poll of a hung host is abandoned: its thread is a daemon, and its child process ends
         # with this one.
         self._scheduler.shut_down(_GOODBYE_S)
@@ -216,6 +218,8 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class _RunningWatch:
+    """The watch of a host, with the host and connection for which it was started."""
+
     host: WatchedHost
     watch: HostWatch
     connection: ConnectionSettings

@@ -19,7 +19,7 @@ _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 def to_credential(files: CredentialFiles | None, host: WatchedHost) -> Credential | None:
-    """Combine the credential files here with the host's settings in the register center."""
+    """Return the credential of a host's connection, from files here and the host's settings."""
     if files is None:
         return None
     return Credential(
@@ -78,6 +78,7 @@ def to_report(
 
 
 def _check_amounts(seen: SeenReport) -> None:
+    """Raise `OperationFailedError` if a host reports impossible amounts or UUIDs."""
     for what, amount in _resource_amounts(seen):
         if amount is not None and not 0 <= amount <= MAX_REPORTED:
             raise OperationFailedError("report", f"the host reports {amount:.4g} {what}")
@@ -89,6 +90,7 @@ def _check_amounts(seen: SeenReport) -> None:
 
 
 def _resource_amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
+    """Yield the amounts that a host reports, its own and its domains', each with what it is."""
     yield "vcpus", seen.vcpus
     yield "MiB of memory", seen.memory_mib
     yield "MiB of memory in use", seen.memory_used_mib
@@ -101,6 +103,7 @@ def _resource_amounts(seen: SeenReport) -> Iterator[tuple[str, int | None]]:
 
 
 def _to_domain_report(domain: HostDomain) -> DomainReport:
+    """Return a domain that the hypervisor found as the register center stores it."""
     assignment_id = _parse_uuid(domain.mark.assignment_id) if domain.mark else None
     return DomainReport(
         uuid=UUID(domain.uuid),

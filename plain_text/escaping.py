@@ -49,6 +49,7 @@ def plain_yaml(document: str) -> str:
 
 
 def _escape_document(document: str, *, pairs: bool) -> str:
+    """Escape control and invisible characters of a JSON or YAML document."""
     if document.isascii() and "\x7f" not in document:
         return document
     return "".join(
@@ -68,10 +69,12 @@ def shorten_text(text: str, most: int) -> str:
 
 
 def _is_visible(character: str) -> bool:
+    """Return whether a character may be shown as it is."""
     return character.isprintable() and not _INVISIBLE.match(character)
 
 
 def _escape_character(character: str) -> str:
+    """Return a control or invisible character as an escape sequence in hexadecimal."""
     named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
     if named is not None:
         return named
@@ -80,6 +83,7 @@ def _escape_character(character: str) -> str:
 
 
 def _escape_as_unicode(character: str, *, pairs: bool) -> str:
+    """Return a character as a Unicode escape: beyond 16 bits as a pair, or of eight digits."""
     code = ord(character)
     if code < 0x10000:
         return f"\\u{code:04x}"

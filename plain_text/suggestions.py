@@ -14,14 +14,14 @@ _MAX_LISTED: Final = 8
 
 
 def similar_names(typed: str, names: Iterable[str]) -> list[str]:
-    """Return at most three similar names, the most similar first."""
+    """Return at most three names that are similar to a mistyped one, the most similar first."""
     wanted = typed.lower()
     likely = [name for name in names if _is_similar_candidate(wanted, name)][:_MAX_COMPARED]
     return difflib.get_close_matches(wanted, likely, n=3, cutoff=0.6)
 
 
 def suggest_names(typed: str, names: Sequence[str]) -> str | None:
-    """Suggest similar names, or list all if they are few; else return None."""
+    """Return text that suggests similar names, or lists all if they are few; else None."""
     close = similar_names(typed, names)
     if close:
         return f"did you mean {join_names([plain(each) for each in close], 'or')}?"
@@ -38,7 +38,7 @@ def join_names(names: Sequence[object], joined: str) -> str:
 
 
 def _is_similar_candidate(wanted: str, name: str) -> bool:
-    """Return whether a name may be similar, by a cheap check of its length and ends."""
+    """Return whether a name may be similar to a mistyped one, by its length and ends."""
     if abs(len(wanted) - len(name)) > 3:
         return False
     return wanted[:1] == name[:1] or wanted[-2:] == name[-2:]

@@ -181,7 +181,7 @@ class Registry:
         return Registry(database.for_call(call, condition, once))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection of the register center to the database."""
         self._database.close()
 
     @property
@@ -190,7 +190,7 @@ class Registry:
         return self._database.url
 
     def now(self) -> datetime:
-        """Return the database's time, by which leases expire."""
+        """Return the database's time, by which leases and reservations expire."""
         with self._database.read_statement() as connection:
             return db_now(connection)
 
@@ -205,12 +205,12 @@ class Registry:
         return self._database.is_full
 
     def fleet(self) -> FleetCounts:
-        """Return the figures of the metrics, in one read."""
+        """Return the figures of hosts, VMs and requests that metrics publish, in one read."""
         with self._database.read() as connection:
             return read_fleet(connection)
 
     def connections(self) -> DatabaseConnections | None:
-        """Return the server's connection limit and the connections of fuga; None for SQLite."""
+        """Return the database server's connection limit and fuga's connections; None for SQLite."""
         with self._database.read() as connection:
             return database_connections(connection)
 
@@ -220,12 +220,12 @@ class Registry:
             return database_roles(connection)
 
     def liveness(self) -> Liveness:
-        """Return the leader, the heartbeats of processes and the last decision, in one read."""
+        """Return the leading control centre, heartbeats and the last round, in one read."""
         with self._database.read() as connection:
             return read_liveness(connection)
 
     def reserved_names(self) -> list[tuple[str, str]]:
-        """Return kind and name of things that are named like reserved words, such as ``all``."""
+        """Return kind and name of objects that are named like reserved words, such as ``all``."""
         with self._database.read() as connection:
             return list(reserved_names(connection))
 

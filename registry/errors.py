@@ -13,7 +13,7 @@ _SAID: Final = 120
 
 
 def quote_value(found: object) -> str:
-    """Return a value as text for a message: strings are quoted and shortened."""
+    """Return a value as text for an error's message: strings are quoted and shortened."""
     match found:
         case None:
             return "nothing"

@@ -411,7 +411,7 @@ def _transition_table(
     events: type[E],
     rows: Callable[[type[S], type[E]], Mapping[S | tuple[S, ...], Mapping[E, S]]],
 ) -> Mapping[tuple[S, E], S]:
-    """Return the next state by state and event; a key of ``rows`` is one state or several."""
+    """Return a state machine's next state by state and event, from rows of one or more states."""
     found: dict[tuple[S, E], S] = {}
     for key, after in rows(states, events).items():
         for state in key if isinstance(key, tuple) else (key,):
@@ -714,7 +714,7 @@ FINISHED: Final = (RequestState.RELEASED, RequestState.CANCELLED, RequestState.E
 
 
 def next_state(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
-    """Return the state after ``event``, or raise `IllegalTransitionError`."""
+    """Return the state after an event by a state machine's table, or raise an error."""
     try:
         return table[state, event]
     except KeyError:

@@ -25,11 +25,11 @@ class ObservedDomain(Protocol):
 
     @property
     def state(self) -> str:
-        """Running, paused or stopped."""
+        """The state of the domain: running, paused or stopped."""
 
     @property
     def off_reason(self) -> str | None:
-        """Why a stopped domain stopped: guest, hand, crash or host."""
+        """Why a stopped domain stopped: by its guest, by hand, by a crash or with its host."""
 
 
 class Difference(StrEnum):
@@ -284,7 +284,7 @@ def volume_difference(
 def vm_difference(
     vm: LedgerVm, domain: ObservedDomain | None, look_began_at: datetime
 ) -> Difference | None:
-    """Return how an active VM's domain differs from the desired state, or None."""
+    """Return how the domain of an active VM differs from the VM's desired state, or None."""
     if domain is None:
         return Difference.VM_MISSING
     if domain.state == "running":

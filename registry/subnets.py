@@ -39,7 +39,7 @@ class Subnet:
 
 
 def check_subnet(subnet: Subnet) -> Subnet:
-    """Return the subnet in canonical form, or raise `InvalidError`."""
+    """Return a network's subnet in canonical form, or raise `InvalidError`."""
     network = _parse_network(subnet.cidr)
     gateway = subnet.gateway
     if gateway is not None:
@@ -62,7 +62,7 @@ def check_subnet(subnet: Subnet) -> Subnet:
 
 
 def usable_addresses(subnet: Subnet) -> Iterator[int]:
-    """Yield the addresses that VMs can get, as ascending numbers."""
+    """Yield the addresses of a subnet that VMs can get, as ascending numbers."""
     network = ipaddress.IPv4Network(subnet.cidr)
     taken = [_parse_range(each, network) for each in subnet.excluded]
     taken += [(each, each) for each in _server_addresses(subnet)]
@@ -72,7 +72,7 @@ def usable_addresses(subnet: Subnet) -> Iterator[int]:
 
 
 def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
-    """Return the ranges without VMs: gateway, name servers and excluded addresses.
+    """Return a subnet's address ranges without VMs: gateway, name servers, excluded ones.
 
     It returns None if they are too many for a filter that checks every packet.
     """
@@ -92,7 +92,7 @@ def reachable_ranges(subnet: Subnet) -> tuple[str, ...] | None:
 
 
 def name_servers(subnet: Subnet) -> frozenset[int]:
-    """Return the name servers that are in the subnet itself, as numbers."""
+    """Return the name servers of a subnet that lie in it, as numbers."""
     network = ipaddress.IPv4Network(subnet.cidr)
     found = map(ipaddress.IPv4Address, subnet.dns)
     return frozenset(int(each) for each in found if each in network)
@@ -105,7 +105,7 @@ def address_bounds(cidr: str) -> tuple[int, int]:
 
 
 def special_range(cidr: str) -> str | None:
-    """Return the special range that a subnet or address lies in, with its use, or None."""
+    """Return the special-purpose range in which an IPv4 subnet or address lies, or None."""
     network = ipaddress.IPv4Network(cidr)
     for block, meaning in _SPECIAL.items():
         if network.overlaps(block):
@@ -114,7 +114,7 @@ def special_range(cidr: str) -> str | None:
 
 
 def address_text(number: int) -> str:
-    """Return an address in dotted notation."""
+    """Return an IPv4 address in dotted notation."""
     return str(ipaddress.IPv4Address(number))
 
 
@@ -124,6 +124,7 @@ def prefix_length(cidr: str) -> int:
 
 
 def _parse_network(cidr: str) -> ipaddress.IPv4Network:
+    """Parse the CIDR of a network's subnet, or raise `InvalidError`."""
     allowed = f"an IPv4 network such as 10.0.0.0/24, of /{_SHORTEST_PREFIX} to /{_LONGEST_PREFIX}"
     try:
         network = ipaddress.IPv4Network(cidr)
@@ -138,13 +139,13 @@ def _parse_network(cidr: str) -> ipaddress.IPv4Network:
 
 
 def _server_addresses(subnet: Subnet) -> Sequence[int]:
-    """Return the addresses of the gateway and the name servers, as numbers."""
+    """Return the addresses of a subnet's gateway and name servers, as numbers."""
     found = (each for each in (subnet.gateway, *subnet.dns) if each is not None)
     return [int(ipaddress.IPv4Address(each)) for each in found]
 
 
 def _parse_name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
-    """Return the address of a name server; some clouds have theirs at a link-local one."""
+    """Parse a subnet's name server, which some clouds have at a link-local address."""
     address = _parse_address("subnet.dns", text)
     special = special_range(str(address))
     if special is not None and address not in _LINK_LOCAL:
@@ -155,6 +156,7 @@ def _parse_name_server(text: str, network: ipaddress.IPv4Network) -> ipaddress.I
 
 
 def _parse_address(field: str, text: str) -> ipaddress.IPv4Address:
+    """Parse an IPv4 address of a subnet's field, or raise `InvalidError`."""
     try:
         return ipaddress.IPv4Address(text)
     except ValueError as error:
@@ -164,6 +166,7 @@ def _parse_address(field: str, text: str) -> ipaddress.IPv4Address:
 def _parse_host_address(
     field: str, text: str, network: ipaddress.IPv4Network
 ) -> ipaddress.IPv4Address:
+    """Parse an address of a host within a subnet, or raise `InvalidError`."""
     address = _parse_address(field, text)
     if not network.network_address < address < network.broadcast_address:
         raise InvalidError(field, text, f"addresses of hosts in {network}")
@@ -171,6 +174,7 @@ def _parse_host_address(
 
 
 def _parse_range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
+    """Parse an excluded address or range of a subnet, as its first and last numbers."""
     first, dash, last = text.partition("-")
     field = "subnet.excluded"
     low = int(_parse_host_address(field, first.strip(), network))
@@ -181,13 +185,14 @@ def _parse_range(text: str, network: ipaddress.IPv4Network) -> tuple[int, int]:
 
 
 def _range_text(first: int, last: int) -> str:
+    """Return a range of IPv4 addresses as text."""
     return address_text(first) if first == last else f"{address_text(first)}-{address_text(last)}"
 
 
 def parse_subnet(
     cidr: str | None, gateway: str | None, dns: Sequence[str], excluded: Sequence[str]
 ) -> Subnet | None:
-    """Return the subnet of stored columns; None if the network has none."""
+    """Return a network's subnet from its stored columns; None if it has none."""
     if cidr is None:
         return None
     return Subnet(cidr=cidr, gateway=gateway, dns=tuple(dns), excluded=tuple(excluded))

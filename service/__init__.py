@@ -37,6 +37,7 @@ _MODULES: Final = MappingProxyType(
 
 
 def __getattr__(name: str) -> Any:
+    """Import the module of a public name of this package when the name is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'service' has no attribute {name!r}")
     return getattr(import_module(f"service.{_MODULES[name]}"), name)

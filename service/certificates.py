@@ -71,7 +71,7 @@ class TlsServer:
 
     @property
     def address(self) -> str:
-        """The address of the server as ``host:port``."""
+        """The address of the TLS server as ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -201,6 +201,7 @@ def _connect_to_server(server: TlsServer, ends_at: float) -> socket.socket:
 
 
 def _remaining_s(ends_at: float) -> float:
+    """Return the seconds until the time limit of a connection, or raise TimeoutError."""
     if (left_s := ends_at - time.monotonic()) <= 0:
         raise TimeoutError("timed out")
     return left_s
@@ -277,7 +278,7 @@ class CertificateWatch:
         self._ends: dict[tuple[str, str], datetime] = {}
 
     def check(self) -> None:
-        """Check once: update the gauge for each kind, and log certificates that end soon.
+        """Read the ends of all certificates, for the metrics; log those that end soon.
 
         A silent server keeps its last known end.
         """
@@ -302,7 +303,7 @@ class CertificateWatch:
             self._gauge.labels(kind).set_function(self._seconds_until(ends_at))
 
     def run(self, over: threading.Event) -> None:
-        """Check every hour until ``over`` is set."""
+        """Check the certificates every hour until ``over`` is set."""
         wait_s = _FIRST_S
         while not over.wait(wait_s):
             wait_s = _EVERY_S
@@ -313,6 +314,7 @@ class CertificateWatch:
                     log.exception("certificates_not_read")
 
     def _seconds_until(self, ends_at: datetime) -> Callable[[], float]:
+        """Return a function that gives the seconds until a certificate's end."""
         end = ends_at.timestamp()
         return lambda: end - self._now()
 
@@ -339,8 +341,10 @@ def watching_certificates(
 
 
 def _parse_query(url: str) -> Mapping[str, str]:
+    """Return the parameters of a URL; of a repeated one the last value."""
     return {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
 def _optional_path(text: str | None) -> Path | None:
+    """Return a path in a URL's parameter, or None."""
     return None if text is None else Path(text)

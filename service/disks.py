@@ -51,6 +51,7 @@ class DiskWatch:
         return [*self._found, "a disk of this process does not answer"] if hangs else self._found
 
     def _check_disks_again(self) -> None:
+        """Check the free space of the process's disks, in a thread."""
         self._found = full_disk_messages(self._settings)
 
 
@@ -76,6 +77,7 @@ def full_disk_messages(settings: SharedSettings) -> list[str]:
 
 
 def _written_folders(settings: SharedSettings) -> Iterator[tuple[str, Path]]:
+    """Yield the folders that a process writes to, each with its purpose."""
     url = settings.resolved_database_url()
     if url.startswith(_SQLITE):
         yield "the database", Path(url.removeprefix(_SQLITE)).parent

@@ -22,16 +22,16 @@ class FairSemaphore:
         self._held: Counter[str] = Counter()
 
     def permits_allowed(self, name: str) -> int:
-        """Return how many permits a name may hold now, including those that it holds."""
+        """Return how many permits a holder may have now, including those that it has."""
         others = self._held.total() - self._held[name]
         return min(self._of_a_name, -(-(self._limit - others) // 2))
 
     def held_by(self, name: str) -> int:
-        """Return how many permits a name holds."""
+        """Return how many permits a holder has."""
         return self._held[name]
 
     def take(self, name: str) -> bool:
-        """Take a permit, if the name may hold one more."""
+        """Take a permit for a holder, if it may have one more."""
         with self._lock:
             if self._held[name] >= self.permits_allowed(name):
                 self._held += Counter()  # drops names without permits
@@ -40,7 +40,7 @@ class FairSemaphore:
             return True
 
     def give_back(self, name: str) -> None:
-        """Return a permit."""
+        """Give back a holder's permit."""
         with self._lock:
             self._held[name] -= 1
             self._held += Counter()

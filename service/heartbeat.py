@@ -58,6 +58,8 @@ def sending_heartbeats(
 
 
 class _HeartbeatSender:
+    """Sends a process's heartbeat at an interval, and registers the process before."""
+
     def __init__(
         self,
         registry: Registry,
@@ -78,6 +80,7 @@ class _HeartbeatSender:
         self._is_ready = False
 
     def run(self, over: threading.Event, interval_s: float) -> None:
+        """Send heartbeats until ``over`` is set; more often until the process is ready."""
         while not over.is_set():
             try:
                 self._send_heartbeat()
@@ -86,12 +89,14 @@ class _HeartbeatSender:
             over.wait(interval_s if self._is_ready else min(interval_s, _NOT_READY_S))
 
     def end(self) -> None:
+        """Delete the process's record, as it ends regularly."""
         try:
             self._registry.processes.unregister(self._kind, self._name)
         except Exception as error:
             log.warning("beat_failed", error=type(error).__name__)
 
     def _send_heartbeat(self) -> None:
+        """Register the process if it is not registered, and send its heartbeat."""
         if not self._known:
             self._registry.processes.register(
                 self._kind,
@@ -113,7 +118,7 @@ class _HeartbeatSender:
 
 
 def start_stamp(pid: int) -> str | None:
-    """Return the start time of a process in ticks since boot; None if it has ended.
+    """Return the start time of a process in clock ticks since boot; None if it has ended.
 
     Pids are reused, so a pid alone does not identify a process. A zombie stays in `/proc` until its
     parent waits for it. Units see only processes in `/proc` (ProcSubset=pid).

@@ -40,35 +40,45 @@ class ListenerError(RegistryError):
 
 
 class _ListenerServer(ThreadingHTTPServer):
+    """The HTTP server of /healthz, /readyz and /metrics, on IPv4."""
+
     daemon_threads = True
     ready: Readiness
     metrics: Callable[[], bytes]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log the error of a call, except a caller that went away."""
+        """Log the error of a call for health or metrics, except of a caller that went away."""
         if not isinstance(sys.exception(), ConnectionError):
             log.exception("metrics_call_failed")
 
 
 class _Ip6Server(_ListenerServer):
+    """The HTTP server of health and metrics, on IPv6."""
+
     address_family = socket.AF_INET6
 
 
 class _UnixServer(_ListenerServer):
+    """The HTTP server of health and metrics, on a Unix socket."""
+
     address_family = socket.AF_UNIX
 
     def server_bind(self) -> None:
+        """Bind the server to its Unix socket, which has no host and port."""
         TCPServer.server_bind(self)  # HTTPServer's wants a host and a port
         self.server_name, self.server_port = "localhost", 0
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers calls for health, readiness and metrics."""
+
     server: _ListenerServer
     timeout = _CLIENT_TIMEOUT_S
     server_version = "fuga"
     sys_version = ""
 
     def do_GET(self) -> None:
+        """Answer a call for health, readiness or metrics."""
         path = self.path.partition("?")[0]
         if path == "/healthz":
             self._send_json(HTTPStatus.OK, {"status": "ok"})
@@ -85,9 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.NOT_FOUND, {"status": "not_found", "paths": paths})
 
     def _send_json(self, status: HTTPStatus, document: dict[str, Any]) -> None:
+        """Send an answer about health or readiness as JSON."""
         self._send_answer(status, json.dumps(document).encode() + b"\n", "application/json")
 
     def _send_answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        """Send the answer to a call for health or metrics, which no cache keeps."""
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
@@ -117,14 +129,14 @@ class HttpListener:
 
     @property
     def address(self) -> str:
-        """The address in the form of the setting, with the actual port for 0."""
+        """The listener's address in the form of its setting, with the actual port for 0."""
         if self._socket_file is not None:
             return f"{UNIX}{self._socket_file}"
         host, port = self._server.server_address[:2]
         return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening for calls for health and metrics."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -132,6 +144,7 @@ class HttpListener:
             self._socket_file.unlink(missing_ok=True)
 
     def _bind_server(self, address: str) -> _ListenerServer:
+        """Return a server that listens on the address: IPv4, IPv6 or a Unix socket."""
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX)).absolute()
             _remove_stale_socket(path, address)
@@ -150,7 +163,7 @@ class HttpListener:
 def listening(
     address: str | None, metrics: ProcessMetrics, *, ready: Readiness
 ) -> Iterator[HttpListener | None]:
-    """Listen until the block ends, if an address is given."""
+    """Serve health and metrics on an address, if one is given, until the block ends."""
     if address is None:
         yield None
         return

@@ -27,7 +27,7 @@ class LogStream:
             self._descriptor = None
 
     def write(self, text: str) -> int:
-        """Write one or more whole lines, or lose them."""
+        """Write one or more whole lines of the log, or lose them."""
         with self._lock:
             try:
                 if self._lost:
@@ -40,9 +40,10 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing, as lines are not buffered."""
+        """Do nothing, as log lines are not buffered."""
 
     def _write_line(self, text: str) -> None:
+        """Write a line of the log; note whether the disk or pipe took it only in part."""
         if self._descriptor is None:
             self._stream.write(text)
             self._stream.flush()

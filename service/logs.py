@@ -43,7 +43,7 @@ def configure_logging(
     form: LogFormat = "auto",
     on_problem: OnProblem | None = None,
 ) -> None:
-    """Log to ``stream`` (standard error by default); once, in the entry point.
+    """Log to ``stream`` (standard error by default). Call once, in the entry point.
 
     Log records of libraries get the same format. ``on_problem`` is called with each warning and
     error, by event name, or by logger name for libraries.
@@ -94,10 +94,12 @@ def configure_logging(
 
 
 def _loss_text(lines: int, reason: str) -> str:
+    """Return the log line that lines were lost, as text."""
     return f"{lines} lines of this log are lost: {reason}"
 
 
 def _loss_json(lines: int, reason: str) -> str:
+    """Return the log line that lines were lost, as JSON."""
     now = datetime.now(UTC).isoformat()
     event = {"event": "log_lines_lost", "level": "warning", "lines": lines, "error": reason}
     return json.dumps(event | {"timestamp": now})
@@ -106,7 +108,7 @@ def _loss_json(lines: int, reason: str) -> str:
 def _escape_control_characters(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Escape control characters, so that foreign text cannot forge lines or control terminals."""
+    """Escape control characters in a log event: no foreign text forges lines or commands."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = plain(value)
@@ -116,6 +118,7 @@ def _escape_control_characters(
 
 
 def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    """Write an exception to the log, without the values of local variables."""
     # Without the values of local variables: secrets are among them.
     text = StringIO()
     structlog.dev.plain_traceback(text, exc_info)
@@ -123,6 +126,8 @@ def _plain_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
 
 
 def _problem_counter(on_problem: OnProblem | None) -> Any:
+    """Return a structlog processor that counts warnings and errors by event name."""
+
     def count_problem_event(
         _: Any, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:

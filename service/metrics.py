@@ -45,5 +45,5 @@ class ProcessMetrics:
         self._problems.labels(level, kind).inc()
 
     def text(self) -> bytes:
-        """Return everything in Prometheus's text format."""
+        """Return all metrics of the process in Prometheus's text format."""
         return as_text(self.registry)

@@ -11,7 +11,7 @@ from service.version import release
 
 
 def begin_log(settings: SharedSettings, metrics: ProcessMetrics) -> None:
-    """Configure logging and log the release. Call once, in the entry point."""
+    """Configure the process's log by its settings, and log the release. Call once, at the start."""
     configure_logging(
         settings.log_level, form=settings.log_format, on_problem=metrics.count_problem
     )

@@ -32,7 +32,7 @@ class _Environment(EnvSettingsSource):
     """Reads environment variables; a name repeated in their JSON is an error."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Parse a variable's JSON; `InvalidError` for a repeated name."""
+        """Parse a setting's JSON in the environment; `InvalidError` for a repeated name."""
         decoded = super().decode_complex_value(field_name, field, value)
         if decoded is value:  # the field has a form of its own
             return value
@@ -112,11 +112,13 @@ class SharedSettings(BaseSettings):
     @field_validator("log_level", mode="before")
     @classmethod
     def _normalize_level(cls, level: object) -> object:
+        """Return a log level in small letters."""
         return level.lower() if isinstance(level, str) else level
 
     @field_validator("fence_command")
     @classmethod
     def _check_absolute_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        """Raise ValueError unless the program of a command has its full path."""
         if command and not command[0].startswith("/"):
             raise ValueError(f"the program needs its full path, found {command[0]!r}")
         return command
@@ -130,7 +132,7 @@ class SharedSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments override the environment, which overrides the file."""
+        """Return the sources of settings: arguments, then environment, then file."""
         config = os.environ.get("FUGA_CONFIG")
         if not config:
             return init_settings, _Environment(settings_cls)
@@ -151,7 +153,7 @@ class SharedSettings(BaseSettings):
         return private_folder(self.state_dir.resolve())
 
     def resolved_image_store(self) -> ImageStore:
-        """Return the folder of images, as this machine sees it."""
+        """Return the image store of the settings, as this machine sees it."""
         folder = self.image_store or self.state_dir / "images"
         return ImageStore(
             folder.resolve(),
@@ -161,7 +163,7 @@ class SharedSettings(BaseSettings):
         )
 
     def metrics_address(self, process: str) -> str | None:
-        """Return the address of a process's health and metrics, or None."""
+        """Return the address of a process's health and metrics listener, or None."""
         if self.metrics_listen is None:
             return None
         return self.metrics_listen.replace("{process}", process)
@@ -173,7 +175,7 @@ class SharedSettings(BaseSettings):
 
 
 def direct_queue(name: str) -> Any:
-    """Return a queue that receives messages without an exchange's bindings.
+    """Return a queue of the broker that receives messages without an exchange's bindings.
 
     The bindings that a declaration writes into the broker would never be read, but a
     broken one would stop everybody.
@@ -184,7 +186,7 @@ def direct_queue(name: str) -> Any:
 
 
 def celery_config(settings: SharedSettings) -> dict[str, Any]:
-    """Return Celery's configuration; makes the folders of the filesystem broker.
+    """Return Celery's configuration by the settings; make the folders of a filesystem broker.
 
     The broker carries ids and may lose or repeat them: the sweep sends again
     what no worker picked up, so there is no result backend and no persistence to

@@ -32,7 +32,7 @@ class SettingInForce:
 def settings_in_force(
     settings: BaseSettings, environ: Mapping[str, str] = os.environ
 ) -> tuple[SettingInForce, ...]:
-    """Return all settings of a process, sorted by name."""
+    """Return all settings of a process with secrets masked, sorted by name."""
     given = {name.upper() for name in environ}
     found = []
     for name, field in sorted(type(settings).model_fields.items()):
@@ -70,7 +70,7 @@ def shown_value(name: str, value: Any) -> str | None:
 
 
 def _mask_values(value: Any) -> Any:
-    """Mask each text separately, before JSON adds quotes and commas."""
+    """Mask the secrets in a setting's value, each text separately before JSON adds quotes."""
     if isinstance(value, dict):
         return {
             key: SET if _SECRET.search(str(key)) and each is not None else _mask_values(each)

@@ -46,7 +46,7 @@ class NotifySocket:
         return bool(self._address)
 
     def notify(self, *lines: str) -> None:
-        """Send one datagram; log one that cannot be sent."""
+        """Send one notification to the supervisor; log one that cannot be sent."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.setblocking(False)
@@ -84,6 +84,8 @@ def supervised(
 
 
 class _Notifier:
+    """Notifies the supervisor that this process is ready, and then that its main loop turns."""
+
     def __init__(
         self,
         supervisor: NotifySocket,
@@ -97,6 +99,7 @@ class _Notifier:
         self._excused = excused
 
     def run(self, over: threading.Event) -> None:
+        """Notify readiness once, then the watchdog while the main loop turns, until ``over``."""
         while not over.is_set() and not self._notify_if_ready():
             over.wait(_NOT_READY_S)
         watchdog_s = self._supervisor.watchdog_s
@@ -111,6 +114,7 @@ class _Notifier:
             over.wait(watchdog_s / _PINGS)
 
     def _is_excused(self) -> bool:
+        """Return whether the main loop may stand still now, for instance without a broker."""
         try:
             return self._excused()
         except Exception as error:
@@ -118,6 +122,7 @@ class _Notifier:
             return False
 
     def _notify_if_ready(self) -> bool:
+        """Notify the supervisor whether the process is ready, and return it."""
         try:
             lacking = [f"{each.name}: {each.message}" for each in self._ready() if not each.well]
         except Exception as error:

@@ -22,7 +22,7 @@ def engine_version() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the running code; None if it is unknown.
+    """Return the commit of the running code of fuga; None if it is unknown.
 
     It ends with ``-dirty`` if files of a checkout differ from that commit.
     """
@@ -31,7 +31,7 @@ def commit() -> str | None:
 
 @cache
 def release() -> str:
-    """Return version and commit: ``1.0.0 (1a2b3c4d5e6f)``."""
+    """Return version and commit of fuga: ``1.0.0 (1a2b3c4d5e6f)``."""
     return f"{engine_version()} ({commit() or 'commit unknown'})"
 
 

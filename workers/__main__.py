@@ -21,7 +21,7 @@ BAD_SETTINGS: Final = 2
 
 
 def main() -> int:
-    """Start a worker with the settings of the environment."""
+    """Run an infrastructure manager with the environment's settings; return its exit status."""
     try:
         settings = load_settings(WorkerSettings)
     except SettingsError as error:
@@ -38,6 +38,7 @@ def main() -> int:
 
 
 def _limit_library_logs() -> None:
+    """Silence Celery's and its libraries' log lines about each message."""
     # One line per message received and acknowledged says nothing of ours.
     for name in ("celery", "amqp"):
         logging.getLogger(name).setLevel(logging.WARNING)

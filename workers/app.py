@@ -60,6 +60,7 @@ class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """End the worker at the first signal; exit after the grace time, even if steps hang."""
         if not self._context.stopping.is_set():
             self._context.stopping.set()
             worker_state.should_stop = os.EX_OK
@@ -69,7 +70,7 @@ class ThreadWorker(Worker):  # type: ignore[misc]  # celery is untyped
 
 
 def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
-    """Return the Celery app, configured by the shared settings; it has no tasks yet."""
+    """Return the Celery app of a worker, configured by the settings; it has no tasks yet."""
     app = Celery("fuga", set_as_current=False)
     app.conf.update(celery_config(settings))
     if str(app.conf.broker_url).startswith("filesystem:"):
@@ -87,7 +88,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
-    """Open the resources of the tasks; at its end, kill child processes with running calls."""
+    """Open the resources of a worker's tasks; at its end, kill children with running calls."""
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(
@@ -182,7 +183,7 @@ def run_worker(settings: WorkerSettings, metrics: ProcessMetrics) -> int:
 
 
 def broker_check(app: Celery, worker: Worker) -> Check:
-    """Check whether the broker answers and this worker listens to it."""
+    """Check whether the message broker answers and this worker listens to it."""
     consumer = getattr(worker, "consumer", None)
     connection = getattr(consumer, "connection", None)
     if connection is None or not connection.connected:
@@ -196,11 +197,13 @@ def broker_check(app: Celery, worker: Worker) -> Check:
 
 
 def _exit_despite_hung_steps() -> None:
+    """End the worker's process although a step still hangs with its host."""
     log.warning("worker_stopped", held="a step that hangs with its host")
     os._exit(os.EX_OK)
 
 
 def _send_task(app: Celery, due: Due) -> None:
+    """Send the message of a due task; without a broker the sweep sends it later."""
     try:
         app.send_task(due.task, args=[str(due.id)], retry=False)
     except (OperationalError, OSError) as error:
@@ -208,4 +211,4 @@ def _send_task(app: Celery, due: Due) -> None:
 
 
 def _skip_celery_logging(**_: Any) -> None:
-    """Keep Celery from configuring logging."""
+    """Keep Celery from configuring the worker's logging."""

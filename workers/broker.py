@@ -46,6 +46,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         self._seen: defaultdict[str, deque[str]] = defaultdict(deque)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
+        """Return the next message of a queue that the inbox accepts, or raise `Empty`."""
         if queue not in self.inbox.readable_queues():
             raise Empty
         seen = self._seen[queue]
@@ -61,6 +62,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         raise Empty
 
     def _message_files(self, queue: str) -> list[str]:
+        """Return the names of a queue's message files, the oldest first; [] without a folder."""
         try:
             names = [file.name for file in Path(self.data_folder_in).iterdir()]
         except OSError:  # the folder is gone; the next send raises the error
@@ -69,7 +71,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
         return sorted(name for name in names if name.partition(".")[2] == f"{queue}.msg")
 
     def _take_message(self, name: str) -> bytes | None:
-        """Remove a file and return its content; None if it is no message."""
+        """Remove a message's file and return its content; None if it is no message."""
         taken = Path(self.processed_folder) / f"{uuid4()}.msg"
         try:
             (Path(self.data_folder_in) / name).rename(taken)
@@ -88,7 +90,7 @@ class FilesystemChannel(InboxChannel, filesystem.Channel):
 
 
 def _read_short_file(path: Path) -> bytes:
-    """Read at most a byte more than the limit; raise OSError if it is no regular file."""
+    """Read a message's file up to a byte beyond the limit; raise OSError if it is none."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -97,6 +99,7 @@ def _read_short_file(path: Path) -> bytes:
 
 
 def _remove_file(path: Path) -> None:
+    """Remove a file or folder that is no message, as far as possible."""
     with suppress(OSError):
         path.unlink()
         return

@@ -77,7 +77,7 @@ def build_vm(assignment_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Build the VM and record the result; raise `ClaimLostError` if the claim is lost."""
+    """Build a VM and record the result; raise `ClaimLostError` if the claim is lost."""
     assignments = context.registry.assignments
     active = build.state is AssignmentState.ACTIVE
     try:
@@ -113,7 +113,7 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
 
 
 def _start_domain_paused(build: Build, host: HostDriver, context: WorkerContext) -> None:
-    """Define this assignment's domain and start it paused; reuse existing volumes."""
+    """Define the domain of a build and start it paused; reuse existing volumes."""
     vm_id = str(build.vm_id)
     seen = _find_own_domain(build, host, context)
     if seen is None or seen.state is DomainState.STOPPED:
@@ -164,7 +164,7 @@ def make_volumes(
 
 
 def _find_own_domain(build: Build, host: HostDriver, context: WorkerContext) -> HostDomain | None:
-    """Return this assignment's own domain if it exists; remove an older attempt's."""
+    """Return the domain of a build's assignment if it exists; remove an older attempt's."""
     vm_id = str(build.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     if seen is None or _is_mark_of_build(build, seen.mark):
@@ -205,7 +205,7 @@ def _prepare_resume(build: Build, host: HostDriver, context: WorkerContext) -> N
 
 
 def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutcome:
-    """Remove the domain after this worker lost its claim, unless others hold the VM."""
+    """Remove a built domain after this worker lost its claim, unless others hold the VM."""
     assignment_id = build.claim.assignment_id
     state = context.registry.assignments.state(assignment_id)
     if state in _HELD_BY_OTHERS:
@@ -233,10 +233,12 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
 
 
 def _log_failure(build: Build, error: Exception) -> None:
+    """Log that a build failed, and why."""
     log.warning("build_failed", failed_before=build.failed_before, error=str(error))
 
 
 def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
+    """Return whether the mark of a domain is that of a build: its assignment and generation."""
     return (
         mark is not None
         and mark.assignment_id == str(build.claim.assignment_id)
@@ -245,7 +247,7 @@ def _is_mark_of_build(build: Build, mark: Mark | None) -> bool:
 
 
 def build_domain_spec(build: Build, known: HostNetworks) -> DomainSpec:
-    """Return the specification of the domain to build."""
+    """Return the specification of the domain of a VM to build: sizes, disk, network and mark."""
     if build.network is None:
         raise OperationFailedError("define", f"{build.host.name} does not have the VM's network")
     memory_mib = build.resources.get("memory_mib", 0)

@@ -22,7 +22,7 @@ class ConsoleThreads:
         self._running: set[threading.Thread] = set()
 
     def begin(self, tenant: str, claim: Callable[[], Callable[[], object] | None]) -> bool | None:
-        """Claim work if a thread is free for the tenant, and start it.
+        """Claim a console session if a thread is free for the tenant, and start the thread.
 
         Returns None if no thread is free, False if there was nothing to claim.
         """
@@ -44,12 +44,13 @@ class ConsoleThreads:
         return True
 
     def join(self, *, within_s: float) -> None:
-        """Wait until all threads have released their consoles."""
+        """Wait until all threads have released their consoles, or for ``within_s`` seconds."""
         deadline = time.monotonic() + within_s
         for thread in list(self._running):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run_work(self, tenant: str, work: Callable[[], object]) -> None:
+        """Hold a console in this thread, then give the thread back."""
         try:
             work()
         finally:

@@ -32,7 +32,7 @@ _WAIT_S: Final = 0.05
 
 
 def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Hold a console, if the claim succeeds and a thread is free."""
+    """Hold the console of a session, if the claim succeeds and a thread is free."""
     threads = context.consoles
     holds = context.registry.console_holds
     tenant = None if threads is None else holds.tenant(session_id)
@@ -50,7 +50,7 @@ def attach_console(session_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def hold_console(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) -> TaskOutcome:
-    """Hold a console until its session ends, its guest is off, or this process stops."""
+    """Hold a VM's console until its session ends, its guest is off, or this process stops."""
     holds, bound = context.registry.console_holds, log.bind(vm_id=str(work.vm_id))
     try:
         try:
@@ -85,6 +85,7 @@ def hold_console(work: ConsoleWork, context: WorkerContext, hosts: HostDrivers) 
 
 
 def _relay_console(work: ConsoleWork, context: WorkerContext, host: HostDriver) -> None:
+    """Relay input to a held console and its output to the session, until one of both ends."""
     holds, typed = context.registry.console_holds, b""
     kept_at = time.monotonic()
     while True:

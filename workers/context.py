@@ -87,14 +87,14 @@ class WorkerContext:
             self.send(due)
 
     def send_next_moves(self) -> None:
-        """Send moves that are possible now that one has ended, between any hosts."""
+        """Send moves of VMs that are possible now that one has ended, between any hosts."""
         if self.send is None or self.stopping.is_set():
             return
         for due in self.registry.move_steps.send_next(self.moves.limits):
             self.send(due)
 
     def extend_claim(self, claim: Claim) -> None:
-        """Extend the claim before the next step.
+        """Extend the claim on an assignment before the next step.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class WorkerContext:
         self.registry.assignments.extend(claim, self.lease_s)
 
     def extend_leftover_claim(self, leftover: Leftover) -> None:
-        """Extend the claim on a leftover; raise `ClaimLostError` if it is lost."""
+        """Extend the claim on a leftover domain or volume, or raise `ClaimLostError`."""
         if self.stopping.is_set():
             raise StoppingError
         self.registry.assignments.extend_leftover(leftover, self.lease_s)

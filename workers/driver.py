@@ -29,7 +29,7 @@ class HostDriver(Protocol):
     """
 
     def find(self, vm_id: str, *, deadline_s: float | None = None) -> HostDomain | None:
-        """Return the domain with this UUID, fuga's or foreign; None if there is none."""
+        """Return the domain with this UUID on the host, also a foreign one; None if none."""
 
     def create_overlay(
         self,
@@ -49,25 +49,25 @@ class HostDriver(Protocol):
         """Return the names of files in a pool whose backing chain contains a VM's disk."""
 
     def put_volume(self, pool: str, name: str, content: bytes) -> None:
-        """Create a small raw volume; replace an existing one."""
+        """Create a small raw volume on the host; replace an existing one."""
 
     def define(self, spec: DomainSpec) -> None:
         """Define a domain; raises if a domain with its UUID has another mark."""
 
     def start_paused(self, vm_id: str, *, guard: Guard | None = None) -> None:
-        """Start a domain paused, with these filters, if it is not started."""
+        """Start a domain paused, with the guard's network filters, if it is not started."""
 
     def resume(self, vm_id: str) -> None:
-        """Resume a domain, if it does not run."""
+        """Resume a paused domain, if it does not run."""
 
     def shut_down(self, vm_id: str, *, run: int) -> None:
-        """Press the power button, if the domain is still in this run."""
+        """Press a domain's power button, if the domain is still in this run."""
 
     def power_off(self, vm_id: str, *, run: int) -> None:
-        """Cut the power, if the domain is still in this run."""
+        """Cut the power of a domain, if it is still in this run."""
 
     def reset(self, vm_id: str, *, run: int) -> None:
-        """Press the reset button; raises if the domain is off or in another run."""
+        """Press a domain's reset button; raises if the domain is off or in another run."""
 
     def destroy(self, vm_id: str, *, mark: Mark | None = None) -> None:
         """Stop a domain hard, if it exists and, when ``mark`` is given, has this mark."""
@@ -101,7 +101,7 @@ class HostDriver(Protocol):
         margin_bytes: int = 0,
         deadline_s: float | None = None,
     ) -> None:
-        """Upload a file into a new volume; a failed upload deletes the volume if possible."""
+        """Upload an image into a new volume; a failed upload deletes the volume if possible."""
 
     def console_tail(
         self, vm_id: str, max_bytes: int, *, after: int = 0, deadline_s: float | None = None
@@ -114,10 +114,10 @@ class HostDriver(Protocol):
     def exchange_console(
         self, typed: bytes, *, wait_s: float, deadline_s: float | None = None
     ) -> ConsoleExchange:
-        """Type into the held console, and return what the guest wrote."""
+        """Type into the held console of a domain, and return what the guest wrote."""
 
     def release_console(self, *, deadline_s: float | None = None) -> None:
-        """Release the held console."""
+        """Release the held console of a domain."""
 
     def abort_move(self, vm_id: str) -> None:
         """Abort a move of a domain away from this host, if any."""

@@ -56,7 +56,7 @@ def fence_host(host_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _run_fence_command(order: FenceOrder, context: WorkerContext) -> str | None:
-    """Run the command; return the error, or None if the host is off."""
+    """Run the operator's fencing command; return the error, or None if the host is off."""
     if not context.fence_command:
         return "no command is set: FUGA_FENCE_COMMAND"
     command = fence_command_line(context.fence_command, order)
@@ -79,7 +79,7 @@ def fence_command_line(command: Sequence[str], order: FenceOrder) -> list[str]:
 
 
 def run_program(command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
-    """Run a program; return why it failed, with its last output, or None if it succeeded."""
+    """Run a fencing program; return why it failed, with its last output; None on success."""
     # A file, not a pipe: a process that the program leaves behind could hold a pipe open.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

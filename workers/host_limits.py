@@ -86,6 +86,7 @@ class HostLimits:
         return self._hosts.migrator(source, destination)
 
     def _take_thread(self, part: _HostPart) -> None:
+        """Wait for a free thread on a host; raise `HostBusyError` if none gets free."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_free_thread(part), timeout=self._wait_s)
             if not self._has_free_thread(part):
@@ -93,6 +94,7 @@ class HostLimits:
             self._inside[part] += 1
 
     def _has_free_thread(self, part: _HostPart) -> bool:
+        """Return whether a host has a free thread; `HostBusyError` if it was silent lately."""
         silent_until = self._silent_until.get(part)
         if silent_until is not None and self._clock() < silent_until:
             raise HostBusyError(part.uri, "it did not answer a moment ago")
@@ -103,4 +105,5 @@ class HostLimits:
         return self._thread_count(part.uri) <= self._max_threads
 
     def _thread_count(self, uri: str) -> int:
+        """Return how many threads of this worker are on a host."""
         return self._inside[_HostPart(uri, True)] + self._inside[_HostPart(uri, False)]

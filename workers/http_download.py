@@ -45,7 +45,7 @@ class DownloadTimeouts:
 def download(
     url: str, prefixes: Collection[str], take: Callable[[bytes], None], timeouts: DownloadTimeouts
 ) -> None:
-    """Download a URL, and pass each piece of its content to ``take``.
+    """Download a file over HTTP, and pass each piece of its content to ``take``.
 
     Raises
     ------
@@ -60,6 +60,8 @@ def download(
 
 
 class _Download:
+    """One download of a file, with its progress and time limits."""
+
     def __init__(
         self,
         url: str,
@@ -76,6 +78,7 @@ class _Download:
         self._piece_from = 0
 
     async def run(self) -> None:
+        """Receive the file; raise the error of the server or of an exceeded limit."""
         receiving = asyncio.create_task(self._receive_body())
         try:
             while not receiving.done():
@@ -92,6 +95,7 @@ class _Download:
             raise error
 
     async def _receive_body(self) -> None:
+        """Pass each piece of the response's body to the receiver, and check the limits."""
         async with self._open_response() as response:
             # Raw bytes: nothing is decompressed.
             async for piece in response.aiter_raw():
@@ -120,7 +124,7 @@ class _Download:
 
     @asynccontextmanager
     async def _open_response(self) -> AsyncIterator[httpx.Response]:
-        """Open the URL, following allowed redirects."""
+        """Open the file's URL, following redirects that the operator allows."""
         url = self._url
         # The machine's certificate authorities, which may include a site's own; httpx would use
         # certifi's.
@@ -145,6 +149,7 @@ class _Download:
             raise FetchFailedError(url, f"more than {_MAX_REDIRECTS} redirects")
 
     def _check_response(self, response: httpx.Response) -> None:
+        """Check that a response is not compressed, and announce its length."""
         packed = response.headers.get("Content-Encoding", "identity").strip()
         if packed.lower() not in ("", "identity"):
             raise FetchFailedError(

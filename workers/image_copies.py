@@ -41,6 +41,7 @@ def upload_image(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _upload_claimed_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
+    """Upload a claimed image copy to its host; log the outcome."""
     copies = context.registry.image_copies
     claimed = copies.claim_upload(copy_id, context.owner, context.upload_lease_s)
     if claimed is None:
@@ -58,7 +59,7 @@ def _upload_claimed_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
-    """Upload the image and record the result; raise `ClaimLostError` if the claim is lost."""
+    """Upload an image and record the result; raise `ClaimLostError` if the claim is lost."""
     copies, image = context.registry.image_copies, claimed.image
     try:
         head = context.store.head(image.id, image.format)
@@ -107,7 +108,7 @@ class _UploadMeter:
         self._began = self._noted_at = time.monotonic()
 
     def record_progress(self, sent_bytes: int) -> None:
-        """Record progress; an error that it raises ends the upload."""
+        """Record the progress of an image upload; an error that it raises ends the upload."""
         if self._context.stopping.is_set():
             raise StoppingError
         self._context.checkpoint("upload.piece")
@@ -150,7 +151,7 @@ def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
-    """Delete the volume of an attempt that lost its claim, or leave that to the next attempt."""
+    """Delete the volume of an image upload that lost its claim, as far as possible."""
     with (
         suppress(HostBusyError, HostUnreachableError, OperationFailedError),
         context.hosts.use(claimed.host, pool=True) as host,
@@ -159,6 +160,7 @@ def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
 
 
 def _log_failure(claimed: Upload, error: Exception) -> None:
+    """Log that the upload of an image to a host failed, and why."""
     log.warning(
         "upload_failed", image=claimed.image.reference, host=claimed.host.name, error=str(error)
     )

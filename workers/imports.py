@@ -32,7 +32,7 @@ _REPORT_EVERY_S: Final = 1.0
 
 
 def import_image(image_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Download an image, if the claim succeeds and a thread is free.
+    """Download an image into the store, if the claim succeeds and a thread is free.
 
     One download at a time, so that a slow mirror does not block uploads to hosts.
     """
@@ -48,6 +48,7 @@ def import_image(image_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _import_claimed_image(claimed: Import, context: WorkerContext) -> TaskOutcome:
+    """Import an image whose import is claimed, and record the outcome."""
     imports, image = context.registry.image_imports, claimed.image
     bound = log.bind(image=image.reference, url=claimed.url)
     try:
@@ -79,7 +80,7 @@ def _import_claimed_image(claimed: Import, context: WorkerContext) -> TaskOutcom
 
 
 def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
-    """Put the complete, checked image into the store."""
+    """Put the complete, checked image into the store; return its size, digest and signer."""
     image, store = claimed.image, context.store
     if image.size_bytes is None:
         signature = _image_signature(claimed, context)
@@ -100,6 +101,8 @@ def _store_image(claimed: Import, context: WorkerContext) -> StoredFile:
 
 
 def _download_image(claimed: Import, incoming: IncomingFile, context: WorkerContext) -> None:
+    """Download an image into a file of the store."""
+
     def store_piece(piece: bytes) -> None:
         incoming.write(piece)
         context.checkpoint("import.piece")
@@ -113,7 +116,7 @@ def _download_image(claimed: Import, incoming: IncomingFile, context: WorkerCont
 
 
 def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
-    """Return the image's given signature, or download it; None if none is needed."""
+    """Return an image's given signature, or download it; None if none is needed."""
     if claimed.signature is not None:
         return claimed.signature.encode()
     if not context.store.keys:
@@ -134,6 +137,7 @@ def _image_signature(claimed: Import, context: WorkerContext) -> bytes | None:
 
 
 def _check_signature_size(size_bytes: int) -> None:
+    """Raise `ImageRefusedError` if a downloaded signature is too long for one."""
     if size_bytes > MAX_SIGNATURE_BYTES:
         raise ImageRefusedError(f"its signature has more than {MAX_SIGNATURE_BYTES} bytes")
 
@@ -141,6 +145,7 @@ def _check_signature_size(size_bytes: int) -> None:
 def _download_timeouts(
     claimed: Import, context: WorkerContext, announce: Callable[[int], None]
 ) -> DownloadTimeouts:
+    """Return the limits of an image's download, which also report its progress."""
     noted_at = time.monotonic()
 
     def report_progress(received_bytes: int) -> None:

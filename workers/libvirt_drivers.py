@@ -46,10 +46,11 @@ class LibvirtHostDrivers:
             yield migrator
 
     def close(self) -> None:
-        """End the idle migrators; the owner of the connections closes those."""
+        """End the idle migrators; the owner of the hosts' connections closes those."""
         self._migrators.close()
 
     def _credential(self, host: HostAccess) -> Credential | None:
+        """Return the credential of a host with its files; None if the URI needs none."""
         try:
             files = self._credentials.find(host.uri, host.credential)
         except HostCredentialError as error:

@@ -36,7 +36,7 @@ class TaskMetrics:
         )
 
     def run(self, task: str, work: Callable[[UUID], TaskOutcome], row_id: UUID) -> None:
-        """Run a task, count it by outcome, and measure its duration."""
+        """Run a worker's task, count it by outcome, and measure its duration."""
         started = time.perf_counter()
         outcome = ERROR
         try:

@@ -62,7 +62,7 @@ class GuestLocation(StrEnum):
 
 
 def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
-    """Carry out a move, or settle one whose worker ended."""
+    """Carry out a VM's move, or settle one whose worker ended."""
     if context.stopping.is_set():
         return TaskOutcome.NOT_OURS
     steps = context.registry.move_steps
@@ -89,6 +89,7 @@ def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
+    """Move a VM, or find out where it is, and record the result."""
     error, downtime_ms = step.stop, None
     try:
         if step.begun:
@@ -119,7 +120,7 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
 
 
 def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
-    """Move the guest, or the disk of a stopped VM; return the downtime in ms, if known."""
+    """Move a guest, or the disk of a stopped VM; return the downtime in ms, if known."""
     build = step.to
     spec = _move_spec(step, context)
     with context.hosts.use(build.host, pool=True) as there:
@@ -154,7 +155,7 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
 
 @contextmanager
 def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
-    """Add the names of both hosts to errors, as libvirt's messages do not name the host."""
+    """Add the names of both hosts of a move to errors, as libvirt's messages do not."""
     hosts = f"from host {step.from_host.name} to host {step.to.host.name}"
     try:
         yield
@@ -167,6 +168,7 @@ def _name_hosts_in_errors(step: MoveStep) -> Iterator[None]:
 
 
 def _move_spec(step: MoveStep, context: WorkerContext) -> MoveSpec:
+    """Return what a migrator needs to move a VM: names, network, filters and limits."""
     spec, how = builds.build_domain_spec(step.to, context.host_networks), context.moves
     return MoveSpec(
         vm_id=str(step.vm_id),
@@ -224,7 +226,7 @@ def _find_guest(
 def _find_at_source(
     step: MoveStep, context: WorkerContext, *, abort: bool
 ) -> tuple[HostDomain | None, bool]:
-    """Return the domain at the source, if any, and whether the source is silent."""
+    """Return a moving VM's domain at the source, if any, and whether the source is silent."""
     if step.fenced:
         return None, False
     vm_id = str(step.vm_id)
@@ -287,7 +289,7 @@ def _restart_at_source(step: MoveStep, context: WorkerContext) -> None:
 
 
 def _remove_failed_attempt(step: MoveStep, there: HostDriver, context: WorkerContext) -> None:
-    """Remove the remains of a failed attempt at the destination.
+    """Remove the remains of a VM's failed move at the destination.
 
     Raises `ClaimLostError` if another worker has the move: the VM may have arrived by now.
     """
@@ -308,7 +310,7 @@ def _record_result(
     downtime_ms: int | None,
     context: WorkerContext,
 ) -> TaskOutcome:
-    """Record the result of a move, given the guest's location."""
+    """Record the result of a move, given the guest's location; return the task's outcome."""
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
     if location is GuestLocation.UNKNOWN:
@@ -334,7 +336,7 @@ def _record_result(
 def _extend_claim(
     step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
 ) -> None:
-    """Extend the claim and report progress; raise `MoveStoppedError` if the move must stop."""
+    """Extend the claim on a move and report progress; raise `MoveStoppedError` if it must stop."""
     state = None
     if progress is not None:
         state = MoveTold(
@@ -348,10 +350,12 @@ def _extend_claim(
 
 
 def _return_claim(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
+    """Release the claim on a move, which is sent again later."""
     with suppress(ClaimLostError):
         context.registry.move_steps.retry_later(step.claim, error)
     return TaskOutcome.HANDED_BACK
 
 
 def _is_mark_of_move(seen: HostDomain, assignment_id: UUID) -> bool:
+    """Return whether a domain has the mark of an assignment of the move."""
     return seen.mark is not None and seen.mark.assignment_id == str(assignment_id)

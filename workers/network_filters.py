@@ -26,7 +26,7 @@ class HostNetworks:
 
 
 def merge_networks(networks: Iterable[str]) -> tuple[str, ...]:
-    """Merge networks of hosts into as few as possible; raise ValueError for invalid ones."""
+    """Merge IP networks of hosts into as few as possible; raise ValueError for invalid ones."""
     parsed = [_parse_network(each) for each in networks]
     ipv4 = [each for each in parsed if isinstance(each, ipaddress.IPv4Network)]
     ipv6 = [each for each in parsed if isinstance(each, ipaddress.IPv6Network)]
@@ -40,6 +40,7 @@ def merge_networks(networks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Parse an IP network of hosts; raise ValueError if it is invalid or too large."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
@@ -52,7 +53,7 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def network_guard(host: HostAccess, interface: InterfaceRules, known: HostNetworks) -> Guard | None:
-    """Return the guard of an interface; None for the test driver, which has no network."""
+    """Return the guard of a VM's network interface; None for the test driver."""
     if host.domain_type == "test":
         return None
     closed = [*known.networks, *_ipv4_addresses((interface.gateway, urlsplit(host.uri).hostname))]

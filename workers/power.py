@@ -59,6 +59,7 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
 def _return_claim(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
+    """Release the claim on a power change, which is tried again later."""
     try:
         context.registry.power.retry_later(step.claim, error, refused=refused)
     except ClaimLostError:
@@ -67,6 +68,7 @@ def _return_claim(
 
 
 def _take_power_step(step: PowerStep, host: HostDriver, context: WorkerContext) -> TaskOutcome:
+    """Take the step that a power change's state requires, and record it."""
     power = context.registry.power
     seen = _find_domain(step, host, context)
     state = step.state
@@ -100,6 +102,7 @@ def _take_power_step(step: PowerStep, host: HostDriver, context: WorkerContext) 
 
 
 def _find_domain(step: PowerStep, host: HostDriver, context: WorkerContext) -> HostDomain:
+    """Return the domain of a VM to switch, or raise if the host has none with its mark."""
     vm_id = str(step.claim.vm_id)
     seen = host.find(vm_id, deadline_s=context.lookup_deadline_s)
     mark = None if seen is None else seen.mark
@@ -112,6 +115,7 @@ def _find_domain(step: PowerStep, host: HostDriver, context: WorkerContext) -> H
 def _force_off_or_reset(
     step: PowerStep, host: HostDriver, context: WorkerContext, seen: HostDomain
 ) -> TaskOutcome:
+    """Cut a VM's power, or reset it, as its guest did not shut down in time; record it."""
     vm_id, run = str(step.claim.vm_id), _run_number(seen)
     if step.state in _GOING_DOWN:
         host.power_off(vm_id, run=run)
@@ -125,13 +129,14 @@ def _force_off_or_reset(
 
 
 def _run_number(seen: HostDomain) -> int:
+    """Return the number of a domain's present run, or raise if it went off just now."""
     if seen.run is None:
         raise OperationFailedError("find", f"domain {seen.uuid} went off while it was looked at")
     return seen.run
 
 
 def _extend_claim(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
-    """Extend the claim before a step that cannot be undone."""
+    """Extend the claim on a power change before a step that cannot be undone."""
     if context.stopping.is_set():
         raise StoppingError
     context.registry.power.extend_claim(step.claim, state, context.lease_s)

@@ -53,6 +53,7 @@ def remove_assignment(assignment_id: UUID, context: WorkerContext) -> TaskOutcom
 
 
 def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
+    """Remove a VM from its host and release its assignment once absence is proven."""
     assignments = context.registry.assignments
     try:
         with context.hosts.use(removal.host) as host:
@@ -101,6 +102,7 @@ def _stop_guest(removal: Removal, host: HostDriver, context: WorkerContext) -> N
 
 
 def _remove_claimed_assignment(removal: Removal, host: HostDriver, context: WorkerContext) -> bool:
+    """Remove the domain and volumes of a claimed assignment; return whether they are gone."""
     context.extend_claim(removal.claim)
     return remove_attempt(
         host,
@@ -150,6 +152,7 @@ def remove_leftover(leftover_id: UUID, context: WorkerContext) -> TaskOutcome:
 
 
 def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: Any) -> TaskOutcome:
+    """Remove a claimed leftover from its host unless another host uses its files."""
     volumes = _volumes_of_leftover(leftover)
     try:
         files = _files_of_leftover(leftover, volumes, context)
@@ -195,6 +198,7 @@ def _record_refusal(
 
 
 def _claim_leftover(leftover_id: UUID, context: WorkerContext) -> Leftover | None:
+    """Claim a leftover domain or volume; None if this worker must not remove it."""
     if context.stopping.is_set():
         return None
     assignments = context.registry.assignments
@@ -269,7 +273,7 @@ def _check_hosts_sharing_pool(
 
 
 def _check_guest_off(leftover: Leftover, host: HostDriver, context: WorkerContext) -> None:
-    """Raise if the guest runs, but the operator requested the removal of a stopped domain."""
+    """Raise if the domain of a leftover runs, but a stopped one was to be removed."""
     if not leftover.requested or leftover.vm_uuid is None:
         return
     seen = host.find(str(leftover.vm_uuid), deadline_s=context.lookup_deadline_s)
@@ -278,6 +282,7 @@ def _check_guest_off(leftover: Leftover, host: HostDriver, context: WorkerContex
 
 
 def _delete_leftover(leftover: Leftover, host: HostDriver, volumes: list[str]) -> bool:
+    """Delete a leftover domain or volume; return whether it is proven absent."""
     if leftover.kind == "volume":
         for name in volumes:
             host.delete_volume(leftover.host.pool, name)

@@ -30,7 +30,7 @@ def reads_seed(build: Build) -> bool:
 
 
 def seed_content(build: Build) -> bytes:
-    """Return the content of the seed volume for a build."""
+    """Return the content of the cloud-init seed volume for a build."""
     meta_data = {
         # cloud-init runs once per instance id: a rebuilt VM is a new instance.
         "instance-id": f"{build.vm_id}-{build.disk_generation}",
@@ -59,6 +59,7 @@ def guest_hostname(vm_name: str) -> str:
 
 
 def _network_config(network: GuestNetwork | None) -> dict[str, Any]:
+    """Return cloud-init's network configuration for a guest: its address, or DHCP."""
     mac = network.mac if network is not None else None
     interface: dict[str, Any] = {"match": {"name": "e*"} if mac is None else {"macaddress": mac}}
     if network is None or network.address is None:
@@ -73,4 +74,5 @@ def _network_config(network: GuestNetwork | None) -> dict[str, Any]:
 
 
 def _yaml_document(values: dict[str, Any]) -> bytes:
+    """Return values as a YAML document for cloud-init, written as JSON."""
     return json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n"

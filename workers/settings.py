@@ -104,7 +104,7 @@ class WorkerSettings(SharedSettings):
     )
 
     def move_options(self) -> MoveOptions:
-        """Return the options of moves."""
+        """Return the options of VMs' moves that these settings give."""
         return MoveOptions(
             limits=MoveLimits(per_host=self.moves_per_host, everywhere=self.moves_at_once),
             deadline_s=self.move_deadline_s,
@@ -124,6 +124,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("host_networks", "gateway_ports", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
+        """Return the parts of a setting that is a list separated by commas."""
         if not isinstance(value, str):
             return value
         return [each.strip() for each in value.split(",") if each.strip()]
@@ -131,11 +132,13 @@ class WorkerSettings(SharedSettings):
     @field_validator("move_ports", mode="before")
     @classmethod
     def _split_range(cls, value: object) -> object:
+        """Return both ends of a setting ``FIRST-LAST``."""
         return value.split("-") if isinstance(value, str) else value
 
     @field_validator("move_ports")
     @classmethod
     def _check_port_count(cls, ports: tuple[int, int]) -> tuple[int, int]:
+        """Check that a range of ports for moves is high and long enough."""
         first, last = ports
         if first < _MIN_PORT or last - first + 1 < _MIN_PORT_COUNT:
             raise ValueError(
@@ -147,6 +150,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("host_networks")
     @classmethod
     def _merge_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the hosts' networks merged; raise ValueError for more than filters take."""
         merged = merge_networks(networks)
         if len(merged) > MAX_CLOSED_NETWORKS:
             raise ValueError(
@@ -158,6 +162,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("gateway_ports")
     @classmethod
     def _check_gateway_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the gateway ports that guests may reach, sorted; raise ValueError for too many."""
         if not 1 <= len(ports) <= _MAX_PORTS:
             raise ValueError(f"{len(ports)} ports; 1 to {_MAX_PORTS} are possible")
         return tuple(sorted(set(ports)))
@@ -165,6 +170,7 @@ class WorkerSettings(SharedSettings):
     @field_validator("queues", mode="before")
     @classmethod
     def _split_queue_names(cls, names: object) -> object:
+        """Return the queues that a worker serves; raise ValueError for an unknown one."""
         found = names.split(",") if isinstance(names, str) else names
         if not isinstance(found, list):
             return found
@@ -177,7 +183,7 @@ class WorkerSettings(SharedSettings):
 
     @property
     def threads(self) -> dict[WorkQueue, int]:
-        """Return how many threads each queue of this worker may occupy, most urgent queue first."""
+        """How many threads each queue of this worker may occupy, the most urgent queue first."""
         uploads = self.upload_threads or max(1, self.concurrency // 2)
         return {
             queue: uploads if queue is WorkQueue.IMAGES else self.concurrency

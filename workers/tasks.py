@@ -41,7 +41,7 @@ TASKS: Final[Mapping[str, tuple[str, Callable[[UUID, WorkerContext], TaskOutcome
 
 
 def allowed_messages_of_queue(queue: WorkQueue, threads: int) -> AllowedMessages:
-    """Return the allowed messages of a queue.
+    """Return the messages that a worker accepts from a queue.
 
     The build queue allows all tasks, for older control centres.
     """
@@ -51,7 +51,7 @@ def allowed_messages_of_queue(queue: WorkQueue, threads: int) -> AllowedMessages
 
 
 def register_tasks(app: Celery, context: WorkerContext, metrics: TaskMetrics) -> None:
-    """Register all tasks with ``app``; they use ``context``."""
+    """Register all tasks of workers with the Celery ``app``; they use ``context``."""
     for name, (key, work) in TASKS.items():
         app.task(_make_task(name, key, work, context, metrics), name=f"workers.{name}")
 
@@ -63,6 +63,8 @@ def _make_task(
     context: WorkerContext,
     metrics: TaskMetrics,
 ) -> Callable[[str], None]:
+    """Return the function of a Celery task, whose log lines and metrics name the task."""
+
     def run(row_id: str) -> None:
         with structlog.contextvars.bound_contextvars(task=name, **{key: row_id}):
             metrics.run(name, lambda each: work(each, context), UUID(row_id))

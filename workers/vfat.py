@@ -63,6 +63,7 @@ def vfat_volume(label: str, files: Mapping[str, bytes]) -> bytes:
 
 
 def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, sectors: int) -> bytes:
+    """Return the boot sector of a vfat volume."""
     boot = struct.pack(
         "<3s8sHBHBHHBHHHIIBBBI11s8s",
         b"\xeb\x3c\x90",  # jump instruction, required by the format
@@ -90,7 +91,7 @@ def _boot_sector(label: str, *, sectors_per_table: int, root_entries: int, secto
 
 
 def _pack_fat(table: list[int]) -> bytes:
-    """Pack 12-bit entries, two in three bytes, little-endian."""
+    """Pack the 12-bit entries of the file allocation table, two in three bytes, little-endian."""
     padded = table + [0] * (len(table) % 2)
     pairs = zip(padded[::2], padded[1::2], strict=True)
     return b"".join((one | other << 12).to_bytes(3, "little") for one, other in pairs)
@@ -116,6 +117,7 @@ def _file_entries(name: str, number: int, first: int, size: int) -> list[bytes]:
 
 
 def _directory_entry(name: bytes, attributes: int, first: int, size: int) -> bytes:
+    """Return an entry of the root directory of a vfat volume, of 32 bytes."""
     return struct.pack(
         "<11sBBBHHHHHHHI",
         name,
@@ -134,4 +136,5 @@ def _directory_entry(name: bytes, attributes: int, first: int, size: int) -> byt
 
 
 def _pad_to_sectors(content: bytes) -> bytes:
+    """Return content padded with zeros to whole sectors."""
     return content.ljust(-(-len(content) // _SECTOR) * _SECTOR, b"\0")

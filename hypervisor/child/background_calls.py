@@ -36,7 +36,7 @@ class BackgroundCall(threading.Thread, Generic[T]):
         self.start()
 
     def run(self) -> None:
-        """Make the call, and store its result or its error."""
+        """Make the call to libvirt in this thread, and store its result or its error."""
         try:
             conn = self._connections.take()
             try:
@@ -48,12 +48,12 @@ class BackgroundCall(threading.Thread, Generic[T]):
             self._error = error
 
     def is_running_after(self, patience_s: float) -> bool:
-        """Wait for the result; return whether the call still runs."""
+        """Wait for the result of the call; return whether it still runs."""
         self.join(patience_s)
         return self.is_alive()
 
     def result(self) -> T:
-        """Return the result, or raise the error of the call."""
+        """Return the result of the call to libvirt, or raise its error."""
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -108,13 +108,15 @@ class FileQuery:
         return call.result()  # type: ignore[no-any-return]
 
     def occupies(self, conn: libvirt.virConnect) -> bool:
-        """Return whether a running query uses a connection."""
+        """Return whether a running query about files uses a connection."""
         return self._conn is conn
 
     def _record_reading(self, what: str) -> None:
+        """Record which file or pool a query reads now, for the error if it hangs."""
         self._reading = what
 
     def _no_answer_error(self) -> OperationFailedError:
+        """Return the error that storage of the host does not answer, with advice."""
         return OperationFailedError(
             "remove",
             f"{self._reading} has not answered yet, and may hold what rests on the VM's files:"

@@ -71,6 +71,7 @@ def check_same_backing_file(hosts: MoveHosts, here: str, there: str) -> None:
 
 
 def _look_up_volume(conn: libvirt.virConnect, path: str, where: str) -> libvirt.virStorageVol:
+    """Return the volume at a path on one host of a move, or raise `MigrationRefusedError`."""
     try:
         return conn.storageVolLookupByPath(path)
     except libvirt.libvirtError as error:

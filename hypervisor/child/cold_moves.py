@@ -78,10 +78,12 @@ class _Digest:
     size_bytes: int = 0
 
     def add_bytes(self, piece: bytes) -> None:
+        """Add a piece of the disk's content to the digest."""
         self.sha256.update(piece)
         self.size_bytes += len(piece)
 
     def add_hole(self, length: int) -> None:
+        """Add a hole of the disk to the digest, as zeros."""
         self.size_bytes += length
         while length > 0:
             self.sha256.update(_ZEROS[: min(length, len(_ZEROS))])
@@ -109,7 +111,7 @@ class _DiskCopy:
         self._sent = 0  #: bytes that are not holes
 
     def run(self, here: libvirt.virStorageVol) -> int:
-        """Copy the file and verify it by reading it back; return the bytes sent.
+        """Copy a disk's file and verify it by reading it back; return the bytes sent.
 
         Raises OperationFailedError if the source's file was modified in between: the guest may have
         run during the copy and be off again.
@@ -133,6 +135,7 @@ class _DiskCopy:
     def _send_disk(
         self, here: libvirt.virStorageVol, there: libvirt.virStorageVol, size: int
     ) -> Any:
+        """Stream a disk's file from the source to the destination; return its digest."""
         digest = _Digest()
         with (
             _open_stream(self._hosts.source.for_move) as down,
@@ -188,17 +191,19 @@ class _DiskCopy:
         )
 
     def _check_not_stopped(self) -> None:
+        """Raise `OperationFailedError` if the copy of the disk is to be aborted."""
         if self._stop.is_set():
             raise OperationFailedError(_OPERATION, "it was called off")
 
     def _limit_bandwidth(self) -> None:
-        """Wait if more was sent than the bandwidth allows."""
+        """Wait if more of the disk was sent than the bandwidth allows."""
         if self._spec.bandwidth_mib_s is None:
             return
         due_s = self._sent / (self._spec.bandwidth_mib_s << 20)
         self._stop.wait(max(0.0, self._started + due_s - time.monotonic()))
 
     def _report_progress(self, size: int, done: int, *, now: bool = False) -> None:
+        """Report the progress of a disk's copy, at most once in an interval unless ``now``."""
         elapsed_s = time.monotonic() - self._started
         if not now and elapsed_s < self._reported_at + _REPORT_EVERY_S:
             return
@@ -218,7 +223,7 @@ class _DiskCopy:
 
 @contextlib.contextmanager
 def _open_stream(conn: libvirt.virConnect) -> Iterator[libvirt.virStream]:
-    """Lend a stream; abort it if the block fails."""
+    """Lend a stream for a volume's content; abort it if the block fails."""
     stream = conn.newStream(0)
     try:
         yield stream
@@ -270,6 +275,7 @@ def _missing_bytes(head: bytes) -> int:
 
 
 def _check_domain_off(domain: libvirt.virDomain) -> None:
+    """Raise `OperationFailedError` if the domain to move is running."""
     if domain.isActive():
         raise OperationFailedError(
             _OPERATION, "domain is running", libvirt.VIR_ERR_OPERATION_INVALID
@@ -296,6 +302,7 @@ def _refuse_existing_domain(hosts: MoveHosts, spec: MoveSpec) -> None:
 
 
 def _define_at_destination(hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain) -> None:
+    """Define the domain of a stopped VM, with its filters, at the destination of its move."""
     conn = hosts.destination.for_move
     files = disks.files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
     xml = migration_target.destination_xml(domain.XMLDesc(_DEFINED), spec, files, shares=True)

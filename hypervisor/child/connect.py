@@ -59,6 +59,7 @@ def open_host(
 
 
 def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
+    """Raise `HostUnreachableError` if another machine answers at the host's address."""
     uuid, _, name = machine.partition("/")
     found = domain_xml.machine_uuid(conn.getCapabilities())
     if found is None:
@@ -77,6 +78,7 @@ def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
 
 
 def _open_connection(uri: str, credential: Credential | None) -> libvirt.virConnect:
+    """Return a connection to a host with its credential; errors say what to do."""
     if credential is None:
         return libvirt.open(uri)
     if is_ssh(uri):
@@ -90,6 +92,7 @@ def _open_connection(uri: str, credential: Credential | None) -> libvirt.virConn
 
 
 def _open_by_ssh(uri: str, credential: Credential) -> libvirt.virConnect:
+    """Return a connection over SSH, with the credential's key and only registered host keys."""
     shown = _read_fingerprint(uri)
     if not credential.ssh_host_keys:
         raise HostUnreachableError(
@@ -145,6 +148,7 @@ def _read_fingerprint(uri: str) -> str:
 
 
 def _explain_tls_error(text: str, credential: Credential, logged: str) -> str:
+    """Return why a TLS connection failed and what to do, from libvirt's error and log."""
     if "verify peer" in text:
         said = _LOGGED.findall(logged)
         why = said[-1] if said else "of another authority, expired, or for another name"
@@ -179,15 +183,18 @@ def _libvirt_log_since(length: int | None) -> str:
 
 
 def _fingerprint_in(text: str) -> str:
+    """Return the fingerprint of a host key in a message of libvirt's, as OpenSSH writes it."""
     found = _FINGERPRINT.search(text)
     return _openssh_fingerprint(bytes.fromhex(found[0].replace(":", ""))) if found else "(unknown)"
 
 
 def _fingerprint_of(key: str) -> str:
+    """Return the fingerprint of an SSH public key, as OpenSSH writes it."""
     return _openssh_fingerprint(hashlib.sha256(base64.b64decode(key.split()[1])).digest())
 
 
 def _openssh_fingerprint(digest: bytes) -> str:
+    """Return a SHA-256 digest as OpenSSH writes fingerprints."""
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 

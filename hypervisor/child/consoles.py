@@ -26,6 +26,8 @@ _NOT_NOW: Final = -2  #: the answer of a stream that would block
 
 @dataclass(slots=True)
 class _HeldConsole:
+    """The stream of a held console, and the connection that it belongs to."""
+
     conn: libvirt.virConnect
     stream: libvirt.virStream
 
@@ -38,7 +40,7 @@ class Consoles:
         self._current: _HeldConsole | None = None
 
     def open(self, conn: libvirt.virConnect, *, vm_id: str, force: bool) -> None:
-        """Hold the console of a running guest; with ``force``, take it from its holder."""
+        """Hold the serial console of a running guest; with ``force``, take it from its holder."""
         self.close()
         domain = conn.lookupByUUIDString(vm_id)
         stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
@@ -46,7 +48,7 @@ class Consoles:
         self._current = _HeldConsole(conn, stream)
 
     def exchange(self, conn: libvirt.virConnect, *, typed: str, wait_s: float) -> Mapping[str, Any]:
-        """Type into the console; return the guest's output, waiting up to ``wait_s`` for some."""
+        """Type into the held console; return the guest's output, waiting up to ``wait_s``."""
         stream = self._held_console(conn).stream
         left = memoryview(base64.b64decode(typed))
         taken, pieces, size = 0, list[bytes](), 0
@@ -70,17 +72,18 @@ class Consoles:
                     return _exchange_answer(taken, pieces, ended=False)
 
     def release(self, _: libvirt.virConnect) -> None:
-        """Release the console."""
+        """Release the held console, if any, at the parent's request."""
         self.close()
 
     def close(self) -> None:
-        """Release a held console, if any."""
+        """Release the held console, if any."""
         console, self._current = self._current, None
         if console is not None:
             with contextlib.suppress(libvirt.libvirtError):
                 console.stream.abort()
 
     def _held_console(self, conn: libvirt.virConnect) -> _HeldConsole:
+        """Return the held console, or raise an error if none is held or its connection broke."""
         if self._current is None:
             raise OperationFailedError("console", "none is held here")
         if self._current.conn is not conn:
@@ -90,5 +93,6 @@ class Consoles:
 
 
 def _exchange_answer(taken: int, pieces: list[bytes], *, ended: bool) -> Mapping[str, Any]:
+    """Return the answer to a console exchange: bytes typed, output, and whether it ended."""
     content = base64.b64encode(b"".join(pieces)).decode()
     return {"taken": taken, "content": content, "ended": ended}

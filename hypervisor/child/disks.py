@@ -18,7 +18,7 @@ _DEEPEST: Final = 8  #: files in a backing chain; an operator's base may be an o
 
 
 def domain_files(conn: libvirt.virConnect, spec: DomainSpec) -> DiskFiles:
-    """Return the disk files of a domain to define; they must exist."""
+    """Return the disk files of a domain to define; they must exist on the host."""
     return files_in_pool(conn, spec.pool, spec.volume, spec.seed_volume)
 
 
@@ -107,6 +107,7 @@ def refuse_backing_file(image: libvirt.virStorageVol, kind: str) -> None:
 def _disk_file(
     conn: libvirt.virConnect, volume: libvirt.virStorageVol, kind: str, depth: int = 0
 ) -> DiskFile:
+    """Return a volume's file with its whole backing chain."""
     path = volume.path()
     backing = None if kind == "raw" else disk_xml.backing_of(volume.XMLDesc(0))
     if backing is None:

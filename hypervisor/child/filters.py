@@ -119,6 +119,7 @@ def refresh_filters(
 def _check_network_filterable(
     conn: libvirt.virConnect, interface: network_filters.InterfaceFilters
 ) -> None:
+    """Raise `OperationFailedError` if libvirt cannot filter a network's traffic."""
     reason = None
     if interface.kind == "network" and interface.source is not None:
         network = conn.networkLookupByName(interface.source)
@@ -135,6 +136,7 @@ def _check_network_filterable(
 
 
 def _active_networks(conn: libvirt.virConnect) -> Iterator[ET.Element]:
+    """Yield the XML of the host's active libvirt networks."""
     try:
         found = conn.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
     except libvirt.libvirtError as error:

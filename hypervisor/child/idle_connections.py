@@ -15,7 +15,7 @@ class IdleConnections:
         self._idle: list[libvirt.virConnect] = []
 
     def take(self) -> libvirt.virConnect:
-        """Return an idle connection, or open one."""
+        """Return an idle connection to the host, or open one."""
         while self._idle:
             conn = self._idle.pop()
             if conn.isAlive():
@@ -23,5 +23,5 @@ class IdleConnections:
         return self._opening()
 
     def give_back(self, conn: libvirt.virConnect) -> None:
-        """Return a connection to the pool."""
+        """Put a connection to the host back into the pool of idle ones."""
         self._idle.append(conn)

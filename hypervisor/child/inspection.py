@@ -166,6 +166,7 @@ def _network_fault(conn: libvirt.virConnect, name: str) -> str | None:
 
 
 def _network_autostarts(conn: libvirt.virConnect, name: str) -> bool | None:
+    """Return whether a libvirt network starts with its host; None if that is unknown."""
     with contextlib.suppress(libvirt.libvirtError):
         return bool(conn.networkLookupByName(name).autostart())
     return None

@@ -17,7 +17,7 @@ _DEFAULT_DOMAIN = "test"
 
 
 def main(uri: str) -> None:
-    """Hold a connection until it breaks."""
+    """Hold a connection to libvirt's test driver until it breaks."""
     start_event_loop()
     connection = libvirt.open(uri)
     broken = threading.Event()

@@ -63,6 +63,7 @@ def move_running_vm(
 
 
 def _move_with_share_fallback(moving: _LiveMove, hosts: MoveHosts) -> MoveResult:
+    """Move a guest with CPU shares; without, if the destination refuses them."""
     # A host without the cpu controller of cgroups refuses CPU shares only after it started QEMU. So
     # this is checked before, if the host reports it.
     if hosts.destination.may_have_cpu_shares():
@@ -97,6 +98,7 @@ class _MigrationCall(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """Call libvirt's migration, and store its error."""
         domain, destination, parameters, flags = self._call
         try:
             domain.migrate3(destination, parameters, flags)
@@ -158,7 +160,7 @@ class _LiveMove:
             there.resume()
 
     def _watch_migration(self, call: _MigrationCall, watched: libvirt.virDomain) -> str | None:
-        """Report progress until the move is over; return why it was aborted, or None."""
+        """Report progress until the migration is over; return why it was aborted, or None."""
         why: str | None = None
         aborted_at = time.monotonic()
         hangs = _HangDetector(self._spec)
@@ -181,6 +183,7 @@ class _LiveMove:
         return why
 
     def _report_progress(self, watched: libvirt.virDomain) -> None:
+        """Report the progress of the migration, and set the guest's downtime limit once."""
         found = watched.jobStats()
         if found.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
             return
@@ -197,6 +200,7 @@ class _LiveMove:
             call.join(_NOTICED_S)
 
     def _abort_error(self, why: str, error: libvirt.libvirtError) -> Exception:
+        """Return the error of an aborted move: the destination is silent, or the move failed."""
         if not self._hosts.destination.is_alive():
             return HostUnreachableError(self._hosts.destination.uri, f"{why}: {error}")
         return OperationFailedError(_OPERATION, f"{why}: {error}", error.get_error_code())
@@ -211,7 +215,7 @@ class _HangDetector:
         self._since = time.monotonic()
 
     def check(self, progress: MigrationProgress | None, guest: libvirt.virDomain) -> None:
-        """Raise MoveHangsError if nothing was sent for too long."""
+        """Raise `MoveHangsError` if the migration sent nothing for too long."""
         seen = () if progress is None else _progress_counters(progress)
         if seen != self._seen:
             self._seen, self._since = seen, time.monotonic()
@@ -236,6 +240,7 @@ class _HangDetector:
 
 
 def _progress_counters(progress: MigrationProgress) -> tuple[int, ...]:
+    """Return the counters of a migration that change while it makes progress."""
     return (
         progress.memory_total_bytes,
         progress.memory_remaining_bytes,
@@ -246,6 +251,7 @@ def _progress_counters(progress: MigrationProgress) -> tuple[int, ...]:
 
 
 def _migration_flags(spec: MoveSpec) -> int:
+    """Return libvirt's flags of a live migration."""
     flags: int = (
         libvirt.VIR_MIGRATE_LIVE
         | libvirt.VIR_MIGRATE_PERSIST_DEST
@@ -269,6 +275,7 @@ def _migration_flags(spec: MoveSpec) -> int:
 def _migration_parameters(
     hosts: MoveHosts, domain: libvirt.virDomain, spec: MoveSpec, *, shares: bool
 ) -> Mapping[str, Any]:
+    """Return libvirt's parameters of a live migration: domain XML, ports and limits."""
     destination = hosts.destination.for_move
     files = disks.files_in_pool(destination, spec.pool, spec.volume, spec.seed_volume)
     live = migration_target.destination_xml(domain.XMLDesc(_MIGRATABLE), spec, files, shares=shares)
@@ -306,7 +313,7 @@ def _destination_parameters(spec: MoveSpec) -> Mapping[str, Any]:
 def _move_result(
     hosts: MoveHosts, spec: MoveSpec, last: MigrationProgress | None, started: float
 ) -> MoveResult:
-    """Return duration, downtime and bytes of a move, as far as the destination reports them."""
+    """Return duration, downtime and bytes of a live move, as the destination reports them."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(libvirt.libvirtError):
         there = hosts.destination.for_queries.lookupByUUIDString(spec.vm_id)
@@ -322,6 +329,7 @@ def _move_result(
 
 
 def _read_progress(found: Mapping[str, Any]) -> MigrationProgress:
+    """Return the progress of a migration from libvirt's job statistics."""
     return MigrationProgress(
         elapsed_ms=found.get("time_elapsed", 0),
         memory_total_bytes=found.get("memory_total", 0),

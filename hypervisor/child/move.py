@@ -49,7 +49,7 @@ class MoveOperations:
         }
 
     def perform(self, op: str, args: Mapping[str, Any]) -> Any:
-        """Perform one operation.
+        """Perform one operation of a move.
 
         Raises only HostUnreachableError, OperationFailedError or MigrationRefusedError.
         """
@@ -58,9 +58,11 @@ class MoveOperations:
             return self._operations[op](**args)
 
     def _check_move(self, spec: Mapping[str, Any]) -> None:
+        """Check for obstacles to a move; see `move_checks`."""
         move_checks.check_move(self._hosts, self._decode_spec(spec))
 
     def _move_running_vm(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Migrate a running guest, and return the result for the parent."""
         done = live_moves.move_running_vm(
             self._hosts,
             self._decode_spec(spec),
@@ -70,9 +72,11 @@ class MoveOperations:
         return dataclasses.asdict(done)
 
     def _withdraw_move(self, spec: Mapping[str, Any]) -> bool:
+        """Undo a hung move; return whether the guest runs only at the source."""
         return moved_domains.withdraw_move(self._hosts, wire.decode_move_spec(spec))
 
     def _move_stopped_vm(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Copy the disk of a stopped VM, and return the result for the parent."""
         done = cold_moves.move_stopped_vm(
             self._hosts,
             self._decode_spec(spec),
@@ -82,6 +86,7 @@ class MoveOperations:
         return dataclasses.asdict(done)
 
     def _decode_spec(self, fields: Mapping[str, Any]) -> MoveSpec:
+        """Decode a move's specification; its guard also closes the destination's addresses."""
         spec = wire.decode_move_spec(fields)
         if spec.guard is None:
             return spec
@@ -96,7 +101,7 @@ _GOODBYE_S = 5.0
 
 
 def main(source: HostEndpoint, destination: HostEndpoint) -> None:
-    """Serve requests of the parent until it ends."""
+    """Serve the parent's requests to move VMs between two hosts until the parent ends."""
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     # Output of libraries or ssh must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
@@ -117,6 +122,7 @@ def main(source: HostEndpoint, destination: HostEndpoint) -> None:
 
 
 def _answer_request(operations: MoveOperations, line: bytes) -> dict[str, Any]:
+    """Carry out a request of the parent, and return its result or error as JSON values."""
     request = wire.decode(line)
     try:
         return {"ok": operations.perform(request["op"], request["args"])}
@@ -151,6 +157,7 @@ def _read_requests(
 
 
 def _host_from_environment(uri: str, machine: str, variable: str) -> HostEndpoint:
+    """Return a host of the move; its credential is in an environment variable."""
     given = os.environ.pop(variable, None)
     return HostEndpoint(uri, Credential.from_json(given) if given else None, machine or None)
 

@@ -45,11 +45,13 @@ def check_move(hosts: MoveHosts, spec: MoveSpec) -> None:
 
 
 def _check_address(spec: MoveSpec) -> None:
+    """Raise `MigrationRefusedError` if the address that receives a move is no address."""
     if spec.address is not None and _ADDRESS.fullmatch(spec.address) is None:
         raise MigrationRefusedError(MigrationObstacle.ADDRESS, f"{spec.address!r} is no address")
 
 
 def _check_distinct_hosts(hosts: MoveHosts) -> None:
+    """Raise `MigrationRefusedError` if source and destination are one machine."""
     numbers = [host.machine_uuid() for host in (hosts.source, hosts.destination)]
     if numbers[0] is not None and numbers[0] == numbers[1]:
         raise MigrationRefusedError(
@@ -60,7 +62,7 @@ def _check_distinct_hosts(hosts: MoveHosts) -> None:
 
 
 def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
-    """Raise if the destination has a domain of that name or UUID.
+    """Raise if the destination of a move has a domain of that name or UUID.
 
     A stopped domain of this move is allowed.
     """
@@ -79,6 +81,7 @@ def _check_name(there: libvirt.virConnect, spec: MoveSpec, name: str) -> None:
 
 
 def _check_machine(there: libvirt.virConnect, document: ET.Element) -> None:
+    """Raise `MigrationRefusedError` if the destination lacks the guest's machine type."""
     kind, arch, machine = _guest_machine_type(document)
     try:
         there.getDomainCapabilities(None, arch, machine, kind, 0)
@@ -118,6 +121,7 @@ def _check_processor(there: libvirt.virConnect, document: ET.Element) -> None:
 def _check_storage(
     hosts: MoveHosts, spec: MoveSpec, domain: libvirt.virDomain, *, runs: bool
 ) -> None:
+    """Raise `MigrationRefusedError` if the destination's pool or volumes do not fit the move."""
     here, there = hosts.source.for_move, hosts.destination.for_move
     with _raising_obstacle(MigrationObstacle.POOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
         pool = there.storagePoolLookupByName(spec.pool)
@@ -167,6 +171,7 @@ def _check_prepared_volume(
 
 
 def _check_network(there: libvirt.virConnect, spec: MoveSpec, document: ET.Element) -> None:
+    """Raise `MigrationRefusedError` if the destination lacks the VM's network or bridge."""
     if spec.network_kind == "network":
         with _raising_obstacle(MigrationObstacle.NETWORK, libvirt.VIR_ERR_NO_NETWORK):
             network = there.networkLookupByName(spec.network)
@@ -195,6 +200,7 @@ def _check_bridge(conn: libvirt.virConnect, name: str) -> None:
 
 
 def _volume_at_destination(pool: libvirt.virStoragePool, name: str) -> libvirt.virStorageVol:
+    """Return a volume at the destination of a move, or raise `MigrationRefusedError`."""
     found = disks.find_volume(pool, name)
     if found is None:
         raise MigrationRefusedError(
@@ -204,6 +210,7 @@ def _volume_at_destination(pool: libvirt.virStoragePool, name: str) -> libvirt.v
 
 
 def _guest_machine_type(document: ET.Element) -> tuple[str, str | None, str | None]:
+    """Return domain type, architecture and machine type of a guest."""
     kind = document.find("os/type")
     named = {} if kind is None else kind.attrib
     return document.get("type", "qemu"), named.get("arch"), named.get("machine")

@@ -51,7 +51,7 @@ class MoveHost:
         return self._machine_uuid[1]
 
     def may_have_cpu_shares(self) -> bool:
-        """Return whether the host may have CPU shares."""
+        """Return whether the host's cgroups may have CPU shares."""
         if (
             self._without_shares is not self.for_move
             and inspection.has_cpu_shares(self.for_move) is False
@@ -64,13 +64,14 @@ class MoveHost:
         self._without_shares = self.for_move
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to this host of the move."""
         opened, self._opened = self._opened, {}
         for conn in opened.values():
             with contextlib.suppress(libvirt.libvirtError):
                 conn.close()
 
     def _connection(self, name: str) -> libvirt.virConnect:
+        """Return the named connection to the host; open it first if it is missing or broken."""
         known = self._opened.get(name)
         if known is not None and _is_alive(known):
             return known
@@ -93,14 +94,14 @@ class MoveHosts:
         self.source, self.destination = MoveHost(source), MoveHost(destination)
 
     def open(self) -> None:
-        """Open all connections. Raises `HostUnreachableError`."""
+        """Open all connections to both hosts of a move. Raises `HostUnreachableError`."""
         for host in (self.source, self.destination):
             for conn in (host.for_move, host.for_queries):
                 conn.isAlive()
 
     @contextmanager
     def translate_errors(self, op: str) -> Iterator[None]:
-        """Raise errors of this package in place of libvirt's."""
+        """Raise errors of this package in place of libvirt's errors of a move."""
         try:
             yield
         except libvirt.libvirtError as error:
@@ -116,6 +117,7 @@ class MoveHosts:
 
 
 def _is_alive(conn: libvirt.virConnect) -> bool:
+    """Return whether a connection to libvirt is not known to be broken."""
     try:
         return bool(conn.isAlive())
     except libvirt.libvirtError:

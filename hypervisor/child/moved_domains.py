@@ -103,6 +103,7 @@ def refuse_if_moving(operation: str, domain: libvirt.virDomain) -> None:
 
 
 def _is_moving(domain: libvirt.virDomain) -> bool:
+    """Return whether a domain is under migration, on the source or on the destination."""
     if not domain.isPersistent() and is_paused_by_move(domain):
         return True
     try:
@@ -114,6 +115,7 @@ def _is_moving(domain: libvirt.virDomain) -> bool:
 
 
 def _find_domain(conn: libvirt.virConnect, spec: MoveSpec) -> libvirt.virDomain | None:
+    """Return the domain of a moving VM on one host, or None."""
     try:
         return conn.lookupByUUIDString(spec.vm_id)
     except libvirt.libvirtError as error:

@@ -63,18 +63,19 @@ class _PolledHosts:
             host.close()
 
     def close(self) -> None:
-        """Close the connections to all hosts without a running poll."""
+        """Close the connections to all hosts without a poll under way."""
         for key in list(self._known):
             self.forget(key)
 
     def send(self, answer: Mapping[str, Any]) -> None:
-        """Send one message as a line."""
+        """Send one message to the parent as a line."""
         line = memoryview(wire.encode(answer))
         with self._write_lock:
             while line:
                 line = line[os.write(self._answers, line) :]
 
     def _poll_host(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Poll a host, and return the report or the error as JSON values."""
         host = self._known.get(key)
         if host is None:
             given = request["credential"]
@@ -94,7 +95,7 @@ class _PolledHosts:
 
 
 def main() -> None:
-    """Serve requests of the parent until it ends."""
+    """Serve the parent's requests to poll hosts until the parent ends."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -116,6 +117,7 @@ def main() -> None:
 
 
 def _serve_requests(hosts: _PolledHosts) -> None:
+    """Pass the parent's requests to threads that poll hosts, until the input ends."""
     pollers = ThreadPoolExecutor(_MAX_THREADS)
     # The pool keeps its threads. If not even one can start, this raises.
     pollers.submit(threading.get_ident).result()

@@ -46,7 +46,7 @@ class GuestStatistics:
         self._open: list[BackgroundCall[Values]] = []
 
     def read(self) -> Values:
-        """Return the statistics by domain; empty if they are late."""
+        """Return the statistics of guests by domain UUID; empty if they are late."""
         self._open = [question for question in self._open if question.is_alive()]
         if len(self._open) >= _MAX_BLOCKED:
             return {}
@@ -61,6 +61,7 @@ class GuestStatistics:
 
 
 def _read_guest_statistics(conn: libvirt.virConnect) -> Values:
+    """Return libvirt's statistics of all guests by domain UUID, without waiting for any."""
     found = conn.getAllDomainStats(_GROUPS, _NOWAIT)
     return {domain.UUIDString(): values for domain, values in found}
 
@@ -204,6 +205,7 @@ class HostPoller:
         return found
 
     def _cpu_busy_percent(self, conn: libvirt.virConnect) -> float | None:
+        """Return how busy the host's CPUs were since the last poll, in per cent, or None."""
         try:
             times = conn.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
         except libvirt.libvirtError:
@@ -264,6 +266,7 @@ def read_interfaces(conn: libvirt.virConnect) -> InterfaceMacs:
 
 
 def _network_devices(devices: Sequence[libvirt.virNodeDevice]) -> Iterator[NetworkDevice]:
+    """Yield the host's network devices, except those of guests."""
     own = (each for each in devices if not each.name().startswith(_OF_GUESTS))
     for device in islice(own, _MAX_DEVICES):
         with contextlib.suppress(libvirt.libvirtError):  # the device has vanished
@@ -325,6 +328,7 @@ def _host_domain(
     parsed: ParsedDomain,
     values: Mapping[str, Any],
 ) -> HostDomain:
+    """Return a domain of the poll, from libvirt's information, its XML and its statistics."""
     number, _, _, _, cpu_time_ns = domain.info()
     state = domain_state(number)
     off = state is DomainState.STOPPED
@@ -348,6 +352,7 @@ def _host_domain(
 
 
 def _disk_place(disk: domain_xml.Disk) -> Place | None:
+    """Return where a disk is: pool and volume, or None and its path; None if neither is known."""
     if disk.pool is not None and disk.volume is not None:
         return disk.pool, disk.volume
     return None if disk.path is None else (None, disk.path)

@@ -39,7 +39,7 @@ class SeenPool:
     volumes: tuple[HostVolume, ...]
 
     def sizes(self, name: str) -> dict[Place, int]:
-        """Return the virtual sizes of the volumes in bytes, by pool name and by path."""
+        """Return the virtual sizes of the pool's volumes in bytes, by pool name and by path."""
         return {
             place: volume.capacity_bytes
             for volume in self.volumes
@@ -65,7 +65,7 @@ class PoolWatch:
         self._was_busy = False  #: whether the earlier query was open when this poll began
 
     def start_query(self, pool: str) -> None:
-        """Start a query, unless an earlier one is still open."""
+        """Start a query of the pool, unless an earlier one is still open."""
         self._was_busy = self._question is not None and self._question.is_alive()
         if not self._was_busy:
             # The late answer of an open query is older than the poll that would report it.
@@ -73,7 +73,7 @@ class PoolWatch:
             self._question = BackgroundCall(self._connections, lambda conn: _read_pool(conn, pool))
 
     def await_state(self, *, by: float) -> SeenPool | SilentPool:
-        """Return the pool's state, or `SilentPool` if it is late; raise the query's error.
+        """Return the pool's state, or `SilentPool` if the query is late; raise its error.
 
         A pool that always answers late is silent since its first late query.
         """
@@ -95,7 +95,7 @@ class OtherVolumes:
         self._known: dict[Place, int] = {}
 
     def sizes(self, places: Sequence[Place], *, by: float) -> Mapping[Place, int]:
-        """Return the virtual sizes in bytes; if the query is late, those of an earlier poll."""
+        """Return volumes' virtual sizes in bytes; those of an earlier poll if the query is late."""
         self._known = {place: self._known[place] for place in places if place in self._known}
         if not places:
             return {}
@@ -110,7 +110,7 @@ class OtherVolumes:
 
 
 def _read_pool(conn: libvirt.virConnect, pool: str) -> SeenPool:
-    """Return the pool's state. Raises libvirtError; OperationFailedError if it is not active."""
+    """Return a pool's state. Raises libvirtError, or OperationFailedError if it is not active."""
     _remove_log_pool(conn)
     store = conn.storagePoolLookupByName(pool)
     with contextlib.suppress(libvirt.libvirtError):  # a volume is being made: keep the old listing
@@ -135,6 +135,7 @@ def _remove_log_pool(conn: libvirt.virConnect) -> None:
 
 
 def _list_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
+    """Return the volumes of a storage pool with their sizes."""
     found = []
     for volume in store.listAllVolumes(0):
         try:
@@ -154,6 +155,7 @@ def _list_volumes(store: libvirt.virStoragePool) -> tuple[HostVolume, ...]:
 
 
 def _virtual_sizes(conn: libvirt.virConnect, places: Sequence[Place]) -> dict[Place, int]:
+    """Return the virtual sizes in bytes of volumes in any pool; missing ones are left out."""
     found = {}
     for pool, name in places:
         with contextlib.suppress(libvirt.libvirtError):  # no such pool or volume any more

@@ -67,7 +67,7 @@ def largest_log_bytes(statistics: Mapping[str, Mapping[str, Any]]) -> int:
 def read_tail(
     conn: libvirt.virConnect, *, vm_id: str, max_bytes: int, after: int
 ) -> Mapping[str, Any]:
-    """Read the last bytes of a VM's log after the offset ``after``, and the log's end.
+    """Read the last bytes of a VM's console log after the offset ``after``, and the log's end.
 
     The latest rotated log counts as the part before. If ``after`` is beyond both logs, it belongs
     to a deleted log, and all bytes count.
@@ -107,7 +107,7 @@ def delete_logs(conn: libvirt.virConnect, vm_id: str) -> None:
 
 
 def _delete_log(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
-    """Delete a log; return whether it existed.
+    """Delete a console log; return whether it existed.
 
     A concurrent removal of another VM may drop the reader, but keeps the file.
     """
@@ -125,7 +125,7 @@ def _delete_log(conn: libvirt.virConnect, vm_id: str, log: str) -> bool:
 
 
 def _remove_readers(conn: libvirt.virConnect, vm_id: str) -> None:
-    """Remove the reader of this VM, and some readers of other VMs that have left."""
+    """Remove the log reader of this VM, and some readers of other VMs that have left."""
     forgotten = 0
     for domain in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE):
         named = _NAME.fullmatch(domain.name())
@@ -140,7 +140,7 @@ def _remove_readers(conn: libvirt.virConnect, vm_id: str) -> None:
 def _try_read_tail(
     conn: libvirt.virConnect, reader: libvirt.virDomain, max_bytes: int, after: int
 ) -> tuple[bytes, int] | None:
-    """Read a log once; return its last bytes and its end, or None if it was rotated."""
+    """Read a console log once; return its last bytes and its end, or None if it was rotated."""
     sizes = _log_sizes(conn, reader)
     size, rotated = sizes.get(_NOW, 0), sizes.get(_BEFORE, 0)
     if max(size, rotated) > _MAX_LOG_BYTES:
@@ -157,7 +157,7 @@ def _try_read_tail(
 
 
 def _log_sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str, int]:
-    """Return the sizes of a reader's existing logs in bytes, by disk.
+    """Return the sizes of a reader's existing console logs in bytes, by disk.
 
     With `virDomainGetBlockInfo`, libvirtd would log an error for each missing log.
     """
@@ -174,6 +174,7 @@ def _log_sizes(conn: libvirt.virConnect, reader: libvirt.virDomain) -> dict[str,
 
 
 def _read_bytes(reader: libvirt.virDomain, disk: str, start: int, end: int) -> bytes:
+    """Return bytes of a console log, which is a disk of its reader."""
     return b"".join(
         reader.blockPeek(disk, at, min(_PEEK_BYTES, end - at), 0)
         for at in range(start, end, _PEEK_BYTES)
@@ -181,6 +182,7 @@ def _read_bytes(reader: libvirt.virDomain, disk: str, start: int, end: int) -> b
 
 
 def _find_or_define_reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virDomain:
+    """Return the domain whose disks are the console logs of a VM; define it if missing."""
     found = _look_up_domain(conn, str(_reader_id(vm_id)))
     if found is not None:
         return found
@@ -194,6 +196,7 @@ def _find_or_define_reader(conn: libvirt.virConnect, vm_id: str) -> libvirt.virD
 def _reader_xml(
     vm_id: str, kind: str, logs: tuple[str, ...], *, variables: str | None = None
 ) -> str:
+    """Return the XML of a reader: a domain that never starts, whose disks are console logs."""
     return domain_xml.unstartable_domain_xml(
         name=f"fuga-console-{vm_id}",
         uuid=str(_reader_id(vm_id)),
@@ -205,18 +208,22 @@ def _reader_xml(
 
 
 def _reader_id(vm_id: str) -> UUID:
+    """Return the UUID of the reader of a VM's console logs."""
     return uuid5(_OURS, vm_id)
 
 
 def _log_path(vm_id: str) -> str:
+    """Return the path of a VM's console log on its host."""
     return f"{domain_xml.SERIAL_LOG_DIR}/{domain_xml.serial_log_name(domain_name(vm_id))}"
 
 
 def _rotated_paths(path: str) -> Iterator[str]:
+    """Yield the paths of a VM's rotated console logs, the latest first."""
     return (f"{path}.{number}" for number in range(_MAX_ROTATED))
 
 
 def _look_up_domain(conn: libvirt.virConnect, uuid: str) -> libvirt.virDomain | None:
+    """Return the domain with a UUID, or None."""
     try:
         return conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as error:

@@ -26,7 +26,7 @@ _GOODBYE_S = 2.0  #: for the current call, after the parent ended
 
 
 def main(uri: str, credential: Credential | None, machine: str | None = None) -> None:
-    """Serve requests of the parent until it ends."""
+    """Serve the parent's requests about one host until the parent ends."""
     # Answers of hosts are parsed here: oversized ones must not use up other processes' memory.
     resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     # Output of libraries or ssh must not mix with the answers.
@@ -42,6 +42,7 @@ def main(uri: str, credential: Credential | None, machine: str | None = None) ->
 
 
 def _answer_request(host: LibvirtHost, line: bytes) -> dict[str, object]:
+    """Perform the requested operation on the host; return its result or error as JSON values."""
     request = wire.decode(line)
     op = request["op"]
     try:

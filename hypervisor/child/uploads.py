@@ -37,6 +37,8 @@ _PAUSE_S: Final = 1.0
 
 @dataclass(slots=True)
 class _Upload:
+    """An upload under way: the file, the new volume, and the streams into and out of it."""
+
     conn: libvirt.virConnect
     pool: str
     volume: libvirt.virStorageVol
@@ -71,7 +73,7 @@ class Uploads:
         head: str,
         margin_bytes: int = 0,
     ) -> None:
-        """Create an empty volume of the file's size, and open a stream into it.
+        """Create an empty volume of the uploaded file's size, and open a stream into it.
 
         Raises if the pool has less room than the content and the margin need.
         """
@@ -99,7 +101,7 @@ class Uploads:
         self._current = _Upload(conn, pool, volume, stream, file, size_bytes, first)
 
     def send(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
-        """Send the next piece; return the bytes sent so far."""
+        """Send the next piece of an upload; return the bytes sent so far."""
         upload = self._current_upload(conn)
         left = min(max_bytes, upload.size_bytes - upload.sent)
         while left > 0:
@@ -112,7 +114,7 @@ class Uploads:
         return upload.sent
 
     def end(self, conn: libvirt.virConnect, *, sha256: str) -> None:
-        """Finish the stream, so that the host writes all bytes; raise if the digest differs."""
+        """Finish an upload's stream, so that the host writes all; raise if the digest differs."""
         upload = self._current_upload(conn)
         found = upload.digest.hexdigest()
         if found != sha256:
@@ -125,7 +127,7 @@ class Uploads:
             upload.digest_back = hashlib.sha256()
 
     def read_back(self, conn: libvirt.virConnect, *, max_bytes: int) -> int:
-        """Read the next piece back; return the bytes read so far.
+        """Read the next piece of an uploaded volume back; return the bytes read so far.
 
         The upload is over when all bytes are read back and the digest matches.
         """
@@ -146,7 +148,7 @@ class Uploads:
         return self._compare_digests(conn, upload)
 
     def _compare_digests(self, conn: libvirt.virConnect, upload: _Upload) -> int:
-        """Compare the digests; return the bytes read back, or 0 to read the volume again."""
+        """Compare an upload's digests; return the bytes read back, or 0 to read it again."""
         assert upload.back is not None  # noqa: S101 - it was just read from
         upload.back.finish()
         upload.back = None
@@ -190,12 +192,14 @@ class Uploads:
                         stream.abort()
 
     def _current_upload(self, conn: libvirt.virConnect) -> _Upload:
+        """Return the upload under way, or raise if its connection was lost."""
         if self._current is None or self._current.conn is not conn:
             raise HostUnreachableError(self._uri, "the connection of the upload was lost")
         return self._current
 
     @staticmethod
     def _read_piece(upload: _Upload, length: int) -> bytes:
+        """Return the next piece of the file to upload; its checked head comes first."""
         if upload.head:
             piece, upload.head = upload.head[:length], upload.head[length:]
             return piece
@@ -214,6 +218,7 @@ class Uploads:
         return piece
 
     def _send_piece(self, upload: _Upload, piece: bytes) -> None:
+        """Send a piece of an upload; parts of zeros become holes."""
         if upload.stream is None:
             return
         view = memoryview(piece)
@@ -228,6 +233,7 @@ class Uploads:
 
     @staticmethod
     def _send_hole(upload: _Upload) -> None:
+        """Send the hole before the next bytes of an upload, if any."""
         if upload.hole and upload.stream is not None:
             upload.stream.sendHole(upload.hole, 0)
         upload.hole = 0
@@ -236,7 +242,7 @@ class Uploads:
 def _check_free_space(
     store: libvirt.virStoragePool, path: str, size_bytes: int, margin_bytes: int
 ) -> None:
-    """Raise if a file's content would leave a pool less room than the margin."""
+    """Raise if an upload would leave a pool less free space than the margin."""
     with contextlib.suppress(libvirt.libvirtError):  # busy: its last refresh is recent
         store.refresh(0)
     free_bytes = store.info()[3]

@@ -49,10 +49,12 @@ def normalized_path(path: str) -> str:
 
 
 def _resolved_path(name: str, above: str) -> str:
+    """Return the path that a backing name means, relative to the folder of the file above."""
     return normalized_path(posixpath.join(above.rpartition("/")[0], name))
 
 
 def _candidate_names(name: str, depth: int) -> Iterator[str]:
+    """Yield the parts of a backing name that may be names of files."""
     if name.startswith("json:"):
         try:
             yield from _json_strings(json.loads(name.removeprefix("json:")), depth)
@@ -69,6 +71,7 @@ def _candidate_names(name: str, depth: int) -> Iterator[str]:
 
 
 def _json_strings(value: Any, depth: int, key: str = "") -> Iterator[str]:
+    """Yield the strings in a JSON backing name that may be names of files."""
     if depth > _DEEPEST:
         raise RecursionError("the name nests too deep")
     if isinstance(value, str):

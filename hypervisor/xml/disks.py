@@ -30,7 +30,7 @@ class DiskFiles:
 
 
 def add_disks(devices: ET.Element, files: DiskFiles) -> None:
-    """Add the disks of a new domain."""
+    """Add the root disk and the seed to the XML of a new domain."""
     _add_disk(devices, files.root, "vda")
     if files.seed is not None:
         ET.SubElement(_add_disk(devices, files.seed, "vdb"), "readonly")
@@ -53,7 +53,7 @@ def with_disks_as_files(xml: str, file_of: Callable[[str, str, str], DiskFile]) 
 
 
 def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
-    """Return the disks that fuga made: the root disk and the seed."""
+    """Return the disks of a domain's XML that fuga made: the root disk and the seed."""
     written = seed = None
     for disk in domain.findall("devices/disk"):
         if disk.find("readonly") is not None:
@@ -64,7 +64,7 @@ def disks_of(domain: ET.Element) -> tuple[ET.Element | None, ET.Element | None]:
 
 
 def set_disk_file(disk: ET.Element, file: DiskFile) -> None:
-    """Set a disk's file and its backing chain."""
+    """Set the file and the backing chain of a disk in domain XML."""
     source = disk.find("source")
     if source is None:
         source = ET.SubElement(disk, "source")
@@ -95,6 +95,7 @@ def timestamps_of(volume_xml: str) -> tuple[str, str] | None:
 
 
 def _add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
+    """Add a disk that is a file, with its backing chain, to domain XML."""
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=file.format)
     ET.SubElement(disk, "source", file=file.path)
@@ -104,7 +105,7 @@ def _add_disk(devices: ET.Element, file: DiskFile, target: str) -> ET.Element:
 
 
 def _add_backing(parent: ET.Element, file: DiskFile | None) -> None:
-    """Add the backing chain of a file; an empty element ends it."""
+    """Add the backing chain of a file to domain XML; an empty element ends it."""
     if file is None:
         ET.SubElement(parent, "backingStore")
         return

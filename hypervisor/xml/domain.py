@@ -161,7 +161,7 @@ def parse_domain(xml: str) -> ParsedDomain:
 
 
 def set_mark(domain: ET.Element, mark: Mark) -> None:
-    """Replace the mark of a domain."""
+    """Replace fuga's mark in the XML of a domain."""
     metadata = domain.find("metadata")
     if metadata is None:
         metadata = ET.SubElement(domain, "metadata")
@@ -212,6 +212,7 @@ def parse_tree(xml: str) -> ET.Element:
 
 
 def _add_machine(domain: ET.Element, domain_type: str) -> None:
+    """Add machine features, CPU model, clock and lifecycle actions to domain XML."""
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
     if domain_type == "qemu":
@@ -227,6 +228,7 @@ def _add_machine(domain: ET.Element, domain_type: str) -> None:
 
 
 def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None:
+    """Add disks, interface, console and other devices to domain XML."""
     devices = ET.SubElement(domain, "devices")
     add_disks(devices, files)
     limit_disks(devices, spec.limits)
@@ -242,6 +244,7 @@ def _add_devices(domain: ET.Element, spec: DomainSpec, files: DiskFiles) -> None
 
 
 def _add_disk(devices: ET.Element, kind: str, target: str, **attributes: str) -> ET.Element:
+    """Add a disk with its driver and target, without a source, to domain XML."""
     disk = ET.SubElement(devices, "disk", attributes, device="disk")
     ET.SubElement(disk, "driver", name="qemu", type=kind)
     ET.SubElement(disk, "target", dev=target, bus="virtio")
@@ -249,6 +252,7 @@ def _add_disk(devices: ET.Element, kind: str, target: str, **attributes: str) ->
 
 
 def _add_interface(devices: ET.Element, spec: DomainSpec) -> None:
+    """Add the network interface, with its limits and filters, to domain XML."""
     interface = ET.SubElement(devices, "interface", type=spec.network_kind)
     if spec.mac is not None:
         ET.SubElement(interface, "mac", address=spec.mac)
@@ -260,6 +264,7 @@ def _add_interface(devices: ET.Element, spec: DomainSpec) -> None:
 
 
 def _mark_element(mark: Mark) -> ET.Element:
+    """Return the metadata element of domain XML with fuga's mark."""
     metadata = ET.Element("metadata")
     vm = ET.SubElement(metadata, f"{{{NAMESPACE}}}vm")
     for name, value in (
@@ -274,6 +279,7 @@ def _mark_element(mark: Mark) -> ET.Element:
 
 
 def _parse_mark(domain: ET.Element) -> Mark | None:
+    """Return fuga's mark in domain XML, or None."""
     vm = domain.find(f"metadata/{{{NAMESPACE}}}vm")
     if vm is None:
         return None
@@ -295,6 +301,7 @@ def _parse_mark(domain: ET.Element) -> Mark | None:
 
 
 def _parse_disk(disk: ET.Element) -> Disk:
+    """Return a disk of domain XML: its pool and volume, or its path."""
     source, target = disk.find("source"), disk.find("target")
     attributes = {} if source is None else source.attrib
     return Disk(
@@ -306,6 +313,7 @@ def _parse_disk(disk: ET.Element) -> Disk:
 
 
 def _source_files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
+    """Yield all files that disks of domain XML name: pool and volume, or None and path."""
     for source in domain.iterfind("devices/disk//source"):
         path, pool, volume = (source.get(each) for each in ("file", "pool", "volume"))
         if path:
@@ -315,6 +323,7 @@ def _source_files(domain: ET.Element) -> Iterator[tuple[str | None, str]]:
 
 
 def _memory_mib(memory: ET.Element | None) -> int:
+    """Return the amount of a memory element of domain XML in MiB, rounded up."""
     if memory is None or not memory.text:
         return 0
     # libvirt writes KiB; other units are for XML in tests.
@@ -322,6 +331,7 @@ def _memory_mib(memory: ET.Element | None) -> int:
 
 
 def _add_text_element(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    """Add an element with text to an XML element."""
     child = ET.SubElement(parent, tag, attributes)
     child.text = text
     return child

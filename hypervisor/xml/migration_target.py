@@ -18,7 +18,7 @@ _MADE_UP: Final = ("vnet", "macvtap")
 
 
 def destination_xml(xml: str, spec: MoveSpec, files: DiskFiles, *, shares: bool) -> str:
-    """Return the XML of a domain for the destination.
+    """Return the XML of a moving domain for the destination.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def host_device_of(domain: ET.Element) -> str | None:
 
 
 def connect_interface(interface: ET.Element, spec: MoveSpec) -> None:
-    """Connect an interface to the destination's network, with the filters of the move's guard."""
+    """Connect a moving VM's interface to the destination's network, with the guard's filters."""
     source = interface.find("source")
     if source is None:
         source = ET.SubElement(interface, "source")

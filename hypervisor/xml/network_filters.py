@@ -46,10 +46,12 @@ class _Rule:
 
 
 def _accept_rule(direction: str, protocol: str, /, **matches: str) -> _Rule:
+    """Return a filter rule that accepts traffic, at the usual priority."""
     return _Rule("accept", direction, -500, protocol, matches)
 
 
 def _drop_rule(direction: str, priority: int, protocol: str, /, **matches: str) -> _Rule:
+    """Return a filter rule that drops traffic."""
     return _Rule("drop", direction, priority, protocol, matches)
 
 
@@ -86,6 +88,7 @@ _ISOLATED: Final[Sequence[_Rule]] = (
 
 
 def _dhcp_request_rule(source: str) -> _Rule:
+    """Return a filter rule that accepts the guest's DHCP requests from an address."""
     ports = {"srcportstart": "68", "srcportend": "68", "dstportstart": "67", "dstportend": "67"}
     return _Rule(
         "accept", "out", -850, "ip", {"srcipaddr": source, "dstipaddr": _TO_ALL, **_UDP, **ports}
@@ -142,6 +145,7 @@ _FROM_IT: Final = {"arpsrcmacaddr": "$MAC", "arpsrcipaddr": "$IP"}
 
 
 def _early_accept_rule(direction: str, protocol: str, /, **matches: str) -> _Rule:
+    """Return a filter rule that accepts traffic before the usual rules apply."""
     return _Rule("accept", direction, -700, protocol, matches)
 
 
@@ -166,6 +170,7 @@ _APART: Final[Sequence[_Rule]] = (
 
 
 def _build_filter(kind: str, rules: Sequence[_Rule]) -> Filter:
+    """Return a libvirt network filter with these rules; its name contains their digest."""
     document = ET.Element("filter", chain="root")
     for rule in rules:
         attributes = {
@@ -199,7 +204,7 @@ _NAMES: Final = frozenset(each.name for each in (FIXED, BY_DHCP, ISOLATED, ISOLA
 
 
 def build_filter(guard: Guard) -> Filter | None:
-    """Return the filter for a guard; None if it is unfiltered."""
+    """Return the network filter for a guard; None if it is unfiltered."""
     if not guard.filtered:
         return None
     if guard.address is None:
@@ -211,7 +216,7 @@ def build_filter(guard: Guard) -> Filter | None:
 
 
 def protect_interface(interface: ET.Element, guard: Guard) -> None:
-    """Replace the filter and the isolation in an interface's XML."""
+    """Replace the network filter and the isolation in an interface's XML."""
     for tag in ("filterref", "port"):
         for old in interface.findall(tag):
             interface.remove(old)
@@ -225,7 +230,7 @@ def protect_interface(interface: ET.Element, guard: Guard) -> None:
 
 
 def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
-    """Apply a guard to every interface of a domain; return whether anything changed."""
+    """Apply a guard's filter to every interface of a domain; return whether anything changed."""
     changed = False
     wanted = build_filter(guard)
     target = (
@@ -243,17 +248,17 @@ def protect_interfaces(domain: ET.Element, guard: Guard) -> bool:
 
 
 def interface_filters(domain: ET.Element) -> tuple[InterfaceFilters, ...]:
-    """Return network and filter of each interface of a domain."""
+    """Return network and network filter of each interface of a domain."""
     return tuple(_parse_interface(interface) for interface in _interface_elements(domain))
 
 
 def is_filtered(domain: ET.Element) -> bool:
-    """Return whether each interface of a domain has a filter of this release."""
+    """Return whether each interface of a domain has a network filter of this release."""
     return all(interface.filter in _NAMES for interface in interface_filters(domain))
 
 
 def same_rules(one: ET.Element, other: ET.Element) -> bool:
-    """Return whether two filters have the same rules; an operator may have edited one."""
+    """Return whether two network filters have the same rules; an operator may have edited one."""
     return list(_parse_rules(one)) == list(_parse_rules(other))
 
 
@@ -291,7 +296,7 @@ def collapse_networks(networks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _filter_parameters(guard: Guard) -> Parameters:
-    """Return the filter parameters of a guard, sorted by name as libvirt shows them."""
+    """Return the network filter's parameters for a guard, sorted by name as libvirt does."""
     # List parameters must not be empty; loopback addresses are always closed.
     blocks = {"CLOSED": (_LOOPBACK, *guard.closed)}
     found = [("SERVICES", each) for each in guard.services or (_TO_ALL,)]
@@ -310,10 +315,12 @@ def _filter_parameters(guard: Guard) -> Parameters:
 
 
 def _interface_elements(domain: ET.Element) -> Sequence[ET.Element]:
+    """Return the network interfaces of domain XML."""
     return domain.findall("devices/interface")
 
 
 def _parse_interface(interface: ET.Element) -> InterfaceFilters:
+    """Return network, network filter and isolation of an interface in domain XML."""
     kind = interface.get("type")
     source, reference, port = (
         interface.find("source"),
@@ -334,6 +341,7 @@ def _parse_interface(interface: ET.Element) -> InterfaceFilters:
 
 
 def _parse_rules(document: ET.Element) -> Iterator[object]:
+    """Yield the rules and references of a network filter's XML, for comparisons."""
     for rule in document.iterfind("rule"):
         yield (
             tuple(rule.get(name) for name in ("action", "direction", "priority")),

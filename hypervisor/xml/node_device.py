@@ -19,7 +19,7 @@ class NetworkDevice:
 
 
 def network_device(xml: str) -> NetworkDevice | None:
-    """Parse a node device; None if it has no MAC address."""
+    """Return the network interface in a node device's XML; None if it has no MAC address."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirt wrote it: no entities, no DTD
     name = root.findtext("capability/interface")
     mac = root.findtext("capability/address")

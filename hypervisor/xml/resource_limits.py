@@ -22,7 +22,7 @@ _GROUP: Final = "disks"
 
 
 def add_shares(domain: ET.Element, vcpus: int) -> None:
-    """Add CPU shares in proportion to vCPUs."""
+    """Add CPU shares in proportion to vCPUs to domain XML."""
     tune = ET.SubElement(domain, "cputune")
     ET.SubElement(tune, "shares").text = str(SHARES_PER_VCPU * vcpus)
 
@@ -55,7 +55,7 @@ def without_shares(xml: str) -> str | None:
 
 
 def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
-    """Limit the total I/O of all disks."""
+    """Limit the total I/O of all disks in domain XML."""
     if limits.disk_iops is None and limits.disk_mib_s is None:
         return
     for disk in devices.findall("disk"):
@@ -68,7 +68,7 @@ def limit_disks(devices: ET.Element, limits: VmLimits) -> None:
 
 
 def limit_interface(interface: ET.Element, limits: VmLimits) -> None:
-    """Limit the traffic of an interface, separately for each direction."""
+    """Limit the traffic of an interface in domain XML, separately for each direction."""
     if limits.net_mbps is None:
         return
     average = limits.net_mbps * _KB_PER_MBIT

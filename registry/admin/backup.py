@@ -55,7 +55,7 @@ class BackupError(RegistryError):
 
 
 def backup(database_url: str, file: Path) -> None:
-    """Write all committed data to a file that only its owner can read.
+    """Back up the database: write all committed data to a file that only its owner can read.
 
     Raises
     ------
@@ -120,6 +120,7 @@ def restore(database_url: str, file: Path) -> None:
 
 
 def _restore_sqlite(url: URL, file: Path) -> None:
+    """Restore a backup of an SQLite database to the file of this URL, which must not exist."""
     target = Path(url.database or "")
     otherwise = f"{target} is there already: stop fuga and move it away first"
     if target.exists():
@@ -226,6 +227,7 @@ def _copy_sqlite(source: Path, temporary: Path, target: Path) -> None:
 
 
 def _open_empty_copy(temporary: Path, target: Path) -> sqlite3.Connection:
+    """Create the SQLite file of a backup, without a journal."""
     try:
         taken = sqlite3.connect(temporary)
         # Its journal is of no use: a copy that fails is removed.
@@ -237,6 +239,7 @@ def _open_empty_copy(temporary: Path, target: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _translate_read_errors(source: Path) -> Iterator[None]:
+    """Translate errors of reading the database to be backed up, or the backup, to `BackupError`."""
     try:
         with source.open("rb") as file:
             file.read(1)
@@ -261,6 +264,7 @@ def _read_only_uri(source: Path) -> str:
 
 
 def _error_reason(error: sqlite3.Error) -> str:
+    """Return the reason why SQLite failed to copy a database, as text."""
     full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
     return "No space left on device" if full else str(error)
 
@@ -270,6 +274,7 @@ def _unwritable_message(target: Path, reason: str | None) -> str:
 
 
 def _existing_sqlite_file(url: URL, otherwise: str) -> Path:
+    """Return the SQLite file of a database URL, or raise `BackupError` if it does not exist."""
     file = Path(url.database or "")
     if not file.is_file():
         raise BackupError(f"{file}: {otherwise}")
@@ -277,7 +282,7 @@ def _existing_sqlite_file(url: URL, otherwise: str) -> Path:
 
 
 def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
-    """Run a PostgreSQL program without its password on the command line."""
+    """Run ``pg_dump`` or ``pg_restore`` without the password on its command line."""
     path = shutil.which(program)
     if path is None:
         raise BackupError(f"{program} is not installed: it comes with {_PACKAGE}")
@@ -298,6 +303,7 @@ def _run_postgresql_program(program: str, url: URL, *arguments: str) -> None:
 
 
 def _sync_to_disk(path: Path) -> None:
+    """Have the kernel write a backup or its folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -103,7 +103,7 @@ class ClockSteps:
         self._database = database
 
     def correct_times(self, lengths: LeaseLengths, *, thorough: bool = False) -> float:
-        """Limit stored times that lie ahead; return by how many seconds the clock stepped back.
+        """Limit stored times ahead of the database's clock; return the seconds it stepped back.
 
         The result is a minimum; 0 means that no step was found.
 
@@ -129,12 +129,12 @@ class ClockSteps:
         return back_s
 
     def last_step_ahead(self) -> ClockStep | None:
-        """Return the last step ahead while expiry is suspended because of it, else None."""
+        """Return the clock's last step ahead while expiry is suspended because of it, else None."""
         with self._database.read() as connection:
             return current_step_ahead(connection)
 
     def last_step_back(self) -> ClockStep | None:
-        """Return the last step back unless the clock has caught up since.
+        """Return the database clock's last step back unless the clock has caught up since.
 
         The event has the time of the clock that stepped back. Once the clock has caught up, it is
         older than the step is long.
@@ -146,7 +146,7 @@ class ClockSteps:
 
     @retry_on_rollback
     def record_step_ahead(self, ahead_s: float) -> None:
-        """Record a step ahead unless another process recorded it."""
+        """Record that the database's clock stepped ahead, unless another process recorded it."""
         with self._database.write() as connection:
             now = db_now(connection)
             last = _last_step(connection, STEPPED_AHEAD)
@@ -157,12 +157,14 @@ class ClockSteps:
 
     @retry_on_rollback
     def _record_step_back(self, back_s: float) -> None:
+        """Record that the database's clock stepped back, at least by this many seconds."""
         with self._database.write() as connection:
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
             _record_event(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
 
     @retry_on_rollback
     def _limit_times(self, times: _LimitedTimes) -> None:
+        """Lower times of a table that lie too far ahead of the database's clock to their limits."""
         with self._database.write() as connection:
             for name in _columns_ahead(connection, times).columns:
                 column = times.table.c[name]
@@ -174,7 +176,7 @@ class ClockSteps:
 
 
 def current_step_ahead(connection: Connection) -> ClockStep | None:
-    """Return the last step ahead while expiry is suspended because of it, else None."""
+    """Return the clock's last step ahead while expiry is suspended because of it, else None."""
     step = _last_step(connection, STEPPED_AHEAD)
     # Set back since, the time at which it was noticed lies ahead.
     age = None if step is None else db_now(connection) - step.at
@@ -184,6 +186,7 @@ def current_step_ahead(connection: Connection) -> ClockStep | None:
 def _record_event(
     connection: Connection, now: datetime, kind: str, reason: str, **size_s: float
 ) -> None:
+    """Record a step of the database's clock, with its size in seconds."""
     data = {name: round(seconds, 3) for name, seconds in size_s.items()}
     record_event(connection, now, "control", kind, "database", "clock", reason=reason, data=data)
 
@@ -200,11 +203,14 @@ def _limit_force_times(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnsAhead:
+    """The time columns of a table that lie too far ahead of the database's clock."""
+
     columns: Sequence[str]
     happened: timedelta  #: how far ahead the latest time of a past event lies
 
 
 def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhead:
+    """Return the time columns of a table that lie too far ahead of the database's clock."""
     columns = [func.max(times.table.c[name]).label(name) for name in times.within_s]
     last = connection.execute(select(*columns).where(times.which)).one()._mapping
     now = db_now(connection)  # after the query, so all that it read was written before
@@ -226,7 +232,7 @@ def _columns_ahead(connection: Connection, times: _LimitedTimes) -> _ColumnsAhea
 
 
 def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[_LimitedTimes]:
-    """Yield the time columns that can delay work.
+    """Yield the time columns that can delay work if they lie ahead of the database's clock.
 
     After a step, pauses that grow with each failure begin with the shortest, as their former
     length is not known. The columns that always reveal a step come last: if the correction fails
@@ -297,7 +303,7 @@ def _limited_times(lengths: LeaseLengths, *, stepped: bool = False) -> Iterator[
 
 
 def clock_ahead_s(connection: Connection) -> float:
-    """Return how many seconds the newest heartbeat or poll lies ahead of now, or 0."""
+    """Return by how many seconds the newest heartbeat or poll lies ahead of the clock, or 0."""
     ends: tuple[Column[Any], ...] = (
         processes.c.heartbeat_at,
         monitors.c.heartbeat_at,
@@ -309,7 +315,7 @@ def clock_ahead_s(connection: Connection) -> float:
 
 
 def last_clock_step(connection: Connection) -> ClockStep | None:
-    """Return the last step of the clock, if it was noticed within a day.
+    """Return the last step of the database's clock, if it was noticed within a day.
 
     A step ahead that was undone is reported as the step back.
     """
@@ -320,6 +326,7 @@ def last_clock_step(connection: Connection) -> ClockStep | None:
 
 
 def _last_step(connection: Connection, kind: str) -> ClockStep | None:
+    """Return the newest recorded step of the database's clock of one kind, or None."""
     query = select(events.c.at, events.c.data).where(events.c.kind == kind)
     row = connection.execute(query.order_by(events.c.id.desc()).limit(1)).one_or_none()
     return None if row is None else ClockStep(at=row.at, **row.data)

@@ -35,12 +35,12 @@ class DatabaseConnections:
 
     @property
     def kept(self) -> int:
-        """The connections that these processes and one API keep; APIs have no heartbeat."""
+        """Connections that these processes and one API keep to the database."""
         return KEPT * (self.processes + 1)
 
 
 def database_connections(connection: Connection) -> DatabaseConnections | None:
-    """Return the server's connection limit and the processes in use; None for SQLite."""
+    """Return the database server's connection limit and fuga's processes; None for SQLite."""
     if connection.dialect.name != "postgresql":
         return None
     heard = processes.c.heartbeat_at >= db_now(connection) - timedelta(seconds=LATE_S)

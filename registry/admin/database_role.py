@@ -48,7 +48,7 @@ class DatabaseRoles:
 
 
 def database_roles(connection: Connection) -> DatabaseRoles | None:
-    """Return the roles of fuga's sessions; None for SQLite."""
+    """Return the database roles of fuga's sessions, with their privileges; None for SQLite."""
     if connection.dialect.name != "postgresql":
         return None
     found = connection.execute(_SESSIONS).all()

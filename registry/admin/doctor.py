@@ -83,7 +83,7 @@ Reading = Callable[[], AbstractContextManager[Connection]]
 
 
 def check(reading: Reading, *, history: bool) -> Iterator[str]:
-    """Yield a sentence for each inconsistency.
+    """Check the register center, and yield a sentence for each inconsistency.
 
     Each check is a transaction of its own; checks of many rows use one transaction for each page.
     Without ``history`` deleted rows and older events are skipped, so the cost depends on living
@@ -106,7 +106,7 @@ def check(reading: Reading, *, history: bool) -> Iterator[str]:
 
 
 def _run_check(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
-    """Run a check in its own transaction and return its findings."""
+    """Run one of the doctor's checks in its own transaction and return its findings."""
     with reading() as connection:
         return list(look(connection))
 
@@ -116,7 +116,7 @@ def _check_pages(
     keys_from: Callable[[UUID | None], Select[UUID]],
     look: Callable[[Connection, Sequence[UUID]], Iterable[str]],
 ) -> Iterator[str]:
-    """Run a check on pages of rows, each page in its own transaction."""
+    """Run one of the doctor's checks on pages of rows, each page in its own transaction."""
     after: UUID | None = None
     while True:
         with reading() as connection:
@@ -129,6 +129,7 @@ def _check_pages(
 
 
 def _check_triggers(connection: Connection) -> Iterator[str]:
+    """Check that the database has all triggers that guard the ledger."""
     dialect = connection.dialect.name
     found = set(connection.exec_driver_sql(TRIGGERS_FOUND[dialect]).scalars())
     for name in sorted(TRIGGERS[dialect].keys() - found):
@@ -136,6 +137,7 @@ def _check_triggers(connection: Connection) -> Iterator[str]:
 
 
 def _check_committed(connection: Connection) -> Iterator[str]:
+    """Check that each host's committed amounts are the sums of its unreleased assignments."""
     held = (
         select(
             assignment_resources.c.host_id,
@@ -169,6 +171,7 @@ def _check_committed(connection: Connection) -> Iterator[str]:
 
 
 def _check_inventories(connection: Connection) -> Iterator[str]:
+    """Check that each host has an inventory of each resource."""
     query = (
         select(hosts.c.name, resources.c.name.label("resource"))
         .select_from(hosts)
@@ -185,6 +188,7 @@ def _check_inventories(connection: Connection) -> Iterator[str]:
 
 
 def _check_assignments(connection: Connection) -> Iterator[str]:
+    """Check unreleased assignments: they hold amounts on hosts in use, one place per VM."""
     bare = (
         select(assignments.c.id)
         .outerjoin(assignment_resources, assignment_resources.c.assignment_id == assignments.c.id)
@@ -219,6 +223,7 @@ def _vms_query(after: UUID | None, *, history: bool) -> Select[UUID]:
 
 
 def _check_vms(connection: Connection, vm_ids: Sequence[UUID]) -> Iterator[str]:
+    """Check the states and generations of some VMs against their assignments."""
     query = (
         select(
             vms.c.id,
@@ -268,6 +273,7 @@ def _requests_query(after: UUID | None, *, history: bool) -> Select[UUID]:
 
 
 def _check_requests(connection: Connection, request_ids: Sequence[UUID]) -> Iterator[str]:
+    """Check the states of some requests against the states of their VMs."""
     these = select(requests.c.id, requests.c.name, requests.c.state).where(
         is_any_of(connection, requests.c.id, request_ids)
     )
@@ -398,6 +404,7 @@ def _check_transitions(reading: Reading, *, history: bool) -> Iterator[str]:
 
 
 def _transition_counts(start: int, end: int) -> Select[Any]:
+    """Return a query that counts recorded changes of state in a range of event ids."""
     how = (events.c.kind, events.c.from_state, events.c.event, events.c.to_state)
     return (
         select(*how, func.count().label("number"))

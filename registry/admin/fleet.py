@@ -129,7 +129,7 @@ class FleetCounts:
 
 
 def read_fleet(connection: Connection) -> FleetCounts:
-    """Return the counts of one point in time."""
+    """Return the figures of hosts, VMs, requests and work for metrics, of one point in time."""
     now = db_now(connection)
     there = select(hosts.c.id).where(hosts.c.admin != HostAdmin.RETIRED.value)
     return FleetCounts(
@@ -155,7 +155,7 @@ def read_fleet(connection: Connection) -> FleetCounts:
 
 
 def _count_moves(connection: Connection, now: datetime) -> FleetMoves:
-    """Count open moves by their index and moves of the last day by the order of ids."""
+    """Count open moves of VMs by state, and the moves of the last day by outcome."""
     goes_on = moves.c.state.in_([state.value for state in OPEN_MOVES])
     open_moves = (
         select(
@@ -186,6 +186,7 @@ def _count_moves(connection: Connection, now: datetime) -> FleetMoves:
 
 
 def _count_reservations(connection: Connection) -> dict[str, Any]:
+    """Return the open reservations by state, and how many VMs they lack room for."""
     query = (
         select(reservations.c.state, func.count().label("number"), func.sum(reservations.c.short))
         .where(reservations.c.state.in_(OPEN_RESERVATIONS))
@@ -199,6 +200,7 @@ def _count_reservations(connection: Connection) -> dict[str, Any]:
 
 
 def _backup_age_s(connection: Connection, now: datetime) -> float | None:
+    """Return how many seconds ago the database was last backed up, or None."""
     query = select(events.c.at).where(events.c.subject_id == BACKED_UP)
     at = connection.scalar(query.order_by(events.c.id.desc()).limit(1))
     return None if at is None else max(0.0, (now - at).total_seconds())
@@ -218,26 +220,31 @@ def _token_ends_in_s(connection: Connection, now: datetime) -> float | None:
 
 
 def _count_rows(connection: Connection, table: Table, *which: ColumnElement[bool]) -> int:
+    """Return how many rows of a table meet the conditions."""
     return connection.execute(select(func.count()).select_from(table).where(*which)).scalar_one()
 
 
 def _count_requests(connection: Connection) -> dict[str, int]:
+    """Return the number of unfinished requests by state."""
     finished = [state.value for state in FINISHED]
     query = select(requests.c.state, func.count()).where(requests.c.state.not_in(finished))
     return dict(connection.execute(query.group_by(requests.c.state)).all())
 
 
 def _count_assignments(connection: Connection) -> dict[str, int]:
+    """Return the number of unreleased assignments by state."""
     query = select(assignments.c.state, func.count()).where(unreleased)
     return dict(connection.execute(query.group_by(assignments.c.state)).all())
 
 
 def _count_fences(connection: Connection) -> dict[str, int]:
+    """Return the number of host fences by state."""
     query = select(host_fences.c.state, func.count()).group_by(host_fences.c.state)
     return dict(connection.execute(query).all())
 
 
 def _count_waiting_vms(connection: Connection) -> dict[str, int]:
+    """Return the number of VMs that wait for a host, by the reason of their requests."""
     reason = func.coalesce(requests.c.waiting["reason"].as_string(), NOT_DECIDED_YET)
     query = (
         select(reason.label("reason"), func.count().label("number"))
@@ -250,6 +257,7 @@ def _count_waiting_vms(connection: Connection) -> dict[str, int]:
 
 
 def _task_ages_s(connection: Connection, now: datetime) -> dict[str, float]:
+    """Return the age in seconds of the oldest assignment in each state that has work to do."""
     begun = (
         select(assignments.c.state, func.min(assignments.c.created_at))
         .where(unreleased, assignments.c.state.in_(_BUILDING))
@@ -276,6 +284,7 @@ def _task_ages_s(connection: Connection, now: datetime) -> dict[str, float]:
 
 
 def _fleet_hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]:
+    """Return the capacity, committed amounts and state of each host, for metrics."""
     amounts: defaultdict[UUID, dict[str, tuple[int, int]]] = defaultdict(dict)
     offered: Any = select(
         inventories.c.host_id,
@@ -318,6 +327,7 @@ def _fleet_hosts(connection: Connection, now: datetime) -> tuple[FleetHost, ...]
 
 
 def _last_round(connection: Connection) -> FleetRound | None:
+    """Return the figures of the last round, for metrics; None if there was none."""
     columns = (rounds.c[name] for name in FleetRound.__dataclass_fields__)
     row = connection.execute(
         select(*columns).order_by(rounds.c.number.desc()).limit(1)

@@ -168,7 +168,7 @@ class History:
 def _past_hosts(
     connection: Connection, axis: Sequence[str], since: datetime, until: datetime
 ) -> tuple[PastHost, ...]:
-    """Return hosts that were not retired at the beginning, or came later."""
+    """Return the hosts of a past period: not retired at its beginning, or registered in it."""
     capacity: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     offered = select(inventories.c.host_id, inventories.c.resource, inventories.c.capacity)
     for key, resource, amount in connection.execute(offered):
@@ -201,6 +201,7 @@ def _past_hosts(
 def _host_events(
     connection: Connection, host_ids: Sequence[UUID], since: datetime
 ) -> defaultdict[str, list[Any]]:
+    """Return the changes of hosts' states since the beginning of a past period, by host id."""
     found: defaultdict[Any, list[Any]] = defaultdict(list)
     for some in chunks(host_ids):
         query = (
@@ -261,6 +262,7 @@ def _host_transitions(
 
 
 def _takes_vms(state: Mapping[str, str]) -> bool:
+    """Return whether a host with these past states took VMs: active and up."""
     return (state["host_admin"], state["host_health"]) == (
         HostAdmin.ACTIVE.value,
         HostHealth.UP.value,
@@ -270,7 +272,7 @@ def _takes_vms(state: Mapping[str, str]) -> bool:
 def _stream_requests(
     connection: Connection, since: datetime, until: datetime
 ) -> Iterator[PastRequest]:
-    """Yield the requests of VMs that existed in the time."""
+    """Yield the requests of VMs that existed in a past period."""
     of_type = demands(connection)
     query = (
         select(vms.c.id, vms.c.request_id, vms.c.created_at, vms.c.deleted_at)
@@ -302,6 +304,7 @@ def _past_requests(
     since: datetime,
     until: datetime,
 ) -> Iterator[PastRequest]:
+    """Yield past requests for rows of VMs that were requested together."""
     request_ids = sorted({rows[0].request_id for rows in together})
     found: dict[UUID, Any] = {}
     for some in chunks(request_ids):
@@ -329,6 +332,7 @@ def _past_requests(
 
 
 def _past_vm(row: Any, host_id: UUID | None, placed_at: datetime | None, until: datetime) -> PastVm:
+    """Return a VM of a past period: its first host, its placement and its end."""
     over = row.deleted_at is not None and row.deleted_at <= until
     return PastVm(host_id=host_id, placed_at=placed_at, ended_at=row.deleted_at if over else None)
 
@@ -336,7 +340,7 @@ def _past_vm(row: Any, host_id: UUID | None, placed_at: datetime | None, until: 
 def _first_places(
     connection: Connection, vm_ids: Sequence[UUID], since: datetime, until: datetime
 ) -> Mapping[UUID, tuple[UUID | None, datetime | None]]:
-    """Return each VM's host at the beginning, and when the VM was first placed."""
+    """Return each VM's host at the beginning of a past period, and when the VM was first placed."""
     found: dict[UUID, tuple[UUID | None, datetime | None]] = {}
     for some in chunks(vm_ids):
         query = (

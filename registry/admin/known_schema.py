@@ -35,6 +35,8 @@ _RUNS: Final = frozenset({"trigger", "view"})
 
 @dataclass(frozen=True, slots=True)
 class _SchemaObject:
+    """A table, index, trigger or view of an SQLite database."""
+
     kind: str
     name: str
     table: str
@@ -43,6 +45,7 @@ class _SchemaObject:
 
     @property
     def name_and_kind(self) -> str:
+        """The kind and name of the object as text, with the table of a trigger or index."""
         where = f" on {self.table}" if self.kind in {"trigger", "index"} else ""
         return f"{self.kind} {self.name!r}{where}"
 
@@ -109,6 +112,7 @@ def refuse_foreign_objects(connection: Connection) -> None:
 
 
 def _schema_revision(connection: sqlite3.Connection, found: _Schema) -> str | None:
+    """Return the revision of Alembic in an SQLite database, or None."""
     if ("table", "alembic_version") not in found:
         return None
     (revision,) = connection.execute(_REVISION).fetchone() or (None,)
@@ -116,6 +120,7 @@ def _schema_revision(connection: sqlite3.Connection, found: _Schema) -> str | No
 
 
 def _foreign_objects(found: _Schema, expected: _Schema) -> Iterator[str]:
+    """Yield a phrase for each found object of the schema that our migrations do not make so."""
     for key, made in found.items():
         if made.kind in {"table", "index"} and made.name.startswith(_INTERNAL):
             continue
@@ -126,6 +131,7 @@ def _foreign_objects(found: _Schema, expected: _Schema) -> Iterator[str]:
 
 
 def _has_same_definition(made: _SchemaObject, ours: _SchemaObject) -> bool:
+    """Return whether an object of the schema is defined as our migrations define it."""
     if made.sql == ours.sql:
         return True
     if made.kind in _RUNS:
@@ -137,6 +143,7 @@ def _has_same_definition(made: _SchemaObject, ours: _SchemaObject) -> bool:
 
 
 def _read_sqlite_schema(connection: sqlite3.Connection) -> _Schema:
+    """Return the tables, indexes, triggers and views of an SQLite database."""
     found = {}
     for kind, name, table, sql in connection.execute(_MADE).fetchall():
         columns: tuple[str, ...] = ()
@@ -153,6 +160,7 @@ def _read_sqlite_schema(connection: sqlite3.Connection) -> _Schema:
 
 @cache
 def _expected_schema(revision: str) -> _Schema:
+    """Return the objects that our migrations make up to a revision, in a new database in memory."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as connection:

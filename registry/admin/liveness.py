@@ -16,7 +16,7 @@ from registry.rounds.slot_loop import slot_loop_status
 
 
 def read_liveness(connection: Connection) -> Liveness:
-    """Return the liveness of processes as this transaction sees it."""
+    """Return the liveness of control centres, workers and monitors as this transaction sees it."""
     last = connection.execute(
         select(rounds.c.number, rounds.c.slot_start_at).order_by(rounds.c.number.desc()).limit(1)
     ).one_or_none()
@@ -44,6 +44,7 @@ def control_lease(connection: Connection) -> Lease | None:
 
 
 def _host_poll_summary(connection: Connection) -> HostPollSummary:
+    """Return how many active hosts there are and are up, and the oldest last poll of those up."""
     query = (
         select(hosts.c.health, func.count().label("number"), func.min(hosts.c.last_polled_at))
         .where(hosts.c.admin == HostAdmin.ACTIVE.value)

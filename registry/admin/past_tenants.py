@@ -62,7 +62,7 @@ class _TenantState:
 def past_tenants(
     connection: Connection, since: datetime, until: datetime
 ) -> tuple[tuple[PastTenant, ...], tuple[PastQuota, ...]]:
-    """Return the tenants of a period, in order of creation, and their quotas."""
+    """Return the tenants and groups of a past period, in order of creation, and their quotas."""
     now, present = _present_tenants(connection)
     changes = _tenant_events(connection, now, since)
     limits = _present_limits(connection)
@@ -81,7 +81,7 @@ def past_tenants(
 def _tenant_events(
     connection: Connection, names: Iterable[str], since: datetime
 ) -> Mapping[str, list[Any]]:
-    """Return the events since then of tenants and groups, and of those above them, newest first.
+    """Return tenants' and groups' events since a time, newest first, with those of groups above.
 
     Removed groups have no row, but the events of their former members name them.
     """
@@ -116,6 +116,7 @@ def _present_tenants(connection: Connection) -> tuple[Mapping[str, _TenantState]
 
 
 def _present_limits(connection: Connection) -> Mapping[str, Mapping[str, int]]:
+    """Return the present quotas: the limit by tenant or group, and resource."""
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     query = select(tenants.c.name, quotas.c.resource, quotas.c.amount).join(
         tenants, tenants.c.id == quotas.c.tenant_id
@@ -126,6 +127,7 @@ def _present_limits(connection: Connection) -> Mapping[str, Mapping[str, int]]:
 
 
 def _is_group(state: _TenantState | None, newest_first: Sequence[Any]) -> bool:
+    """Return whether a past tenant was a group, by its row or the event of its removal."""
     if state is not None:
         return state.is_group
     return any(row.data.get("is_group", False) for row in newest_first)
@@ -138,7 +140,7 @@ def _past_standings(
     since: datetime,
     until: datetime,
 ) -> tuple[PastStanding, ...]:
-    """Return the standings of one tenant, in order of time; () if it did not exist."""
+    """Return a tenant's parents and weights over a period, by time; () if it did not exist."""
     state = last or _TenantState(None, 1.0, is_group=False)
     found: list[PastStanding] = []
 
@@ -171,7 +173,7 @@ def _past_quotas(
     since: datetime,
     until: datetime,
 ) -> list[PastQuota]:
-    """Return the limits of one owner, by resource."""
+    """Return the limits of one tenant or group over a period, by resource."""
     limits: dict[str, int | None] = dict(last)
     found: defaultdict[str, list[tuple[datetime, int | None]]] = defaultdict(list)
     for row in newest_first:

@@ -43,7 +43,7 @@ class Processes:
         release: str | None = None,
         settings: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Add a process that starts; delete those of its kind that ended on its machine.
+        """Add a starting process; delete processes of its kind that have ended on its machine.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Processes:
 
     @retry_on_rollback
     def record_heartbeat(self, kind: str, name: str, trouble: str | None) -> bool:
-        """Record a heartbeat; return False if the process is not registered."""
+        """Record a process's heartbeat and trouble; return False if it is not registered."""
         with self._database.write() as connection:
             changed = connection.execute(
                 update(processes)
@@ -100,7 +100,7 @@ class Processes:
 
     @retry_on_rollback
     def unregister(self, kind: str, name: str) -> None:
-        """Delete a process that ends regularly."""
+        """Delete the record of a process that ends regularly."""
         with self._database.write() as connection:
             connection.execute(
                 delete(processes).where(processes.c.kind == kind, processes.c.name == name)

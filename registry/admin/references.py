@@ -72,14 +72,17 @@ def live_reference_checks(dialect: str) -> Iterator[Callable[[Connection], Itera
 
 
 def _all_rows(_: FromClause) -> ColumnElement[bool]:
+    """Return a condition that all rows meet, for tables that keep no ended objects."""
     return true()
 
 
 def _live_vms(row: FromClause) -> ColumnElement[bool]:
+    """Return the condition that the VM of a row is not deleted."""
     return row.c.vm_id.in_(select(vms.c.id).where(vms.c.deleted_at.is_(None)))
 
 
 def _open_requests(row: FromClause) -> ColumnElement[bool]:
+    """Return the condition that the request of a row is not finished."""
     return row.c.request_id.in_(select(requests.c.id).where(requests.c.state.in_(OPEN)))
 
 
@@ -112,6 +115,7 @@ def _check_orphans(
     constraint: ForeignKeyConstraint,
     living: Callable[[FromClause], ColumnElement[bool]] = _all_rows,
 ) -> Iterator[str]:
+    """Yield a sentence if rows refer to a row that does not exist, by one foreign key."""
     if number := connection.execute(_orphan_count_query(table, constraint, living)).scalar_one():
         yield (
             f"table {table.name}: {number} rows refer to a row of"
@@ -125,7 +129,7 @@ def _orphan_count_query(
     constraint: ForeignKeyConstraint,
     living: Callable[[FromClause], ColumnElement[bool]],
 ) -> Select[int]:
-    """Return the query that counts orphans; cached, as building 60 is slower than running them."""
+    """Return the query that counts rows with a broken foreign key."""
     child = table.alias("child")
     parent = constraint.referred_table.alias("parent")
     pairs = [(child.c[key.parent.name], parent.c[key.column.name]) for key in constraint.elements]

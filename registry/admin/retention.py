@@ -83,6 +83,7 @@ class PurgeCounts:
     login_tokens: int = 0
 
     def __bool__(self) -> bool:
+        """Whether any row was purged, or would be."""
         return any(getattr(self, each.name) for each in fields(self))
 
     def __add__(self, other: PurgeCounts) -> PurgeCounts:
@@ -101,7 +102,7 @@ class Retention:
         self._database = database
 
     def count_due(self, periods: Periods) -> PurgeCounts:
-        """Return how many rows a purge would delete now, without deleting any.
+        """Return how many rows of each kind a purge would delete now, without deleting any.
 
         A round counts once its inputs and assignments are gone. So a purge may delete more rounds
         than this, which fall due by the purge itself.
@@ -121,7 +122,7 @@ class Retention:
     def purge_batch(
         self, periods: Periods, *, lease: Lease | None = None, by: datetime | None = None
     ) -> PurgeCounts:
-        """Delete one batch of due rows in a transaction; the result is falsy if none was due.
+        """Delete one batch of rows past their retention; the result is falsy if none was due.
 
         Rows are due by the database's clock and by ``by``.
 
@@ -146,7 +147,7 @@ class Retention:
 def _due_queries(
     connection: Connection, periods: Periods, by: datetime | None = None
 ) -> Mapping[str, Select[Any]]:
-    """Return a query for the keys of due rows of each kind, the oldest first.
+    """Return a query for the keys of rows of each kind past their retention, the oldest first.
 
     Rounds, events and calls have numbers that rise with time, and ids of plans, moves and
     reservations begin with the time when they were made: a bound on these keeps queries from
@@ -289,7 +290,7 @@ def _first_key_since(
 def _first_due_batch(
     connection: Connection, periods: Periods, by: datetime | None
 ) -> tuple[str, Sequence[Any]]:
-    """Return the first kind with due rows, and a batch of their keys."""
+    """Return the first kind of rows that are due to be purged, and a batch of their keys."""
     for name, query in _due_queries(connection, periods, by).items():
         max_rows = INPUTS_BATCH if name == "inputs" else BATCH
         if keys := connection.scalars(query.limit(max_rows)).all():
@@ -298,6 +299,7 @@ def _first_due_batch(
 
 
 def _delete_rows(connection: Connection, name: str, keys: Sequence[Any]) -> None:
+    """Purge rows of one kind by their keys, with the rows of other tables that belong to them."""
     for column in _KEYS[name]:
         connection.execute(delete(column.table).where(column.in_(keys)))
 

@@ -18,7 +18,7 @@ LAST_BEFORE_MERGE: Final = "9423c94a329f"
 
 
 def alembic_config(connection: Connection | None = None) -> Config:
-    """Return Alembic's configuration; the scripts are the package ``migrations``."""
+    """Return Alembic's configuration; its scripts are the package ``migrations``."""
     config = Config()
     config.set_main_option("script_location", str(files("migrations")))
     config.set_main_option("path_separator", "os")
@@ -28,7 +28,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
 
 @cache
 def head_revision() -> str:
-    """Return the revision that this code needs."""
+    """Return the schema revision that this code needs."""
     head = ScriptDirectory.from_config(alembic_config()).get_current_head()
     if head is None:
         raise SchemaOutdatedError(None, "a revision: the package `migrations` is incomplete")
@@ -44,6 +44,6 @@ def first_revision() -> str:
 
 @cache
 def known_revisions() -> frozenset[str]:
-    """Return every revision that this code can make."""
+    """Return every schema revision that this code can make."""
     scripts = ScriptDirectory.from_config(alembic_config())
     return frozenset(each.revision for each in scripts.walk_revisions())

@@ -39,7 +39,7 @@ _TRIES: Final = 60
 
 
 def check_schema(connection: Connection) -> bool:
-    """Raise `SchemaOutdatedError` unless this code can use the schema.
+    """Raise `SchemaOutdatedError` unless this code can use the database's schema.
 
     Returns whether the schema is current.
 
@@ -70,7 +70,7 @@ def _minimum_release(connection: Connection) -> str | None:
 
 
 def upgrade(database_url: str) -> str:
-    """Upgrade the database to the newest revision and return it; create SQLite's file if missing.
+    """Upgrade the schema to the newest revision and return it; create SQLite's file if missing.
 
     All revisions run in one transaction, on PostgreSQL too: a failed upgrade leaves the database
     as it was. Indexes of large tables are the exception; they are built before, while processes
@@ -109,7 +109,7 @@ def upgrade(database_url: str) -> str:
 
 
 def _run_revisions(engine: Engine) -> str:
-    """Run all revisions; raise `LockTimeoutError` where others hold a table for seconds.
+    """Run all migrations; raise `LockTimeoutError` where others hold a table for seconds.
 
     The wait is short because a transaction that waits for a table blocks all others from it.
     """
@@ -128,7 +128,7 @@ def _run_revisions(engine: Engine) -> str:
 
 
 def _is_older(engine: Engine) -> bool:
-    """Return whether a PostgreSQL database has a known revision before the newest."""
+    """Return whether a PostgreSQL database has a known schema revision before the newest."""
     if engine.dialect.name == "sqlite":
         return False
     with engine.connect() as connection:

@@ -125,7 +125,7 @@ class WhatIfs:
         report: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> None:
-        """End a what-if, and record its report or its error.
+        """End a what-if that ran, and record its report or its error.
 
         Raises
         ------
@@ -229,6 +229,7 @@ def _lock_open_what_ifs(
 
 
 def _to_what_if(row: Row[Any], now: datetime, kind: type[W]) -> W:
+    """Return a what-if from its row; an open one with a silent executor is interrupted."""
     if row.state not in _OPEN or row.lease_until > now:
         return record_of(kind, row)
     return record_of(
@@ -237,11 +238,13 @@ def _to_what_if(row: Row[Any], now: datetime, kind: type[W]) -> W:
 
 
 def _get_what_if(connection: Connection, key: UUID) -> WhatIf:
+    """Return the record of a what-if by its id."""
     row = connection.execute(select(*_SHORT).where(what_ifs.c.id == key)).one()
     return _to_what_if(row, db_now(connection), WhatIf)
 
 
 def _lock_what_if(connection: Connection, key: UUID) -> Row[Any]:
+    """Lock and return the row of a what-if, or raise `NotFoundError`."""
     query: Select[Any] = select(*_SHORT, what_ifs.c.executor_id).where(what_ifs.c.id == key)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -259,6 +262,7 @@ def _apply_event(
     reason: str | None = None,
     **values: Any,
 ) -> None:
+    """Change the state of a what-if and record the event."""
     step = WHAT_IF.step(row.state, event)
     connection.execute(
         update(what_ifs).where(what_ifs.c.id == row.id).values(state=step.after.value, **values)

@@ -27,7 +27,7 @@ class Audit:
 
     @retry_on_rollback
     def finish(self, call: AuditedCall, status: int | None) -> int:
-        """Record a call's outcome; return its row's id. The row is created now if it is missing."""
+        """Record a changing call's outcome in the audit log; return the row's id."""
         with self._database.write() as connection:
             if call.row is None:
                 row = {"at": db_now(connection), **call.values(), "status": status}
@@ -77,7 +77,7 @@ class Audit:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[AuditEntry]:
-        """Return a page of entries, newest first; ``subject`` is an id or a name.
+        """Return a page of the audit log, newest first; ``subject`` is an id or a name.
 
         Raises `InvalidError` if no subject has that name, or several have it.
         """
@@ -104,13 +104,14 @@ class Audit:
 
 
 def _has_refusal_like(part: str) -> ColumnElement[bool]:
-    """Return the condition for rows of counted refusals whose routes contain ``part``."""
+    """Return the condition for audit rows of counted refusals whose routes contain ``part``."""
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 
 
 def _time_conditions(
     since: datetime | None, until: datetime | None
 ) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions that an audit entry lies in a period."""
     if since is not None:
         yield audit.c.at >= since
     if until is not None:

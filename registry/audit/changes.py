@@ -116,7 +116,7 @@ class Change(Generic[S]):
     def record_event(
         self, connection: Connection, now: datetime, actor: str, subject_id: object, **details: Any
     ) -> None:
-        """Append the step's event."""
+        """Append the event of this change of state to the history."""
         record_events(connection, [self.row(now, actor, subject_id, **details)])
 
 
@@ -132,7 +132,7 @@ class StateMachine(Generic[S, E]):
         self.table = table
 
     def step(self, state: str, event: E) -> Change[S]:
-        """Return the step from a stored state, or raise `IllegalTransitionError`."""
+        """Return the change from a stored state by an event, or raise `IllegalTransitionError`."""
         before = self.states(state)
         after = next_state(self.table, before, event)
         return Change(
@@ -148,7 +148,7 @@ def assignment_event_row(
     *,
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return the event row of an assignment's step; ``row`` names its VM, tenant and host."""
+    """Return the event row of an assignment's change; ``row`` names its VM, tenant and host."""
     data = {"vm": str(row.vm_id), "host": row.host_name}
     return step.row(now, actor, row.id, tenant=row.tenant, reason=reason, data=data)
 
@@ -162,7 +162,7 @@ def vm_event_row(
     reason: str | None = None,
     kind: str | None = None,
 ) -> dict[str, Any]:
-    """Return the event row of a VM's observed state; ``row`` is that of its assignment."""
+    """Return the event row of a change of a VM's observed state; ``row`` is its assignment's."""
     data = {"host": row.host_name, "assignment": str(row.id)}
     return step.row(now, actor, row.vm_id, kind=kind, tenant=row.tenant, reason=reason, data=data)
 

@@ -47,7 +47,7 @@ def event_row(
     reason: str | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return an event's row; ``change`` is the state before and after."""
+    """Return the row of an event of the history; ``change`` is the state before and after."""
     before, after = change if change is not None else (None, None)
     return {
         "at": now,
@@ -65,7 +65,7 @@ def event_row(
 
 
 def record_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append event rows made by `event_row`."""
+    """Append event rows, made by `event_row`, to the history."""
     prepare_events(connection, rows)()
 
 
@@ -78,7 +78,7 @@ def record_event(  # noqa: PLR0917 - those of `event_row`, and where
     subject_id: object,
     **details: Any,
 ) -> None:
-    """Append one event; ``details`` are further arguments of `event_row`."""
+    """Append one event to the history; ``details`` are further arguments of `event_row`."""
     record_events(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
@@ -105,7 +105,7 @@ class Events:
             record_event(connection, now, actor, kind, subject_type, subject_id, reason=reason)
 
     def find_subjects(self, given: str, tenant: str | None = None) -> tuple[str, ...]:
-        """Return the ids of a subject by its id or name; see `subjects_of_events`."""
+        """Return the ids under which events know a subject, by its id or name."""
         with self._database.read() as connection:
             return subjects_of_events(connection, given, tenant)
 
@@ -120,7 +120,7 @@ class Events:
         newest: bool = False,
         limit: int = 100,
     ) -> tuple[Event, ...]:
-        """Return events above ``after``, ascending by id; with ``newest`` the last of them.
+        """Return events of the history above ``after``, by id; with ``newest`` the last of them.
 
         Events above the id of a running transaction are returned only once it ends. So a reader
         that continues after the last id it saw misses nothing.
@@ -150,7 +150,7 @@ class Events:
 
 
 def newest_stable_id(database: Database) -> int | None:
-    """Return an id up to which no new event can appear; None on SQLite, which leaves no gaps.
+    """Return an event id up to which no new event can appear; None on SQLite, which leaves no gaps.
 
     PostgreSQL gives ids before it commits. The order of the reads matters. First the last id given
     is read: each id up to it belongs to a finished transaction or to one that holds a lock whose
@@ -182,6 +182,7 @@ def _subject_names(connection: Connection, rows: Sequence[Row[Any]]) -> list[str
 
 
 def _subject_key(row: Row[Any]) -> tuple[str, str] | None:
+    """Return the type and id by which an event's subject has a name, or None."""
     subject_type, key = row.subject_type, row.subject_id
     if subject_type == "assignment":
         subject_type, key = "vm", str(row.data.get("vm"))

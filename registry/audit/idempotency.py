@@ -21,18 +21,18 @@ class Idempotency:
         self._forgot_at = float("-inf")  #: on this process's monotonic clock
 
     def check_unused(self, key: IdempotencyKey) -> None:
-        """Check a key without claiming it; it raises the errors of `claim_key`."""
+        """Check an idempotency key without claiming it; it raises the errors of `claim_key`."""
         with self._database.read_statement() as connection:
             check_unused(connection, key)
 
     def delete_expired(self) -> None:
-        """Delete expired keys unless this process did so recently."""
+        """Delete expired idempotency keys unless this process did so recently."""
         if self.is_deletion_due():
             self._forgot_at = time.monotonic()
             self._delete_expired()
 
     def is_deletion_due(self) -> bool:
-        """Return whether a deletion is due by this process's clock."""
+        """Return whether a deletion of expired idempotency keys is due."""
         return time.monotonic() - self._forgot_at >= FORGET_EVERY_S
 
     @retry_on_rollback

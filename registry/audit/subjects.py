@@ -37,7 +37,7 @@ def subjects_of_events(connection: Connection, given: str, tenant: str | None) -
 
 
 def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
-    """Return the id of a subject, and its name if audited calls used it.
+    """Return the id of a subject of audited calls, and its name if they used it.
 
     It raises the errors of `subjects_of_events`.
     """
@@ -48,6 +48,10 @@ def subjects_of_audit(connection: Connection, given: str) -> tuple[str, ...]:
 def _find_subjects(
     connection: Connection, given: str, known: ColumnElement[bool], tenant: str | None
 ) -> tuple[str, ...]:
+    """Return the ids of a subject of events or audited calls, by its id or name.
+
+    ``known`` is the condition of records that have the text as their subject's id.
+    """
     key = _parse_id(given)
     if key is None and (_has_row(connection, known) or _is_key(connection, given, tenant)):
         key = given
@@ -82,6 +86,7 @@ def _is_key(connection: Connection, name: str, tenant: str | None) -> bool:
 
 
 def _has_row(connection: Connection, which: ColumnElement[bool]) -> bool:
+    """Return whether any row meets a condition."""
     return bool(connection.scalar(select(exists().where(which))))
 
 
@@ -111,6 +116,7 @@ def _id_of_name(connection: Connection, name: str, tenant: str | None) -> str | 
 
 
 def _unknown_subject(given: str) -> UnknownNameError:
+    """Return the error that no subject of events or audited calls has a name."""
     return UnknownNameError(
         "subject", "request, VM, host or other subject", given, hint="or its id"
     )

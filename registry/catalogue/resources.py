@@ -73,14 +73,14 @@ class Resources:
         self._database = database
 
     def all(self) -> tuple[ResourceDef, ...]:
-        """Return every resource, in order of position."""
+        """Return every resource of the catalogue, in order of position."""
         with self._database.read() as connection:
             rows = connection.execute(select(resources).order_by(resources.c.position))
             return tuple(ResourceDef(**row._mapping) for row in rows)
 
     @retry_on_rollback
     def set_overhead(self, name: str, amount: int, *, actor: str) -> ResourceDef:
-        """Set what each VM holds of a resource beyond its type; placed VMs keep what they hold."""
+        """Set what a VM takes of a resource beyond its type; placed VMs keep what they hold."""
         check_int("overhead_per_vm", amount, 0, MAX_AMOUNT)
         which = resources.c.name == lookup_name("resource", name)
         with self._database.write() as connection:

@@ -18,7 +18,7 @@ LIMITS: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def check_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits, or raise `InvalidError` for an unknown key or a value out of bounds."""
+    """Return a VM type's limits; raise `InvalidError` for an unknown or impossible one."""
     for name, amount in limits.items():
         if name not in LIMITS:
             raise UnknownNameError(f"limits.{name}", "limit", name, known=tuple(LIMITS))

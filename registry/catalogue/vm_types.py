@@ -91,7 +91,7 @@ class VmTypes:
         return page_of(found, limit, lambda vm_type: (vm_type.name,))
 
     def all(self) -> tuple[VmType, ...]:
-        """Return every type, by name."""
+        """Return every VM type, by name."""
         with self._database.read() as connection:
             rows = connection.execute(select(vm_types).order_by(vm_types.c.name)).all()
             return _to_vm_types(connection, rows)
@@ -103,7 +103,7 @@ class VmTypes:
 
 
 def vm_type_id(connection: Connection, name: str) -> UUID:
-    """Return the id of the newest revision of a type, or raise `NotFoundError`."""
+    """Return the id of the newest revision of a VM type, or raise `NotFoundError`."""
     found: UUID | None = connection.scalar(_NEWEST, {"named": lookup_name("VM type", name)})
     if found is None:
         raise NotFoundError("VM type", name)
@@ -111,7 +111,7 @@ def vm_type_id(connection: Connection, name: str) -> UUID:
 
 
 def get_vm_type(connection: Connection, name: str) -> VmType:
-    """Return the newest revision of a type, or raise `NotFoundError`."""
+    """Return the newest revision of a VM type, or raise `NotFoundError`."""
     row = connection.execute(
         select(vm_types)
         .where(vm_types.c.name == lookup_name("VM type", name))
@@ -124,6 +124,7 @@ def get_vm_type(connection: Connection, name: str) -> VmType:
 
 
 def _to_vm_types(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[VmType, ...]:
+    """Return the records of VM types, with their amounts of resources in the axis's order."""
     amounts: dict[Any, dict[str, int]] = {row.id: {} for row in rows}
     query = (
         select(vm_type_resources)

@@ -57,7 +57,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def claim(self, id: UUID, owner: str, lease_s: float) -> ConsoleWork | None:  # noqa: A002
-        """Claim a session; None if it is over, its VM is on no host, or it is claimed."""
+        """Claim a console session; None if it is over, its VM is on no host, or it is claimed."""
         with self._database.write() as connection:
             row = lock_session(connection, console_sessions.c.id == id)
             now = db_now(connection)
@@ -89,7 +89,7 @@ class ConsoleHolds:
             )
 
     def tenant(self, id: UUID) -> str | None:  # noqa: A002
-        """Return the tenant of a session's VM; None if the session is over."""
+        """Return the tenant of a console session's VM; None if the session is over."""
         query = (
             select(tenants.c.name)
             .select_from(console_sessions)
@@ -103,7 +103,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def record_wait_reason(self, id: UUID, reason: str) -> None:  # noqa: A002
-        """Record why a session still waits for a worker."""
+        """Record why a console session still waits for a worker."""
         with self._database.write() as connection:
             row = lock_session(
                 connection,
@@ -115,7 +115,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def mark_attached(self, claim: ConsoleClaim) -> None:
-        """Record that the worker holds the console."""
+        """Record that the worker is attached to the console."""
         with self._database.write() as connection:
             row = _lock_claimed_session(connection, claim)
             change_session_state(
@@ -128,7 +128,7 @@ class ConsoleHolds:
             )
 
     def has_input(self, claim: ConsoleClaim) -> bool:
-        """Return whether input waits to be typed, or raise `ClaimLostError`."""
+        """Return whether a console session has waiting input, or raise `ClaimLostError`."""
         typed = exists().where(console_inputs.c.session_id == claim.session_id)
         with self._database.read() as connection:
             row = connection.execute(
@@ -141,7 +141,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def take_input(self, claim: ConsoleClaim) -> bytes:
-        """Return the waiting input and delete it."""
+        """Return a console session's waiting input and delete it."""
         with self._database.write() as connection:
             _lock_claimed_session(connection, claim)
             mine = console_inputs.c.session_id == claim.session_id
@@ -153,7 +153,7 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def store_output(self, claim: ConsoleClaim, content: bytes) -> None:
-        """Store output of the guest; drop the oldest unread output beyond the limit."""
+        """Store output of the guest's console; drop the oldest unread output beyond the limit."""
         with self._database.write() as connection:
             row = _lock_claimed_session(connection, claim)
             output_end = row.output_end + len(content)
@@ -172,14 +172,14 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def extend_claim(self, claim: ConsoleClaim, lease_s: float) -> None:
-        """Extend the claim; raise `ClaimLostError` if it is lost or the session is over."""
+        """Extend the claim on a console session; raise `ClaimLostError` if it is lost or over."""
         with self._database.write() as connection:
             _lock_claimed_session(connection, claim)
             CONSOLES.extend(connection, claim.session_id, lease_s)
 
     @retry_on_rollback
     def release_claim(self, claim: ConsoleClaim, reason: str | None) -> None:
-        """Release the claim, so that another worker may attach the session again."""
+        """Release the claim on a console session, so that another worker may attach it again."""
         with self._database.write() as connection:
             row = _lock_claimed_session(connection, claim)
             now = db_now(connection)
@@ -195,18 +195,20 @@ class ConsoleHolds:
 
     @retry_on_rollback
     def mark_ended(self, claim: ConsoleClaim, reason: str) -> None:
-        """End the session and record why."""
+        """End the console session of a claim and record why."""
         with self._database.write() as connection:
             row = _lock_claimed_session(connection, claim)
             end_session(connection, row, reason, actor=row.lease_owner, now=db_now(connection))
 
 
 def _lock_claimed_session(connection: Connection, claim: ConsoleClaim) -> Row[Any]:
+    """Lock and return the row of a claimed console session, or raise `ClaimLostError`."""
     row: Row[Any] | None = lock_session(connection, console_sessions.c.id == claim.session_id)
     return _check_claim(claim, row)
 
 
 def _check_claim(claim: ConsoleClaim, row: Row[Any] | None) -> Row[Any]:
+    """Return the row of a console session, or raise `ClaimLostError` if the claim is lost."""
     if row is None or row.state == ConsoleState.ENDED.value or row.epoch != claim.epoch:
         found = "it is over" if row is None or row.epoch == claim.epoch else "another has it"
         raise ClaimLostError(f"console session {claim.session_id}", found)

@@ -55,7 +55,7 @@ class ConsoleReads:
 
     @retry_on_rollback
     def request(self, vm_id: UUID, *, max_bytes: int = MAX_CONSOLE_BYTES, after: int = 0) -> UUID:
-        """Store a request for the end of a VM's console log; `ConflictError` if it has no host."""
+        """Store a request for the end of a VM's console log; `ConflictError` without a host."""
         check_int("max_bytes", max_bytes, 1, MAX_CONSOLE_BYTES)
         check_int("after", after, 0, 2**63 - 1)
         key = uuid7()
@@ -73,7 +73,7 @@ class ConsoleReads:
         return key
 
     def question(self, id: UUID) -> ConsoleQuestion | None:  # noqa: A002 - the contract's name
-        """Return a question, or None if its caller has gone."""
+        """Return which console log a worker is to read, or None if the caller has gone."""
         query = (
             select(console_reads, *HOST_COLUMNS)
             .select_from(console_reads)
@@ -89,7 +89,7 @@ class ConsoleReads:
 
     @retry_on_rollback
     def store_answer(self, id: UUID, answer: ConsoleAnswer) -> None:  # noqa: A002
-        """Store the answer unless there is one already."""
+        """Store the part of a console log that a worker read, unless there is an answer already."""
         with self._database.write() as connection:
             connection.execute(
                 update(console_reads)
@@ -103,7 +103,7 @@ class ConsoleReads:
             )
 
     def find_answer(self, id: UUID) -> ConsoleAnswer | None:  # noqa: A002
-        """Return the answer, or None while there is none."""
+        """Return the part of a console log that a worker read, or None while there is none."""
         query = select(console_reads).where(
             console_reads.c.id == id, console_reads.c.answered_at.is_not(None)
         )
@@ -115,6 +115,6 @@ class ConsoleReads:
 
     @retry_on_rollback
     def delete_question(self, id: UUID) -> None:  # noqa: A002
-        """Delete a question with its answer."""
+        """Delete a request to read a console log, with its answer."""
         with self._database.write() as connection:
             connection.execute(delete(console_reads).where(console_reads.c.id == id))

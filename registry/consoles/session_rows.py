@@ -64,7 +64,7 @@ def placed_vm_name(connection: Connection, vm_id: UUID) -> str:
 
 
 def end_silent_sessions(connection: Connection, *, now: datetime) -> None:
-    """End sessions of silent callers, and delete those that ended a while ago."""
+    """End console sessions of silent callers, and delete those that ended a while ago."""
     silent = connection.scalars(
         select(console_sessions.c.id)
         .where(
@@ -94,7 +94,7 @@ def end_silent_sessions(connection: Connection, *, now: datetime) -> None:
 
 
 def lock_session(connection: Connection, *which: ColumnElement[bool]) -> Any:
-    """Lock and return the session that meets the conditions, or None."""
+    """Lock and return the row of the console session that meets the conditions, or None."""
     return connection.execute(
         select(console_sessions).where(*which).with_for_update()
     ).one_or_none()
@@ -103,7 +103,7 @@ def lock_session(connection: Connection, *which: ColumnElement[bool]) -> Any:
 def end_session(
     connection: Connection, row: Row[Any], reason: str, *, actor: str, now: datetime
 ) -> None:
-    """End a session and delete its input that no worker took."""
+    """End a console session and delete its input that no worker took."""
     change_session_state(
         connection, row, ConsoleEvent.ENDED, reason, actor=actor, now=now, **CONSOLES.none
     )
@@ -120,7 +120,7 @@ def change_session_state(
     now: datetime,
     **values: Any,
 ) -> None:
-    """Change a session's state and record the event."""
+    """Change a console session's state and record the event."""
     step = CONSOLE.step(row.state, event)
     CONSOLES.update_row(connection, row.id, state=step.after.value, reason=reason, **values)
     tenant, data = read_tenant_name(connection, row.vm_id), {"session": str(row.id)}
@@ -136,7 +136,7 @@ def read_tenant_name(connection: Connection, vm_id: UUID) -> str:
 
 
 def to_session(row: Any) -> ConsoleSession:
-    """Return the record of a row."""
+    """Return the record of a console session from its row."""
     return ConsoleSession(
         id=row.id,
         vm=row.vm_id,

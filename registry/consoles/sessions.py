@@ -46,7 +46,7 @@ class ConsoleOutput:
 
     @property
     def end(self) -> int:
-        """Return the end position of this output."""
+        """The position in the console's output at which this part ends."""
         return self.start + len(self.content)
 
 
@@ -119,7 +119,7 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def store_input(self, vm_id: UUID, id: UUID, number: int, content: bytes) -> ConsoleSession:  # noqa: A002
-        """Store a piece of input; ignore a piece whose number was stored before."""
+        """Store a piece of input for a console; ignore a piece whose number was stored before."""
         if not 1 <= len(content) <= MAX_TYPED_BYTES:
             raise InvalidError("content", f"{len(content)} bytes", f"1 to {MAX_TYPED_BYTES} bytes")
         with self._database.write() as connection:
@@ -150,7 +150,7 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def record_reader(self, vm_id: UUID, id: UUID, *, after: int) -> bool:  # noqa: A002
-        """Record how far the caller has read; return whether no worker holds the console."""
+        """Record how far the caller read a console; return whether no worker is attached to it."""
         with self._database.write() as connection:
             row = _lock_session_row(connection, vm_id, id)
             if row.state == ConsoleState.ENDED.value:
@@ -171,7 +171,7 @@ class ConsoleSessions:
         return unserved
 
     def output(self, vm_id: UUID, id: UUID, *, after: int) -> ConsoleOutput:  # noqa: A002
-        """Return the guest's output after the first ``after`` bytes of this session."""
+        """Return the output of a guest's console after the first ``after`` bytes of the session."""
         outputs = console_outputs.c
         with self._database.read() as connection:
             row = connection.execute(
@@ -195,7 +195,7 @@ class ConsoleSessions:
 
     @retry_on_rollback
     def close(self, vm_id: UUID, id: UUID, *, actor: str) -> None:  # noqa: A002
-        """Close a session; nothing happens if it is over."""
+        """Close a console session; nothing happens if it is over."""
         with self._database.write() as connection:
             row = _lock_session_row(connection, vm_id, id)
             if row.state != ConsoleState.ENDED.value:
@@ -203,6 +203,7 @@ class ConsoleSessions:
 
 
 def _check_session_limit(connection: Connection, vm_id: UUID, at_most: int) -> None:
+    """Raise `ConflictError` if the VM's tenant has as many open console sessions as it may."""
     owner = select(vms.c.tenant_id).where(vms.c.id == vm_id).scalar_subquery()
     used = connection.scalars(
         select(vms.c.name)
@@ -220,6 +221,7 @@ def _check_session_limit(connection: Connection, vm_id: UUID, at_most: int) -> N
 
 
 def _lock_session_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+    """Lock and return the row of a VM's console session, or raise `NotFoundError`."""
     row: Row[Any] | None = lock_session(
         connection, console_sessions.c.id == key, console_sessions.c.vm_id == vm_id
     )
@@ -229,6 +231,7 @@ def _lock_session_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any
 
 
 def _lock_open_session_row(connection: Connection, vm_id: UUID, key: UUID) -> Row[Any]:
+    """Lock and return the row of an open console session, or raise `ConflictError`."""
     row = _lock_session_row(connection, vm_id, key)
     if row.state == ConsoleState.ENDED.value:
         raise ConflictError(f"the console session is over: {row.reason}")

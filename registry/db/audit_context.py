@@ -57,11 +57,11 @@ class AuditedCall:
         }
 
     def to_outcome(self, status: int | None) -> CallOutcome:
-        """Return the call's outcome with a status."""
+        """Return the values that the audit row stores of the call's outcome with a status."""
         return status, self.route, self.subject
 
     def has_outcome(self, status: int | None) -> bool:
-        """Whether the audit row has this outcome already."""
+        """Whether the call's audit row has the outcome of this status already."""
         return self.row is not None and self.outcome_written == self.to_outcome(status)
 
 
@@ -71,7 +71,7 @@ AUDITED: Final = "audited"
 
 
 def audited_call_of(connection: Connection) -> AuditedCall | None:
-    """Return the call that a transaction is for, if it is audited."""
+    """Return the audited call for which a transaction runs, or None."""
     call: AuditedCall | None = connection.get_execution_options().get(AUDITED)
     return call
 
@@ -102,7 +102,7 @@ def mark_audit_row_committed(call: AuditedCall) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedAuditRow:
-    """The uncommitted audit row of a call in a batch."""
+    """The uncommitted audit row of a call in a batch of calls."""
 
     call: AuditedCall
     subject: str
@@ -137,7 +137,7 @@ def mark_audit_rows_committed(intents: Sequence[UncommittedAuditRow]) -> None:
 
 
 def set_audit_subject(connection: Connection, subject_id: str) -> None:
-    """Set the subject of the transaction's call unless its path had one."""
+    """Set the subject of the transaction's audited call unless its path had one."""
     call = audited_call_of(connection)
     if call is not None and call.subject is None:
         call.subject = subject_id

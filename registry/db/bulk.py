@@ -45,7 +45,7 @@ PARAMETERS: Final = 2_000
 
 
 def chunks(values: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
-    """Split values into sequences of at most ``size`` values."""
+    """Split values into sequences of at most ``size``, which a statement takes as parameters."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
@@ -215,7 +215,7 @@ def background_executor(connection: Connection) -> Iterator[Later]:
 def update_each(
     connection: Connection, table: Table, changes: Mapping[UUID, Mapping[str, Any]]
 ) -> None:
-    """Update each row by its id with its own values.
+    """Update each row of a table by its id with its own values.
 
     Rows that get equal values share a statement.
     """
@@ -230,14 +230,16 @@ def update_each(
 
 
 def _execute_nothing() -> None:
-    """Do nothing, as there are no rows."""
+    """Do nothing: a prepared statement for no rows."""
 
 
 def _run_statement(connection: Connection, statement: Any, parameters: Any) -> None:
+    """Execute a statement of SQLAlchemy with its parameters."""
     connection.execute(statement, parameters)
 
 
 def _run_driver_sql(connection: Connection, statement: str, parameters: dict[str, str]) -> None:
+    """Execute SQL text with parameters, without compiling it again."""
     connection.exec_driver_sql(statement, parameters)
 
 
@@ -271,7 +273,7 @@ def _array_source(
 
 
 def array_text(values: Sequence[Any]) -> str:
-    """Return the text of a PostgreSQL array.
+    """Return the text of a PostgreSQL array with these values.
 
     This takes a fifth of the time that psycopg takes for a list, whose values it inspects.
     """
@@ -279,10 +281,12 @@ def array_text(values: Sequence[Any]) -> str:
 
 
 def _quote_item(text: str) -> str:
+    """Return a text as a quoted item of a PostgreSQL array."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _item_text(value: Any) -> str:
+    """Return a value as an item of a PostgreSQL array: text, bytes, or JSON."""
     if isinstance(value, str):  # a member of an enumeration
         return _quote_item(str(value))
     # The types by which psycopg knows JSON and bytes; to import it here would cost

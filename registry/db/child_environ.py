@@ -11,7 +11,7 @@ PLAIN: Final = ("PATH", "HOME", "LANG", "TZ")
 
 
 def child_environ(names: Iterable[str] = (), prefixes: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the harmless variables, those in ``names``, and those with one of ``prefixes``.
+    """Return environment variables for a child program: harmless ones and those that are listed.
 
     This is an allow-list, so that a secret added later is not passed on.
     """

@@ -28,7 +28,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse naive times; store UTC."""
+        """Convert a time to UTC to store it; refuse times without a zone."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -36,7 +36,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """Return UTC, which SQLite stores without its zone."""
+        """Return a stored time as UTC; SQLite stores it without its zone."""
         if value is None:
             return None
         found: datetime = value
@@ -44,7 +44,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def db_now(connection: Connection) -> datetime:
-    """Return the database's time, now."""
+    """Return the present time of the database's clock."""
     value = connection.exec_driver_sql(_NOW[connection.dialect.name]).scalar_one()
     if isinstance(value, str):
         return datetime.fromisoformat(value).replace(tzinfo=UTC)
@@ -74,10 +74,12 @@ class UtcNow(FunctionElement[datetime]):
 
 @compiles(UtcNow, "postgresql")
 def _compile_for_postgresql(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+    """Return PostgreSQL's expression for the time of its clock."""
     return "clock_timestamp()"
 
 
 @compiles(UtcNow, "sqlite")
 def _compile_for_sqlite(_element: UtcNow, _compiler: Any, **_: Any) -> str:
+    """Return SQLite's expression for the time, as wide as what `UtcDateTime` writes."""
     # As wide as what `UtcDateTime` writes, so that it sorts among it.
     return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"

@@ -59,19 +59,19 @@ class DbWatchdog:
         self._closed = threading.Event()
 
     def check(self) -> None:
-        """Raise `ServerHangsError` if the server is known to hang."""
+        """Raise `ServerHangsError` if the database server is known to hang."""
         if self._hangs:
             raise ServerHangsError
 
     def check_wait(self, since: float) -> None:
-        """Start a probe if a wait is long; raise `ServerHangsError` if the server hangs."""
+        """Probe the database server if a wait is long; raise `ServerHangsError` if it hangs."""
         self.check()
         suspicious = max(since, self._answered_at) + PATIENCE_S
         if self._now() >= suspicious:
             self._start_probe()
 
     def record_timeout(self) -> None:
-        """Record that a connection attempt timed out."""
+        """Record that an attempt to connect to the database server timed out."""
         with self._lock:
             if not self._hangs:
                 log.warning("database_hangs")
@@ -79,10 +79,11 @@ class DbWatchdog:
         self._start_probe()
 
     def close(self) -> None:
-        """Stop probing."""
+        """Stop probing the database server."""
         self._closed.set()
 
     def _start_probe(self) -> None:
+        """Start a thread that probes whether the database server answers, unless one runs."""
         with self._lock:
             if self._probing or self._closed.is_set() or self._now() < self._not_before:
                 return
@@ -95,6 +96,7 @@ class DbWatchdog:
             log.warning("database_not_looked_at", error="no thread could be started")
 
     def _probe_until_answer(self) -> None:
+        """Connect to the database server again and again until it answers."""
         answered = False
         try:
             while not self._answers():

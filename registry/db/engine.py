@@ -80,7 +80,7 @@ class LockTimeoutError(RegistryUnavailableError):
 
 
 def parse_database_url(database_url: str) -> URL:
-    """Return the URL with the driver that we use, or raise `InvalidError`."""
+    """Return a database URL with the driver that we use, or raise `InvalidError`."""
     try:
         url = make_url(database_url)
     except ArgumentError:
@@ -119,6 +119,7 @@ def make_engine(
 def _postgresql_engine(
     url: URL, *, read_only: bool, patient: bool, pulse: DbWatchdog | None
 ) -> Engine:
+    """Return an engine for PostgreSQL, with timeouts unless it is ``patient``."""
     from registry.db.watched_connection import watch  # noqa: PLC0415 - SQLite needs no driver of it
 
     seconds = {
@@ -154,6 +155,7 @@ def _postgresql_engine(
 
 
 def _find_watchdog(database_url: str) -> DbWatchdog | None:
+    """Return the watchdog of a PostgreSQL server; None for SQLite."""
     url = parse_database_url(database_url)
     if url.get_backend_name() != "postgresql":
         return None
@@ -179,12 +181,14 @@ def _ping_stale_connections(engine: Engine) -> None:
 
 
 def _autocommit_engine(engine: Engine) -> Engine:
+    """Return an engine without transactions for single SELECTs; for SQLite the same engine."""
     if engine.dialect.name == "sqlite":  # where a transaction that reads costs nothing
         return engine
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _sqlite_engine(url: URL, *, read_only: bool) -> Engine:
+    """Return an engine for an SQLite file, with pragmas for concurrent processes."""
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
@@ -220,6 +224,7 @@ class _LastDiskFull:
 
     @contextmanager
     def record_refusal(self) -> Iterator[None]:
+        """Record the time if a write in the block finds the database's disk full."""
         try:
             yield
         except DatabaseFullError:
@@ -264,7 +269,7 @@ class Database:
         return found
 
     def with_connection(self, connection: Connection) -> Database:
-        """Return the database for reads within a transaction under way."""
+        """Return the database for reads within the transaction of this connection."""
         found = self.for_call(None)
         found._inside = connection
         return found
@@ -327,13 +332,14 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Translate database errors in the block; fail at once if the server is known to hang."""
         if self._pulse is not None:
             self._pulse.check()
         with translate_unavailable():
             yield
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection of this process to the database."""
         if self._pulse is not None:
             self._pulse.close()
         self._write.dispose()
@@ -362,7 +368,7 @@ def retry_on_rollback(method: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def translate_unavailable() -> Iterator[None]:
-    """Translate errors of a database that is unreachable, busy or full."""
+    """Translate errors of a database that is unreachable, busy or full to errors of ours."""
     try:
         yield
     except IntegrityError:
@@ -386,6 +392,7 @@ def translate_unavailable() -> Iterator[None]:
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error of SQLite says that the disk is full."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, sqlite3.Error) and code == sqlite3.SQLITE_FULL
 

@@ -33,6 +33,7 @@ def checkpoint(name: str) -> None:
 
 
 def _is_first_process(name: str) -> bool:
+    """Return whether no process was killed at a checkpoint yet, by the file ``FUGA_KILL_MARK``."""
     mark = os.environ.get("FUGA_KILL_MARK")
     if not mark:
         return True

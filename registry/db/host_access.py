@@ -55,7 +55,7 @@ HOST_COLUMNS = (
 
 
 def to_host_access(row: Row[Any]) -> HostAccess:
-    """Return the record for a row with `HOST_COLUMNS`."""
+    """Return how a worker reaches a host, from a row with `HOST_COLUMNS`."""
     return record_of(
         HostAccess,
         row,
@@ -67,6 +67,7 @@ def to_host_access(row: Row[Any]) -> HostAccess:
 
 
 def _machine_key(row: Row[Any]) -> str | None:
+    """Return a text that identifies the machine of a host by its UUID and name, or None."""
     if row.machine_uuid is None or row.machine_name is None:
         return None if row.machine_uuid is None else str(row.machine_uuid)
     domain = "" if row.machine_domain is None else f".{row.machine_domain}"

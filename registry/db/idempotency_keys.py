@@ -54,13 +54,13 @@ class IdempotentCall:
     over: bool = False  #: the transaction is committed
 
     def begin(self, connection: Connection) -> None:
-        """Claim the key; it raises the errors of `claim_key`."""
+        """Claim the call's idempotency key; it raises the errors of `claim_key`."""
         self.kept = False
         claim_key(connection, self.key)
         connection.execution_options(**{_ONCE: self})
 
     def store(self, connection: Connection, record: Any) -> None:
-        """Store a record with the key, and the answer's status with the audit row."""
+        """Store the call's result with its idempotency key, and the status with the audit row."""
         store_records(connection, [(self.key, record)])
         self.kept = True
         call = audited_call_of(connection)
@@ -68,7 +68,7 @@ class IdempotentCall:
             call.status = self.key.status
 
     def check_stored(self) -> None:
-        """Raise if no record is stored, as a repeated call could not be answered."""
+        """Raise if no result is stored, as a repeated call could not be answered."""
         if not self.kept:
             raise RuntimeError(
                 f"{self.key.key}: nothing was kept; the store has to use `store_result`"
@@ -84,7 +84,7 @@ def store_result(connection: Connection, record: T) -> T:
 
 
 def parse_stored_record(adapter: TypeAdapter[T], body: str) -> T | None:
-    """Parse a key's stored record; return None for an answer of an earlier release.
+    """Parse the record stored with an idempotency key; None for an answer of an earlier release.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def parse_stored_record(adapter: TypeAdapter[T], body: str) -> T | None:
 
 
 def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
-    """Lock a key for this transaction and return the time; others block until it ends.
+    """Lock an idempotency key for this transaction and return the time; others block until its end.
 
     Raises
     ------
@@ -128,19 +128,19 @@ def claim_key(connection: Connection, key: IdempotencyKey) -> datetime:
 
 
 def check_unused(connection: Connection, key: IdempotencyKey) -> None:
-    """Check a key without claiming it; it raises the errors of `claim_key`."""
+    """Check an idempotency key without claiming it; it raises the errors of `claim_key`."""
     row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
     if row is not None:
         _check_unused(key, row)
 
 
 def delete_expired_keys(connection: Connection) -> None:
-    """Delete expired keys."""
+    """Delete idempotency keys that are past their lifetime."""
     connection.execute(delete(keys).where(keys.c.first_used_at < db_now(connection) - KEPT))
 
 
 def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
-    """Raise the error of `claim_key` for an existing key that was used."""
+    """Raise the error of `claim_key` for an idempotency key that was used."""
     if row.now - row.first_used_at > KEPT:
         return
     if row.fingerprint.removeprefix(_MARK) != key.fingerprint:
@@ -152,6 +152,7 @@ def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
 
 
 def _reclaim_key(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
+    """Claim an existing idempotency key again that is unused or expired; return the time."""
     _check_unused(key, row)
     now: datetime = row.now
     taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
@@ -163,7 +164,7 @@ def _reclaim_key(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> 
 def claim_keys(
     connection: Connection, wanted: Iterable[IdempotencyKey], now: datetime
 ) -> Sequence[IdempotencyKey]:
-    """Claim the keys that are unused, and return them without duplicates."""
+    """Claim the idempotency keys that are unused, and return them without duplicates."""
     found: dict[tuple[str, str], IdempotencyKey] = {}
     for key in wanted:
         if is_key(key.key):
@@ -183,14 +184,14 @@ def claim_keys(
 
 
 def release_keys(connection: Connection, unused: Collection[IdempotencyKey]) -> None:
-    """Delete keys that this transaction claimed without using them."""
+    """Delete idempotency keys that this transaction claimed without using them."""
     if unused:
         which = tuple_(keys.c.scope, keys.c.key).in_([(key.scope, key.key) for key in unused])
         connection.execute(delete(keys).where(which))
 
 
 def store_records(connection: Connection, of_keys: Sequence[tuple[IdempotencyKey, Any]]) -> None:
-    """Store the records of several keys of this transaction."""
+    """Store the results of several calls with their idempotency keys."""
     rows = [
         {
             "scope": key.scope,
@@ -209,6 +210,7 @@ def is_key(key: str) -> bool:
 
 
 def _key_conditions(key: IdempotencyKey) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that select the row of an idempotency key."""
     return keys.c.scope == key.scope, keys.c.key == key.key
 
 
@@ -220,11 +222,13 @@ _AGAIN: Final = select(keys, UtcNow().label("now")).where(
 
 @cache
 def _claim_statement(dialect: str) -> Any:
+    """Return the INSERT that claims an idempotency key unless its row exists."""
     claim = insert_or_skip_for(dialect, keys).values(started_at=UtcNow(), first_used_at=UtcNow())
     return claim.returning(keys.c.started_at)
 
 
 def _adapter_of(record: Any) -> TypeAdapter[Any]:
+    """Return pydantic's adapter for a result that is stored with an idempotency key."""
     kind: Any = type(record)
     return _cached_adapter(kind)
 

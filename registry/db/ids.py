@@ -18,7 +18,7 @@ _counter = 0
 
 
 def lowest_uuid7(moment: datetime) -> uuid.UUID:
-    """Return the lowest UUIDv7 of a moment."""
+    """Return the lowest UUIDv7 of a moment, as a bound for ids."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
 
 

@@ -38,7 +38,7 @@ class Condition:
     held: bool = False  #: its transaction is committed
 
     def check_locked(self, connection: Connection) -> None:
-        """Lock the row of the resource and check it in this transaction."""
+        """Lock the row of the resource and check its ETag against If-Match in this transaction."""
         if not has_one_writer(connection):
             if self.kind == "request":
                 _lock_request(connection, self.key)

@@ -47,7 +47,7 @@ def lock_tenants(connection: Connection, *keys: UUID) -> None:
 
 
 def lock_hosts(connection: Connection, *keys: UUID) -> None:
-    """Lock hosts: no other transaction writes to them until this one ends."""
+    """Lock rows of hosts: no other transaction writes to them until this one ends."""
     for some in chunks(sorted(keys)):
         _lock_rows(
             connection,
@@ -56,7 +56,7 @@ def lock_hosts(connection: Connection, *keys: UUID) -> None:
 
 
 def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
-    """Lock VM groups: other transactions cannot place VMs of them until this one ends."""
+    """Lock rows of VM groups: no other transaction places VMs of them until this one ends."""
     for some in chunks(sorted(keys)):
         query = (
             select(vm_groups.c.id)
@@ -67,12 +67,12 @@ def lock_groups(connection: Connection, keys: Collection[UUID]) -> None:
 
 
 def lock_vms(connection: Connection, which: ColumnElement[bool]) -> Collection[UUID] | None:
-    """Lock the VMs that meet a condition and return their ids; None on SQLite, which locks all."""
+    """Lock rows of VMs that meet a condition, return their ids; None on SQLite, which locks all."""
     return _lock_rows(connection, select(vms.c.id).where(which).order_by(vms.c.id), of=vms)
 
 
 def lock_vms_on(connection: Connection, *host_ids: UUID) -> None:
-    """Lock the VMs with unreleased assignments on hosts."""
+    """Lock the rows of VMs with unreleased assignments on hosts."""
     for some in chunks(sorted(host_ids)):
         there = select(assignments.c.vm_id).where(
             is_any_of(connection, assignments.c.host_id, some), unreleased
@@ -102,6 +102,7 @@ def roll_back_when_idle(connection: Connection, after_s: float) -> None:
 def _lock_rows(
     connection: Connection, query: Select[Any], of: Any = None
 ) -> Collection[UUID] | None:
+    """Lock the rows of a query and return their keys; None on SQLite, which locks all."""
     if has_one_writer(connection):
         return None
     # Keys never change: who only refers to a locked row need not wait.

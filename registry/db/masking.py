@@ -19,7 +19,7 @@ _SIGNS: Final = ("://", "fuga_", "bearer", "bas", "password")
 
 
 def mask_secrets(text: str) -> str:
-    """Return the text without passwords of URLs, and without tokens."""
+    """Return a text of the log without passwords of URLs, and without tokens."""
     folded = text.casefold()
     if not any(sign in folded for sign in _SIGNS):
         return text

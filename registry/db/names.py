@@ -41,7 +41,7 @@ ONE_VALUED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def check_name(field: str, name: str) -> str:
-    """Return the name, or raise `InvalidError`."""
+    """Return the name, or raise `InvalidError` if it has other characters than names may have."""
     if not _NAME.fullmatch(name):
         allowed = "1 to 63 of a-z, 0-9, '.', '_', '-', first and last a letter or digit"
         raise InvalidError(field, name, allowed)
@@ -63,7 +63,7 @@ def check_new_name(field: str, name: str, words: frozenset[str] = WORDS) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a text is a valid name."""
+    """Return whether a text is valid as the name of a tenant, host, VM or other object."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -79,7 +79,7 @@ def lookup_name(kind: str, name: str) -> str:
 
 
 def check_labels(field: str, labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels, sorted and without duplicates."""
+    """Return labels, sorted and without duplicates; raise `InvalidError` for an invalid one."""
     found = tuple(sorted(set(labels)))
     for label in found:
         if not _LABEL.fullmatch(label):
@@ -107,7 +107,7 @@ def check_single_values(field: str, labels: Iterable[str]) -> None:
 
 
 def check_int(field: str, value: int, low: int, high: int) -> int:
-    """Return the number, or raise `InvalidError` if it is out of bounds."""
+    """Return a field's number, or raise `InvalidError` if it is out of bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidError(field, value, f"a whole number from {low} to {high}")
     return value
@@ -116,7 +116,7 @@ def check_int(field: str, value: int, low: int, high: int) -> int:
 def check_amounts(
     field: str, amounts: Mapping[str, int], resources: Iterable[str], *, low: int = 0
 ) -> dict[str, int]:
-    """Return the amounts, or raise an `InvalidError` for an unknown resource."""
+    """Return amounts by resource; raise an `InvalidError` for an unknown or impossible one."""
     known = tuple(resources)
     for name, amount in amounts.items():
         if name not in known:
@@ -126,7 +126,7 @@ def check_amounts(
 
 
 def check_weight(weight: float) -> float:
-    """Return a tenant's weight, above zero: shares are divided by it."""
+    """Return a tenant's weight, or raise `InvalidError`: shares are divided by it."""
     if not (math.isfinite(weight) and 1e-6 <= weight <= 1e6):
         raise InvalidError("weight", weight, "a number from 0.000001 to 1000000")
     return float(weight)

@@ -53,6 +53,7 @@ def build_missing_indexes(engine: Engine) -> None:
 
 
 def _build_index(connection: Connection, index: Index) -> None:
+    """Build an index while processes write, unless it exists; replace one that is invalid."""
     is_valid = connection.execute(_IS_VALID, {"name": index.name}).scalar_one_or_none()
     if is_valid:
         return

@@ -29,7 +29,7 @@ class Page(Generic[T]):
 
 
 def check_limit(limit: int) -> int:
-    """Return the limit, or raise `InvalidError`."""
+    """Return the limit of a page's rows, or raise `InvalidError`."""
     if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidError("limit", limit, f"a whole number from 1 to {MAX_LIMIT}")
     return limit
@@ -59,13 +59,13 @@ def ids_by_name(connection: Connection, kind: str, table: Table, name: str) -> S
 
 
 def encode_cursor(*key: str | int) -> str:
-    """Return a row's key as an opaque cursor."""
+    """Return the key of a page's last row as an opaque cursor."""
     text = json.dumps(list(key), separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *types: type) -> tuple[str | int, ...]:
-    """Return a cursor's key, or raise `InvalidError` if `encode_cursor` did not make it."""
+    """Return the row key in a page's cursor, or raise `InvalidError` if we did not make it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -82,7 +82,7 @@ def decode_cursor(cursor: str, *types: type) -> tuple[str | int, ...]:
 
 
 def _is_storable_value(value: str | int) -> bool:
-    """Return whether every database accepts the value: no surrogates, no NUL, at most 64 bits."""
+    """Return whether every database accepts a value of a cursor: no surrogates, no NUL, 64 bits."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)

@@ -59,6 +59,7 @@ def private_database(file: Path) -> None:
 
 
 def _restrict_mode(file: Path) -> None:
+    """Take the access of others, and of a group that may not write, from a file of ours."""
     try:
         found = file.stat()
     except FileNotFoundError:

@@ -37,6 +37,7 @@ def row_of(table: Table, record: object, **others: Any) -> dict[str, Any]:
 
 @cache
 def _field_conversions(record: type) -> Mapping[str, Callable[[Any], Any] | None]:
+    """Return, by field of a record, the conversion from its column's value, or None."""
     hints = get_type_hints(record)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(record)
     return {each.name: _value_conversion(hints[each.name]) for each in fields}
@@ -53,6 +54,7 @@ def _value_conversion(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def _column_value(value: Any) -> Any:
+    """Return a record's value as a column stores it: enums by value, tuples as lists."""
     if isinstance(value, Enum):
         return value.value
     return list(value) if isinstance(value, tuple) else value

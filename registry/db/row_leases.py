@@ -33,7 +33,7 @@ _COLUMNS: Final = ("lease_token", "lease_owner", "lease_until")
 
 
 def is_claimed(row: Any, now: datetime) -> bool:
-    """Return whether a worker holds a live claim on a row."""
+    """Return whether a worker holds an unexpired lease on a row."""
     return row.lease_until is not None and bool(row.lease_until > now)
 
 
@@ -50,7 +50,7 @@ class RowLease:
         )
 
     def is_unclaimed(self, now: datetime) -> ColumnElement[bool]:
-        """Return the condition that a row is unclaimed."""
+        """Return the condition that no worker holds an unexpired lease on a row."""
         return or_(self.table.c.lease_until.is_(None), self.table.c.lease_until <= now)
 
     def is_due(self, now: datetime, stale: datetime) -> ColumnElement[bool]:
@@ -65,14 +65,14 @@ class RowLease:
     def count_claimed(
         self, connection: Connection, which: ColumnElement[bool], now: datetime
     ) -> int:
-        """Return how many rows that meet a condition are claimed."""
+        """Return how many rows that meet a condition are leased to workers."""
         held = select(func.count()).where(self.table.c.lease_until > now, which)
         return connection.execute(held).scalar_one()
 
     def mark_sent(
         self, connection: Connection, query: Select[Any], limit: int, *, now: datetime
     ) -> Sequence[UUID]:
-        """Return the keys of rows and mark them as sent, except those claimed by others.
+        """Return the keys of rows and mark them as sent, except those leased to workers.
 
         The query's order comes first, then rows never sent, then those sent longest ago.
         """
@@ -90,7 +90,7 @@ class RowLease:
     def claim_values(
         self, owner: str, lease_s: float, token: UUID, *, now: datetime
     ) -> dict[str, Any]:
-        """Return the lease columns of a claim."""
+        """Return the values of the columns of a worker's lease on a row."""
         said = dict(zip(_COLUMNS, (token, owner, now + timedelta(seconds=lease_s)), strict=True))
         return {name: said[name] for name in self.none}
 
@@ -104,7 +104,7 @@ class RowLease:
         now: datetime,
         **values: Any,
     ) -> UUID:
-        """Claim an unclaimed row, and return the token that proves it."""
+        """Lease an unclaimed row to a worker, and return the token that proves the claim."""
         token = uuid4()
         self.update_row(
             connection, key, **self.claim_values(owner, lease_s, token, now=now), **values
@@ -122,20 +122,20 @@ class RowLease:
         return row
 
     def extend(self, connection: Connection, key: UUID, lease_s: float, **values: Any) -> None:
-        """Extend a claim, also one that expired and was not taken over."""
+        """Extend a worker's lease on a row, also one that expired and was not taken over."""
         until = db_now(connection) + timedelta(seconds=lease_s)
         self.update_row(connection, key, lease_until=until, **values)
 
     def release_claim(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Release the claim on a row."""
+        """Release a worker's lease on a row."""
         self.update_row(connection, key, **self.none, **values)
 
     def retry_later(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Release the claim on an unfinished row, which is sent again after a while."""
+        """Release the lease on an unfinished row, which is sent again after a while."""
         self.release_claim(connection, key, sent_at=db_now(connection), **values)
 
     def update_row(self, connection: Connection, key: UUID, **values: Any) -> None:
-        """Update columns of a row."""
+        """Update columns of a leased row, by its key."""
         connection.execute(update(self.table).where(self.key == key).values(**values))
 
 

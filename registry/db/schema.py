@@ -78,16 +78,19 @@ State = String(20)
 
 
 def _state_check(column: str, states: Iterable[StrEnum]) -> CheckConstraint:
+    """Return the constraint that a column has one of the states of an enumeration."""
     listed = ", ".join(f"'{state.value}'" for state in states)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
 
 
 def _partial_index(condition: str) -> dict[str, Any]:
+    """Return an index's arguments that limit it to rows with a condition, for both databases."""
     where = text(condition)
     return {"sqlite_where": where, "postgresql_where": where}
 
 
 def _index_unless(states: Iterable[StrEnum], column: str) -> dict[str, Any]:
+    """Return an index's arguments that leave out rows in these states."""
     listed = ", ".join(f"'{state.value}'" for state in states)
     return _partial_index(f"{column} NOT IN ({listed})")
 
@@ -922,7 +925,7 @@ unreleased = assignments.c.state != literal_column("'released'")
 
 
 def is_vm_place(table: Any) -> ColumnElement[bool]:
-    """Return the condition that an assignment is the place of its VM; ``table`` may be an alias."""
+    """Return the condition that an assignment is where its VM is; ``table`` may be an alias."""
     column: ColumnElement[Any] = table.c.state
     return column.op("NOT IN", is_comparison=True)(literal_column(_NO_PLACE))
 
@@ -933,7 +936,7 @@ stands = and_(unreleased, assignments.c.state != literal_column("'leaving'"))
 
 
 def is_vm_arrival(table: Any) -> ColumnElement[bool]:
-    """Return the condition that a VM arrives by an assignment; ``table`` may be an alias."""
+    """Return the condition that a VM moves to an assignment's host; ``table`` may be an alias."""
     column: ColumnElement[Any] = table.c.state
     return column == literal_column("'arriving'")
 

@@ -33,6 +33,7 @@ class WatchedConnection(psycopg.Connection[Any]):
         return super().wait(self._watch_wait(gen), interval, timeout)
 
     def _watch_wait(self, gen: PQGen[RV]) -> Generator[Any, Any, RV]:
+        """Let psycopg wait for the server, and check at each interval whether it hangs."""
         since = time.monotonic()
         try:
             wanted = next(gen)
@@ -61,7 +62,7 @@ class WatchedConnection(psycopg.Connection[Any]):
 
 
 def watchdog_of(url: URL) -> DbWatchdog:
-    """Return the watchdog of the server at a URL."""
+    """Return a new watchdog of the PostgreSQL server at a URL."""
     given, named = url.get_dialect()().create_connect_args(url)
 
     def server_answers() -> bool:
@@ -77,7 +78,7 @@ def watchdog_of(url: URL) -> DbWatchdog:
 
 
 def watch(engine: Engine, pulse: DbWatchdog | None, *, max_wait_s: float) -> None:
-    """Make an engine open watched connections."""
+    """Make an engine open connections whose waits the watchdog checks."""
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, given: Any, named: Any) -> psycopg.Connection[Any]:

@@ -46,6 +46,7 @@ def change_admin(
 
 
 def _check_holds_no_vms(connection: Connection, key: UUID, name: str) -> None:
+    """Raise `ConflictError` if assignments hold capacity on a host that is to be retired."""
     held = connection.execute(
         select(func.count())
         .select_from(assignments)

@@ -18,7 +18,7 @@ UNCONFINED: Final = "none"
 def store_confinement(
     connection: Connection, host: Host, report: HostReport, *, now: datetime, actor: str
 ) -> None:
-    """Store the reported confinement, and an event when a host stops confining its guests."""
+    """Store a host's reported security model, and an event when it stops confining its guests."""
     model = report.security_model or host.security_model
     kept = host.shares_kept if report.shares_kept is None else report.shares_kept
     if (model, kept) == (host.security_model, host.shares_kept):
@@ -31,7 +31,7 @@ def store_confinement(
 
 
 def confinement_warnings(model: str | None, shares_kept: bool | None) -> Iterator[str]:
-    """Yield warnings about a host's confinement."""
+    """Yield warnings about how a host's security model confines its guests."""
     if model == UNCONFINED:
         yield (
             "libvirt there has no security model (AppArmor, SELinux): a guest that takes its QEMU"

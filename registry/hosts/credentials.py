@@ -60,6 +60,8 @@ def end_of_validity(authority: Path, certificate: Path, key: Path) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _CredentialFile:
+    """A file of a credential: its name, and whether only its owner may read it."""
+
     name: str
     private: bool = False
 
@@ -96,14 +98,14 @@ class HostCredentials:
         self.folder = folder
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the credentials; () without a folder."""
+        """Return the names of the hosts' credentials on this machine; () without a folder."""
         try:
             return tuple(sorted(each.name for each in self.folder.iterdir() if each.is_dir()))
         except FileNotFoundError:
             return ()
 
     def find(self, uri: str, name: str | None) -> CredentialFiles | None:
-        """Return the credential for a checked URI; None if the URI needs none of ours.
+        """Return the credential for a host's checked URI; None if the URI needs none of ours.
 
         Raises
         ------
@@ -120,7 +122,7 @@ class HostCredentials:
         return self.check(name, access_method)
 
     def check(self, name: str, access_method: HostAccessMethod) -> CredentialFiles:
-        """Return the credential if its files exist and only their owner can read or change them."""
+        """Return a host's credential if its files exist and only their owner can use them."""
         folder = self.folder / name
         for each in (self.folder, folder):
             _check_folder(name, each)
@@ -128,7 +130,7 @@ class HostCredentials:
         return CredentialFiles(name=name, folder=folder, stamp=" ".join(stamps))
 
     def access_methods(self, name: str) -> tuple[HostAccessMethod, ...]:
-        """Return the kinds of access for which a credential has files."""
+        """Return the access methods to hosts for which a credential has files."""
         folder = self.folder / name
         return tuple(
             access_method
@@ -137,7 +139,7 @@ class HostCredentials:
         )
 
     def end_of_validity(self, name: str) -> datetime:
-        """Return when a credential's certificates end.
+        """Return when the certificates of a host's credential end.
 
         Raises
         ------
@@ -160,6 +162,7 @@ class HostCredentials:
 
 
 def _check_folder(name: str, folder: Path) -> None:
+    """Check that a credential's folder exists and that no other user can change it."""
     try:
         mode = folder.stat().st_mode
     except FileNotFoundError:
@@ -175,7 +178,7 @@ def _check_folder(name: str, folder: Path) -> None:
 
 
 def _check_file(name: str, folder: Path, file: _CredentialFile) -> str:
-    """Check a file and return a stamp that changes with its content."""
+    """Check a file of a credential, and return a stamp that changes with its content."""
     path = folder / file.name
     try:
         found = path.stat()

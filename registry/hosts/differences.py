@@ -88,7 +88,7 @@ class Differences:
         self._database = database
 
     def list(self, host: str | None = None) -> tuple[HostDifference, ...]:
-        """Return the differences of one host or of all, by host, as a dry run of their repair."""
+        """Return the differences of hosts from the ledger, by host: a dry run of their repair."""
         query = select(hosts).where(hosts.c.admin != HostAdmin.RETIRED.value).order_by(hosts.c.name)
         with self._database.read() as connection:
             if host is not None:
@@ -105,7 +105,7 @@ class Differences:
     def repair(
         self, host: str, difference: Difference, subject: str, *, actor: str
     ) -> HostDifference:
-        """Repair a difference that needs an operator's confirmation.
+        """Repair a difference of a host from the ledger that needs an operator's confirmation.
 
         Raises
         ------
@@ -181,6 +181,7 @@ class _ComparedHosts:
 
 
 def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _ComparedHosts:
+    """Read the ledger's data of hosts, with which their latest reports are compared."""
     keys = [host.id for host in compared]
     starting = select(power_actions.c.vm_id).where(
         power_actions.c.state == PowerState.STARTING.value
@@ -215,6 +216,7 @@ def _read_compared_hosts(connection: Connection, compared: Sequence[Host]) -> _C
 def _host_differences(
     connection: Connection, host: Host, seen: _ComparedHosts
 ) -> Iterator[HostDifference]:
+    """Yield the differences between a host's latest report and the ledger."""
     if host.found_machine_uuid is not None:
         what = other_machine_message(
             host.machine_uuid, host.found_machine_uuid, host.machine_name, host.found_machine_name
@@ -269,6 +271,7 @@ def _vm_differences(
     live: Mapping[UUID, Row[Any]],
     starting: Set[UUID],
 ) -> Iterator[HostDifference]:
+    """Yield the differences between a host's domains and the ledger's states of its VMs."""
     domains = {each.assignment_id: each for each in report.domains}
     to_filter = _vms_to_filter(connection, report, live)
     for row in live.values():
@@ -300,6 +303,7 @@ def _vm_differences(
 
 
 def _filter_difference(domain: DomainReport) -> Difference | None:
+    """Return the difference of a running domain without network filters, or None."""
     runs_so = domain.filtered is False and domain.state != "stopped"
     return Difference.VM_UNFILTERED if runs_so else None
 
@@ -307,7 +311,7 @@ def _filter_difference(domain: DomainReport) -> Difference | None:
 def _vms_to_filter(
     connection: Connection, report: HostReport, live: Mapping[UUID, Any]
 ) -> set[UUID]:
-    """Return the VMs without filters whose networks are filtered."""
+    """Return the VMs without network filters whose networks are filtered."""
     bare = {each.assignment_id for each in report.domains if each.filtered is False}
     keys = [row.vm_id for key, row in live.items() if key in bare]
     found: set[UUID] = set(keys)
@@ -324,6 +328,7 @@ def _vms_to_filter(
 def _domain_differences(
     host: Host, report: HostReport, unaccounted: UnaccountedItems
 ) -> Iterator[HostDifference]:
+    """Yield a difference for each domain and volume that belongs to no assignment of its host."""
     for domain in report.domains:
         difference = unaccounted.of_domains.get(domain.uuid)
         if difference is not None:
@@ -407,6 +412,7 @@ def _new_difference(
     vm_uuid: UUID | None = None,
     rebuilt: bool = False,
 ) -> HostDifference:
+    """Return the record of a difference, with the remedy that it has or needs."""
     decided = DECIDED[difference]
     needs_answer = not rebuilt
     return HostDifference(
@@ -489,6 +495,7 @@ def _check_vm_runs_elsewhere(connection: Connection, here: Host, found: HostDiff
 def _request_removal(
     connection: Connection, host: Host, found: HostDifference, *, now: Any, actor: str
 ) -> None:
+    """Record that an operator wants a foreign domain or volume removed from its host."""
     kind = "domain" if found.vm_uuid is not None else "volume"
     one = (leftovers.c.host_id == host.id) & (leftovers.c.kind == kind)
     one &= leftovers.c.name == found.subject

@@ -30,7 +30,7 @@ def change_health(
     now: datetime,
     actor: str,
 ) -> HostHealth:
-    """Apply an event to a host's health, and return what it is then."""
+    """Apply an event to a host's health, record it, and return the health after it."""
     step = HOST_HEALTH.step(host.health, event)
     if step.moved:
         health = step.after.value

@@ -60,7 +60,7 @@ _HELD: Final = (
 
 
 def host_map(connection: Connection) -> HostMap:
-    """Return the present map of hosts."""
+    """Return all hosts that are not retired, in columns, for a map of the site."""
     now = db_now(connection)
     rows = connection.execute(_HOSTS).all()
     places = {row.id: place for place, row in enumerate(rows)}
@@ -84,6 +84,7 @@ def host_map(connection: Connection) -> HostMap:
 
 
 def _closed_reason(row: Row[Any], now: datetime) -> str | None:
+    """Return why an active host gets no VMs for now, as a word of the map, or None."""
     if row.same_machine_as is not None:
         return "same_machine"
     if row.backoff_until is not None and row.backoff_until > now:
@@ -94,6 +95,7 @@ def _closed_reason(row: Row[Any], now: datetime) -> str | None:
 
 
 def _mapped_resources(connection: Connection, places: dict[Any, int]) -> tuple[MappedResource, ...]:
+    """Return capacity and committed amount of each resource, in the order of the map's hosts."""
     names = resource_names(connection)
     capacity = {name: [0] * len(places) for name in names}
     committed = {name: [0] * len(places) for name in names}
@@ -113,7 +115,7 @@ def _mapped_resources(connection: Connection, places: dict[Any, int]) -> tuple[M
 def _vms_by_tenant(
     connection: Connection, places: dict[Any, int]
 ) -> tuple[tuple[str, ...], tuple[tuple[tuple[int, int], ...], ...]]:
-    """Return the tenants with VMs, and each host's VMs by tenant, the largest number first."""
+    """Return the tenants with VMs, and each mapped host's VMs by tenant, the largest first."""
     named = {
         row.id: row.name
         for row in connection.execute(select(_untyped_key(tenants.c.id), tenants.c.name))

@@ -21,7 +21,7 @@ from registry.records.hosts import Fence, Host, Inventory
 
 
 def to_hosts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ...]:
-    """Return host records for rows of the table."""
+    """Return the records of hosts from their rows, with inventories, fences and warnings."""
     query = (
         select(inventories, resources.c.position)
         .select_from(inventories)
@@ -45,7 +45,7 @@ def to_hosts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Host, ..
 
 
 def read_host(connection: Connection, key: UUID) -> Host:
-    """Return a host, or raise `NotFoundError`."""
+    """Return the record of a host by its id, or raise `NotFoundError`."""
     row = connection.execute(select(hosts).where(hosts.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("host", key)
@@ -78,6 +78,7 @@ def find_host_id(connection: Connection, name: str) -> UUID:
 
 
 def _host_names(connection: Connection, keys: Collection[UUID]) -> dict[UUID, str]:
+    """Return the names of hosts by their ids."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
@@ -86,12 +87,14 @@ def _host_names(connection: Connection, keys: Collection[UUID]) -> dict[UUID, st
 
 
 def _to_inventory(row: Row[Any]) -> Inventory:
+    """Return the record of a host's inventory of one resource from its row."""
     return record_of(Inventory, row, foreign=row.foreign_amount)
 
 
 def _to_host(
     row: Row[Any], found: tuple[Inventory, ...], fence: Fence | None, first: str | None
 ) -> Host:
+    """Return the record of a host from its row and what other tables hold of it."""
     return record_of(
         Host,
         row,
@@ -109,6 +112,7 @@ def _to_host(
 
 
 def _override_warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
+    """Yield warnings about a host's overrides and reserved amounts above what was detected."""
     for each in found:
         if each.override is not None and each.detected is not None:
             if each.override > each.detected:
@@ -124,6 +128,7 @@ def _override_warnings(found: tuple[Inventory, ...]) -> Iterator[str]:
 
 
 def _protection_warnings(row: Row[Any]) -> Iterator[str]:
+    """Yield a warning if a host's libvirt cannot filter the traffic of its VMs."""
     if row.can_filter is False:
         yield (
             "its libvirt has no network filters (nwfilter): no VM is built there, but on networks"
@@ -132,7 +137,7 @@ def _protection_warnings(row: Row[Any]) -> Iterator[str]:
 
 
 def _label_warnings(row: Row[Any]) -> Iterator[str]:
-    """Yield a warning for older labels that give one key two values."""
+    """Yield a warning for a host's older labels that give one key two values."""
     try:
         check_single_values("labels", row.labels)
     except InvalidError as error:
@@ -140,6 +145,7 @@ def _label_warnings(row: Row[Any]) -> Iterator[str]:
 
 
 def _failure_warnings(row: Row[Any]) -> Iterator[str]:
+    """Yield a warning for a label ``on_failure`` of a host that has no effect."""
     if failure_policy_of(row.labels) is FailurePolicy.REPLACE and row.shared_pool is None:
         yield (
             "its label on_failure=replace moves nothing: its pool is not shared (label"

@@ -282,7 +282,7 @@ class Hosts:
             return checked
 
     def record_report(self, host_id: UUID, report: HostReport, *, actor: str = "monitor") -> Host:
-        """Store the monitor's report of a host; see `reports.record_reports`.
+        """Store the monitor's report of a polled host; see `reports.record_reports`.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class Hosts:
     def record_reports(
         self, reports: Mapping[UUID, HostReport], *, actor: str = "monitor"
     ) -> Mapping[UUID, Host | AnotherMachineError | NotFoundError]:
-        """Store the monitor's reports of hosts in one transaction.
+        """Store the monitor's reports of polled hosts in one transaction.
 
         Returns for each the host as it is now, or the error of `record_report`.
         """
@@ -380,7 +380,7 @@ class Hosts:
         return {key: after.get(key) or NotFoundError("host", key) for key in misses}
 
     def latest_report(self, name: str) -> HostReport:
-        """Return the latest report of a host, or raise `NotFoundError` if it never answered."""
+        """Return a host's latest report, or raise `NotFoundError` if it never answered a poll."""
         host = self.get(name)
         with self._database.read() as connection:
             report = latest_report(connection, host.id)
@@ -404,7 +404,7 @@ def _changed_columns(
     credential: str | Keep | None,
     ssh_host_keys: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """Return the columns of the given settings of a host, checked."""
+    """Return the columns for the changed settings of a host, checked."""
     values: dict[str, Any] = {}
     if labels is not None:
         values |= checked_host_labels(labels)
@@ -424,7 +424,7 @@ def _changed_columns(
 
 
 def _shrink_events(now: datetime, actor: str, before: Host, after: Host) -> list[dict[str, Any]]:
-    """Return an event for each resource whose capacity has just fallen below committed."""
+    """Return an event for each resource of which a host's capacity fell below what is committed."""
     return [
         event_row(
             now,

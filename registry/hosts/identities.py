@@ -48,7 +48,7 @@ class HostIdentities:
         return every, gone, newest
 
     def all(self) -> tuple[HostIdentity, ...]:
-        """Return all hosts, also retired ones, by name."""
+        """Return the names and addresses of all hosts, also retired ones, by name."""
         query = (
             select(
                 hosts.c.name,

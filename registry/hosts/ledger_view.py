@@ -36,7 +36,7 @@ class HostLedger:
 
 
 def read_ledgers(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, HostLedger]:
-    """Return the ledger's data of locked hosts, and lock their VMs."""
+    """Return the ledger's data of locked hosts, to compare with reports, and lock their VMs."""
     fences: dict[UUID, Row[Any]] = {}
     copies: defaultdict[UUID, list[Row[Any]]] = defaultdict(list)
     known: defaultdict[UUID, set[UUID]] = defaultdict(set)

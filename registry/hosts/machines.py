@@ -55,7 +55,7 @@ def are_distinguishable(one: Machine, other: Machine) -> bool:
 
 
 def are_different(one: Machine, other: Machine) -> bool:
-    """Return whether two hosts are proven to be different machines."""
+    """Return whether two registered hosts are proven to be different machines."""
     if one.id == other.double_of or other.id == one.double_of:
         return False
     if one.uuid is None or other.uuid is None:
@@ -179,6 +179,7 @@ _QUERY: Final[Select[Any]] = select(
 
 
 def _is_comparable(host: Host, report: HostReport) -> bool:
+    """Return whether a polled host's machine can be compared with those of other hosts."""
     return report.machine_uuid is not None or _is_duplicate(host)
 
 
@@ -191,6 +192,7 @@ def _is_new_machine(host: Host, report: HostReport) -> bool:
 
 
 def _is_duplicate(host: Host) -> bool:
+    """Return whether a host is registered on the machine of another host."""
     return host.same_machine_as is not None
 
 
@@ -270,6 +272,7 @@ def _find_first_host(
 
 
 def _to_machine(row: Row[Any]) -> Machine:
+    """Return the machine of a host from its row."""
     return Machine(
         id=row.id,
         host=row.name,

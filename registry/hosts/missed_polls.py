@@ -26,7 +26,7 @@ def record_misses(
     now: datetime,
     actor: str,
 ) -> None:
-    """Record failed polls of hosts, which are locked.
+    """Record failed polls of hosts, whose rows are locked.
 
     After a number of misses in a row a host is unreachable, then down. Several monitors may poll
     the same host: of polls that began within ``policy.apart_s`` of each other one counts. A poll
@@ -51,7 +51,7 @@ def record_misses(
 def _count_miss(
     connection: Connection, host: Host, miss: Miss, policy: MissPolicy, *, now: datetime, actor: str
 ) -> HostHealth | None:
-    """Count a miss, and return the host's new health; None if the miss does not count."""
+    """Count a failed poll of a host and return its new health; None if the poll does not count."""
     error, started_at = miss.error, miss.started_at
     if host.admin == HostAdmin.RETIRED:
         return None
@@ -97,6 +97,7 @@ def _count_miss_of_other_machine(connection: Connection, host: Host) -> None:
 def _is_miss_counted(
     connection: Connection, host: Host, began_at: datetime, apart_s: float, now: datetime
 ) -> bool:
+    """Return whether a failed poll began after the last answer and the last counted failure."""
     last = valid_poll_time(host.last_polled_at, now)
     if last is not None and began_at < last:
         return False

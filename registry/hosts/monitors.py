@@ -54,7 +54,7 @@ class Monitors:
             connection.execute(delete(monitors).where(monitors.c.id == key))
 
     def all(self) -> tuple[MonitorRecord, ...]:
-        """Return the monitors with a heartbeat within an hour, by name."""
+        """Return the monitors with a heartbeat within an hour, by name, and which are live."""
         with self._database.read() as connection:
             rows = connection.execute(select(monitors).order_by(monitors.c.name, monitors.c.id))
             found = rows.all()

@@ -15,7 +15,7 @@ NO_OVERCOMMIT = 1000
 
 
 def ratios_by_label(connection: Connection) -> Mapping[str, dict[str, int]]:
-    """Return the default ratios of hosts by label and resource, in thousandths."""
+    """Return the default over-commit ratios of hosts by label and resource, in thousandths."""
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     query = select(label_ratios).order_by(label_ratios.c.label, label_ratios.c.resource)
     for row in connection.execute(query):
@@ -24,7 +24,7 @@ def ratios_by_label(connection: Connection) -> Mapping[str, dict[str, int]]:
 
 
 def write_label_ratios(connection: Connection, label: str, ratios: Mapping[str, int]) -> None:
-    """Replace the default ratios of hosts with a label."""
+    """Replace the default over-commit ratios of hosts with a label."""
     connection.execute(delete(label_ratios).where(label_ratios.c.label == label))
     rows = [
         {"label": label, "resource": resource, "ratio_thousandths": ratio}
@@ -35,7 +35,7 @@ def write_label_ratios(connection: Connection, label: str, ratios: Mapping[str, 
 
 
 def refresh_ratios(connection: Connection, keys: Collection[UUID]) -> None:
-    """Update the ratios in force on these hosts, which are locked."""
+    """Update the over-commit ratios in force on these hosts, which are locked."""
     defaults = ratios_by_label(connection)
     for some in chunks(sorted(keys)):
         query = (

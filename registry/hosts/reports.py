@@ -118,6 +118,7 @@ def record_reports(
 def _is_poll_counted(
     connection: Connection, host: Host, report: HostReport, fence: Row[Any] | None, now: datetime
 ) -> bool:
+    """Return whether a poll of a host counts: not outdated, and not from before its fencing."""
     if host.admin == HostAdmin.RETIRED:
         return False
     last = valid_poll_time(host.last_polled_at, now)
@@ -131,7 +132,7 @@ def _is_poll_counted(
 
 
 def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
-    """Store that the hosts answered, with their reports."""
+    """Store that the polled hosts answered, with their reports."""
     update_rows(
         connection,
         hosts,
@@ -150,6 +151,7 @@ def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> No
 
 
 def _last_error(look: _AcceptedPoll) -> str | None:
+    """Return the error to show at a host that answered: a duplicate, a silent pool, or None."""
     if look.double_of is not None:
         return duplicate_message(look.host.name, look.double_of.host)
     return pool_trouble(look.host, look.report)
@@ -164,7 +166,7 @@ def _compare_with_ledger(
     now: datetime,
     actor: str,
 ) -> Sequence[Row[Any]]:
-    """Record the differences between a host and the ledger.
+    """Record the differences between a polled host and the ledger.
 
     Returns the assignments of missing VMs whose places are to be cleared.
     """
@@ -199,6 +201,7 @@ def _compare_with_ledger(
 
 
 def _set_last_error(connection: Connection, host: Host, error: str) -> None:
+    """Store the error that is shown at a host."""
     connection.execute(update(hosts).where(hosts.c.id == host.id).values(last_error=error))
 
 
@@ -211,7 +214,7 @@ def _return_to_service(
     now: datetime,
     actor: str,
 ) -> None:
-    """Set an answering host to up; one that was down, only once it is clear of leftovers.
+    """Set a host that answers to up; one that was down, only once it is clear of leftovers.
 
     VMs that were replaced elsewhere are removed from it before it accepts VMs.
     """
@@ -252,7 +255,7 @@ def compares_pool_volumes(pools: Mapping[str, PoolSharing], host: Host) -> bool:
 def _detected_amounts(
     host: Host, report: HostReport, pools: Mapping[str, PoolSharing]
 ) -> Mapping[str, int]:
-    """Return a host's detected amounts, with an even share of a shared pool's disk."""
+    """Return the amounts that a poll detected, with an even share of a shared pool's disk."""
     found = pools.get(host.shared_pool) if host.shared_pool is not None else None
     if found is None or "disk_gib" not in report.detected:
         return report.detected
@@ -272,6 +275,7 @@ def _whole_capacity(host: Host, seen: Mapping[str, int]) -> dict[str, int]:
 def _write_inventories(
     connection: Connection, host: Host, seen: Mapping[str, int], foreign: Mapping[str, int]
 ) -> None:
+    """Write a polled host's detected and foreign amounts to its inventories."""
     for each in sorted(host.inventories, key=lambda each: each.resource):
         detected = seen.get(each.resource, each.detected)
         held = foreign.get(each.resource, each.foreign if each.resource == "disk_gib" else 0)
@@ -306,6 +310,7 @@ def is_rebuilt(host: Host, row: Row[Any]) -> bool:
 
 
 def _paused_event(row: Row[Any], now: datetime, actor: str) -> dict[str, Any]:
+    """Return the event that a VM was found paused on its host."""
     return event_row(
         now,
         actor,
@@ -327,7 +332,7 @@ def _observe_vms(
     now: datetime,
     actor: str,
 ) -> Sequence[Row[Any]]:
-    """Record the observed states of VMs; return missing ones that are rebuilt."""
+    """Record the observed states of a polled host's VMs; return missing ones that are rebuilt."""
     seen = {
         domain.assignment_id: domain
         for domain in report.domains

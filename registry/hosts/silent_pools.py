@@ -28,7 +28,7 @@ _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 def record_silent_pools(
     connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
-    """Record which of these locked hosts have pools that fell silent or answer again.
+    """Record which of these locked hosts have storage pools that fell silent or answer again.
 
     Later changes are made for all hosts together, so that rows are locked in their order.
     """
@@ -56,7 +56,7 @@ def record_silent_pools(
 
 
 def silent_since(host: Host, report: HostReport) -> datetime | None:
-    """Return since when a host's pool counts as silent after this poll, or None."""
+    """Return since when a host's storage pool counts as silent after this poll, or None."""
     silent_since = report.pool_silent_since
     if silent_since is None:
         return None
@@ -66,7 +66,7 @@ def silent_since(host: Host, report: HostReport) -> datetime | None:
 
 
 def pool_trouble(host: Host, report: HostReport) -> str | None:
-    """Return text that a host's pool is silent, or None."""
+    """Return text that a host's storage pool is silent, or None."""
     since = silent_since(host, report)
     if since is None:
         return None

@@ -52,13 +52,13 @@ def latest_reports(connection: Connection) -> Mapping[UUID, HostReport]:
 
 
 def read_reports(connection: Connection, host_ids: Collection[UUID]) -> Mapping[UUID, HostReport]:
-    """Return the latest reports of some hosts; a host that never answered has none."""
+    """Return the latest stored reports of some hosts; a host that never answered has none."""
     query = select(host_reports).where(is_any_of(connection, host_reports.c.host_id, host_ids))
     return {row.host_id: _report_from_json(row.report) for row in connection.execute(query)}
 
 
 def latest_report(connection: Connection, host_id: UUID) -> HostReport | None:
-    """Return the latest report of one host; None if it never answered."""
+    """Return the latest stored report of one host; None if it never answered."""
     query = select(host_reports.c.report).where(host_reports.c.host_id == host_id)
     found = connection.scalars(query).one_or_none()
     return _report_from_json(found) if found is not None else None
@@ -88,17 +88,18 @@ def hosts_with_addresses(address: str | None, mac: str | None) -> Select[tuple[U
 
 
 def _has_json_value(name: str, value: str) -> ColumnElement[bool]:
-    """Return the condition that a report's JSON list contains a value, by comparing text."""
+    """Return the condition that a list of a stored report contains a value, by comparing text."""
     return cast(host_reports.c.report[name], Text).like(f'%"{value}"%')
 
 
 def _report_to_json(record: HostReport | DomainReport) -> dict[str, Any]:
+    """Return a host's report, or one of its domains, as JSON values to be stored."""
     names = _REPORT_FIELDS if isinstance(record, HostReport) else _DOMAIN_FIELDS
     return {name: _json_value(getattr(record, name)) for name in names}
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value in its JSON form."""
+    """Return a value of a host's report in its JSON form."""
     match value:
         case UUID():
             return str(value)
@@ -112,7 +113,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _report_from_json(stored: Mapping[str, Any]) -> HostReport:
-    """Return the report that JSON values hold, without fields that later versions added."""
+    """Return the host's report that JSON values hold, without fields that later versions added."""
     domains = tuple(
         DomainReport(
             **{name: each[name] for name in _DOMAIN_FIELDS if name in each}

@@ -46,13 +46,13 @@ class UnaccountedItems:
 
 
 def assignment_of_volume(name: str) -> UUID | None:
-    """Return the assignment in a volume's name, or None."""
+    """Return the assignment id in a volume's name, or None."""
     match = _VOLUME.fullmatch(name)
     return UUID(match[1]) if match else None
 
 
 def unknown_marks(report: HostReport, live: Container[UUID], *, speaks: bool = True) -> set[UUID]:
-    """Return the assignments whose marks a report has, without those live on the host.
+    """Return the assignment ids that mark domains and volumes of a report and are not live there.
 
     Only the host that ``speaks`` for a shared pool compares the pool's volumes.
     """
@@ -71,7 +71,7 @@ def find_unaccounted_items(
     shared_pool: str | None = None,
     speaks: bool = True,
 ) -> UnaccountedItems:
-    """Separate unknown domains from leftovers; ``live`` are the host's unreleased assignments.
+    """Separate unknown domains of a host from leftovers of its released assignments.
 
     ``known`` has the other marks' assignments, from `known_assignments`.
 
@@ -122,7 +122,7 @@ def find_unaccounted_items(
 def known_assignments(
     connection: Connection, keys: Collection[UUID]
 ) -> dict[UUID, LedgerAssignment]:
-    """Return the ledger's data of assignments; unknown ones have no entry."""
+    """Return what the ledger knows of assignments, by id; unknown ones have no entry."""
     found: dict[UUID, LedgerAssignment] = {}
     used = disks_in_use(connection, keys)
     younger = assignments.alias("younger")

@@ -56,17 +56,17 @@ DEFAULT_URI_POLICY: Final = UriPolicy(
 
 
 def access_method_of(uri: str) -> HostAccessMethod | None:
-    """Return the access method of a checked URI; None if it needs no credential."""
+    """Return the access method of a host's checked libvirt URI; None if it needs no credential."""
     return _OPENINGS.get(urlsplit(uri).scheme.partition("+")[2])
 
 
 def is_unprotected(uri: str) -> bool:
-    """Return whether a URI uses TCP without TLS, which accepts connections from everyone."""
+    """Return whether a libvirt URI uses TCP without TLS, which accepts every connection."""
     return uri.partition(":")[0].endswith("+tcp")
 
 
 def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
-    """Return the URI, or raise `UriRefusedError` with the reason."""
+    """Return a host's libvirt URI, or raise `UriRefusedError` with the reason."""
     if len(uri) > MAX_LENGTH:
         raise UriRefusedError(f"{uri[:64]}…", f"longer than {MAX_LENGTH} characters")
     if any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in uri):
@@ -97,6 +97,7 @@ def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
 
 
 def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
+    """Check the user, host and port of a libvirt URI, or raise `UriRefusedError`."""
     userinfo, at, _ = parts.netloc.rpartition("@")
     if ":" in userinfo:
         raise UriRefusedError(uri.replace(userinfo, "…"), "it carries a password")
@@ -113,6 +114,7 @@ def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
 
 
 def _check_path(uri: str, path: str) -> None:
+    """Check the path of a libvirt URI, or raise `UriRefusedError`."""
     if not _PATH.fullmatch(path) or ".." in path:
         raise UriRefusedError(uri, "its path is not plain, as /system is")
     if len(path) > 1 and path.endswith("/"):
@@ -120,6 +122,7 @@ def _check_path(uri: str, path: str) -> None:
 
 
 def _check_query(uri: str, query: str, policy: UriPolicy) -> None:
+    """Check that a libvirt URI has allowed parameters only, or raise `UriRefusedError`."""
     # libvirt splits at ';' as well as at '&'
     for field in query.replace(";", "&").split("&") if query else ():
         pairs = parse_qsl(field, keep_blank_values=True)

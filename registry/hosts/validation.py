@@ -39,7 +39,7 @@ class Keep(Enum):
 def checked_amounts(
     field: str, amounts: Mapping[str, int], names: Sequence[str], low: int = 0
 ) -> dict[str, int]:
-    """Return amounts (or ratios, in thousandths) of known resources, within their bounds."""
+    """Return a host's amounts (or ratios, in thousandths) by resource, within their bounds."""
     checked = check_amounts(field, amounts, names, low=low)
     high = MAX_RATIO_THOUSANDTHS if field == "ratios" else MAX_AMOUNT
     for name, amount in checked.items():
@@ -68,7 +68,7 @@ def checked_connection(
 
 
 def checked_host_keys(keys: Sequence[str]) -> list[str]:
-    """Return hosts' public keys without comments and duplicates."""
+    """Return hosts' public SSH keys without comments and duplicates."""
     checked = [check_public_key(f"ssh_host_keys.{place}", key) for place, key in enumerate(keys)]
     return list(dict.fromkeys(" ".join(key.split()[:2]) for key in checked))
 
@@ -109,7 +109,7 @@ def checked_host_labels(labels: Iterable[str]) -> dict[str, Any]:
 
 
 def checked_fence_target(target: str | None) -> str | None:
-    """Return the argument of a fencing command; it must not look like an option."""
+    """Return a host's argument of the fencing command; it must not look like an option."""
     if target is not None and not (
         target.isprintable() and 1 <= len(target) <= 255 and not target.startswith("-")
     ):

@@ -39,7 +39,7 @@ class WatchedHosts:
         self._database = database
 
     def all(self) -> HostsRead:
-        """Return every host that is not retired."""
+        """Return every host that is not retired, for a monitor to poll."""
         cursor = self._newest_stable_id()  # later changes are read again
         with self._database.read() as connection:
             rows = connection.execute(select(*_COLUMNS).where(_IN_USE).order_by(hosts.c.name))
@@ -47,7 +47,7 @@ class WatchedHosts:
         return HostsRead(cursor=cursor, hosts=found, gone=frozenset())
 
     def changed_since(self, cursor: int) -> HostsRead:
-        """Return the hosts with events since an earlier read."""
+        """Return the hosts with events since a monitor's earlier read."""
         newest = self._newest_stable_id()
         query = (
             select(events.c.subject_id)
@@ -82,4 +82,5 @@ class WatchedHosts:
 
 
 def _to_watched(row: Row[Any]) -> WatchedHost:
+    """Return a host from its row as a monitor reads it."""
     return record_of(WatchedHost, row)

@@ -25,7 +25,7 @@ def lock_copies(connection: Connection, host_ids: Collection[UUID]) -> Sequence[
 
 
 def disk_of_copies(copies: Iterable[Row[Any]]) -> int:
-    """Return the GiB of a host's disk that these copies take."""
+    """Return the GiB of a host's disk that its image copies take."""
     return sum(row.disk_gib for row in copies if row.counted)
 
 
@@ -38,7 +38,7 @@ def replace_missing_copies(
     now: datetime,
     actor: str,
 ) -> None:
-    """Request new copies in place of those whose volumes a poll did not find.
+    """Request new image copies in place of those whose volumes a poll did not find.
 
     The name of a missing volume is not used again, so VMs with this backing file are undisturbed
     if the pool returns with it.
@@ -83,7 +83,7 @@ def change_copy(
     reason: str | None = None,
     **values: Any,
 ) -> None:
-    """Change a copy's state, and release its claim."""
+    """Change the state of an image copy, and release the worker's claim on it."""
     step = COPY.step(row.state, event)
     COPIES.release_claim(connection, row.id, state=step.after.value, **values)
     data = {"host": row.host_name}

@@ -32,7 +32,7 @@ class FileFinding:
 def check_image_files(
     images: Images, store: ImageStore, *, hashes: bool = False
 ) -> Iterator[FileFinding]:
-    """Yield stray, missing and damaged files; with ``hashes`` every file is read completely."""
+    """Yield stray, missing and damaged image files; with ``hashes`` each is read completely."""
     for path, why, _ in _stray_files(images, store):
         yield FileFinding(message=f"{path}: {why}", stray=path)
     for image in _all_images(images):
@@ -43,7 +43,7 @@ def check_image_files(
 
 
 def remove_strays(images: Images, store: ImageStore) -> list[FileFinding]:
-    """Delete the files that belong to no image, and return them. Images may be added during it."""
+    """Delete files of the store that belong to no image, and return them."""
     return [_remove_file(path, why) for path, why, _ in _stray_files(images, store)]
 
 
@@ -56,12 +56,13 @@ def remove_files_of_removed(images: Images, store: ImageStore) -> list[FileFindi
 
 
 def _remove_file(path: Path, why: str) -> FileFinding:
+    """Delete a stray file of the image store, and return it with the reason."""
     path.unlink(missing_ok=True)
     return FileFinding(message=f"{path}: {why}", stray=path)
 
 
 def _stray_files(images: Images, store: ImageStore) -> Iterator[tuple[Path, str, bool]]:
-    """Yield stray files, each with the reason and whether the register center knows the image.
+    """Yield stray files of the image store, each with its reason and whether its image is known.
 
     Each is locked until the next is requested. A process that adds an image unlocks its file after
     its row is committed, so a read while the file is locked is final.
@@ -73,7 +74,7 @@ def _stray_files(images: Images, store: ImageStore) -> Iterator[tuple[Path, str,
 
 
 def _stray_reason(images: Images, path: Path) -> tuple[str, bool] | None:
-    """Return why a file is stray, and whether its image is known; None if it is not stray."""
+    """Return why a file of the image store is stray, and whether its image is known, or None."""
     key = image_id_of(path)
     assert key is not None  # noqa: S101 - the store lists files of images alone
     if path.suffix == PART:
@@ -87,6 +88,7 @@ def _stray_reason(images: Images, path: Path) -> tuple[str, bool] | None:
 
 
 def _content_fault(image: Image, path: Path, *, hashes: bool) -> str | None:
+    """Return what is wrong with the stored file of an image, or None."""
     try:
         size = path.stat().st_size
         if size != image.size_bytes:
@@ -103,6 +105,7 @@ def _content_fault(image: Image, path: Path, *, hashes: bool) -> str | None:
 
 
 def _find_image(images: Images, key: UUID) -> Image | None:
+    """Return an image by its id, or None."""
     try:
         return images.by_id(key)
     except NotFoundError:
@@ -110,6 +113,7 @@ def _find_image(images: Images, key: UUID) -> Image | None:
 
 
 def _all_images(images: Images) -> Iterator[Image]:
+    """Yield all images that are not removed, read in pages."""
     cursor = None
     while True:
         page = images.list(limit=MAX_LIMIT, cursor=cursor)

@@ -67,7 +67,7 @@ _DESCRIPTOR: Final = re.compile(rb"(?:[ \t]*\r?\n|#[^\n]*\n)*[ \t]*version=[0-9]
 
 
 def probe_formats(head: bytes, tail: bytes) -> Iterator[str]:
-    """Yield the formats that programs could detect in a file with this head and tail."""
+    """Yield the disk formats that programs could detect in a file with this head and tail."""
     for place, magic, what in _AT_HEAD:
         if head[place : place + len(magic)] == magic:
             yield what
@@ -124,19 +124,20 @@ def checked_head(file: BinaryIO, stated: ImageFormat) -> bytes:
 
 
 def check_length(size_bytes: int, stated: ImageFormat) -> None:
-    """Check the length of a file, or raise `ImageRefusedError`."""
+    """Raise `ImageRefusedError` if no image of the stated format has this length."""
     if stated == "raw":
         _check_raw_size(size_bytes)
 
 
 def check_start(head: bytes, stated: ImageFormat) -> None:
-    """Check the first `HEAD_BYTES` of a file, or raise `ImageRefusedError`."""
+    """Check the first `HEAD_BYTES` of an image's file, or raise `ImageRefusedError`."""
     _check_format(head, b"", stated)
     if stated == "qcow2":
         _check_qcow2_header(head)
 
 
 def _check_image_file(file: BinaryIO, stated: ImageFormat) -> tuple[bytes, int]:
+    """Check an image's file by its head and tail; return the head and the virtual size in bytes."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)
@@ -147,6 +148,7 @@ def _check_image_file(file: BinaryIO, stated: ImageFormat) -> tuple[bytes, int]:
 
 
 def _check_format(head: bytes, tail: bytes, stated: ImageFormat) -> None:
+    """Raise `ImageRefusedError` if an image's file may be taken for another format than stated."""
     if stated == "qcow2" and not head.startswith(_QCOW2_MAGIC):
         raise ImageRefusedError("it is said to be qcow2, but it does not begin like one")
     for what in probe_formats(head, tail):
@@ -155,6 +157,7 @@ def _check_format(head: bytes, tail: bytes, stated: ImageFormat) -> None:
 
 
 def _check_raw_size(size_bytes: int) -> int:
+    """Return the size of a raw disk, or raise `ImageRefusedError` unless it is whole sectors."""
     if size_bytes == 0 or size_bytes % SECTOR_BYTES:
         raise ImageRefusedError(
             f"a raw disk is whole sectors of {SECTOR_BYTES} bytes; this file has {size_bytes}"
@@ -163,6 +166,7 @@ def _check_raw_size(size_bytes: int) -> int:
 
 
 def _check_qcow2_header(head: bytes) -> int:
+    """Check a qcow2 header: no other files, no encryption; return the virtual size in bytes."""
     try:
         version, backing_at, backing_length, cluster_bits, size, encryption = struct.unpack_from(
             ">IQIIQI", head, 4
@@ -210,7 +214,7 @@ def _check_qcow2_header(head: bytes) -> int:
 
 
 def _check_extensions(head: bytes, at: int) -> None:
-    """Check the header's extensions, of which one may name an external data file."""
+    """Check the extensions of a qcow2 header, of which one may name an external data file."""
     while True:
         try:
             kind, length = struct.unpack_from(">II", head, at)
@@ -232,7 +236,7 @@ def _check_tables(
     refcount_clusters: int,
     refcount_order: int,
 ) -> None:
-    """Check that the tables fit the disk's size and the limits of QEMU."""
+    """Check that the tables of a qcow2 file fit the disk's size and the limits of QEMU."""
     in_one = (1 << cluster_bits) * ((1 << cluster_bits) // entry_bytes)
     needed = -(-size // in_one)
     if not needed <= l1_entries <= _MAX_L1_BYTES // 8:

@@ -53,7 +53,7 @@ _SILENT: Final = or_(hosts.c.missed_polls > 0, hosts.c.pool_silent_since.is_not(
 
 
 def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: datetime) -> bool:
-    """Return whether an image may be brought to one more host now."""
+    """Return whether an image may be copied to one more host: few hosts are at stake at once."""
     if image.held_at is not None:
         return False
     there = select(image_copies.c.id).where(
@@ -85,7 +85,7 @@ def may_copy_image(connection: Connection, image: Image, host_id: UUID, now: dat
 def record_lost_hosts(
     connection: Connection, lost: Mapping[UUID, datetime | None], *, now: datetime, actor: str
 ) -> None:
-    """Record which images were in transfer to hosts that stopped answering, and hold suspect ones.
+    """Record images in transfer to hosts that stopped answering, and hold suspect images.
 
     The hosts are locked. ``lost`` has the time at which each last answered; copies that were
     finished later count too. Images are locked in the order of their keys.
@@ -121,7 +121,7 @@ def release_image(connection: Connection, image: Image, *, now: datetime, actor:
 
 
 def is_not_held(image_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that an image is not held."""
+    """Return the condition that no hold keeps an image from hosts."""
     held = select(images.c.id).where(images.c.id == image_id, images.c.held_at.is_not(None))
     return ~held.correlate_except(images).exists()
 
@@ -141,6 +141,7 @@ def requests_of_held_images(connection: Connection) -> dict[UUID, str]:
 
 
 def _is_recent_loss(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that an image copy's host is not marked as lost, or was lost lately."""
     lost_at = image_copies.c.host_lost_at
     return or_(lost_at.is_(None), lost_at >= now - _BATCH_WINDOW)
 
@@ -148,7 +149,7 @@ def _is_recent_loss(now: datetime) -> ColumnElement[bool]:
 def _images_in_transfer(
     connection: Connection, host_id: UUID, answered_at: datetime | None
 ) -> set[UUID]:
-    """Return the images uploading to a host, or copied there since it last answered.
+    """Return the images being copied to a host, or copied there since it last answered.
 
     Images whose first VM was being built there are included.
     """
@@ -179,6 +180,7 @@ def _images_in_transfer(
 def _hold_suspect_image(
     connection: Connection, image_id: UUID, *, now: datetime, actor: str
 ) -> None:
+    """Hold an image if several hosts stopped answering as they received it, and few survived."""
     row = connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one()
@@ -203,7 +205,7 @@ def _hold_suspect_image(
 
 
 def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> dict[UUID, str]:
-    """Return the names, by id, of hosts that stopped answering with an image."""
+    """Return the names, by id, of hosts that stopped answering as they received an image."""
     query = (
         select(hosts.c.id, hosts.c.name)
         .join(image_copies, image_copies.c.host_id == hosts.c.id)
@@ -216,7 +218,7 @@ def _hosts_lost_with(connection: Connection, image_id: UUID, now: datetime) -> d
 
 
 def _count_survivors(connection: Connection, image_id: UUID) -> int:
-    """Count the hosts that have the image and answered after they received it."""
+    """Count the hosts that have an image and answered after they received it."""
     query = (
         select(func.count())
         .select_from(image_copies)

@@ -34,7 +34,7 @@ def pairs_without_room(
     chosen: Sequence[tuple[Any, UUID]],
     amounts: Mapping[UUID, Mapping[str, int]],
 ) -> set[tuple[UUID, UUID]]:
-    """Return the (image, host) pairs for which the host's disk has no room.
+    """Return the (image, host) pairs for which the host's disk has no room for a copy.
 
     A copy takes disk in addition to the VMs based on it. Policies do not count it,
     since most hosts have it already; so it is checked here, with the hosts locked.
@@ -106,6 +106,7 @@ def request_copies(
 
 
 def _host_names(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, str]:
+    """Return the names of hosts by their ids."""
     names: dict[UUID, str] = {}
     for some in chunks(sorted(keys)):
         query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_(some))
@@ -159,13 +160,14 @@ def reduce_disk(connection: Connection, host_id: UUID, gib: int) -> None:
 
 
 def _image_host_pairs(chosen: Iterable[tuple[Any, UUID]]) -> set[tuple[UUID, UUID]]:
+    """Return which images the chosen VMs need on which hosts."""
     return {(vm.image_id, host_id) for vm, host_id in chosen if vm.image_id is not None}
 
 
 def _uncounted_copies(
     connection: Connection, pairs: Collection[tuple[UUID, UUID]]
 ) -> dict[tuple[UUID, UUID], int]:
-    """Return the pairs whose copy takes no disk yet, with the GiB it will take."""
+    """Return the (image, host) pairs whose copy takes no disk yet, with the GiB it will take."""
     missing = set(pairs)
     for some in chunks(sorted({host_id for _, host_id in pairs})):
         query = select(image_copies.c.image_id, image_copies.c.host_id).where(

@@ -108,7 +108,7 @@ class Images:
             return store_result(connection, image)
 
     def by_id(self, image_id: UUID) -> Image:
-        """Return an image, also a removed one."""
+        """Return an image by its id, also a removed one."""
         with self._database.read() as connection:
             return _get_image(connection, image_id)
 
@@ -264,17 +264,17 @@ def lock_request_image(connection: Connection, reference: str, vm_type: VmType) 
 
 
 def to_image(row: Row[Any]) -> Image:
-    """Return the record for a row with the table's columns."""
+    """Return the record of an image from its row."""
     return record_of(Image, row)
 
 
 def disk_gib_of(size_bytes: int) -> int:
-    """Return the GiB of a host's disk that a file takes, rounded up."""
+    """Return the GiB of a host's disk that an image's file takes, rounded up."""
     return -(-size_bytes // GIB)
 
 
 def _format_gib(size_bytes: int) -> str:
-    """Return a size in GiB as text, rounded up."""
+    """Return a size of an image in GiB as text, rounded up."""
     return f"{-(-size_bytes * 100 // GIB) / 100:g}"
 
 
@@ -296,6 +296,7 @@ def _lock_newest_revision(connection: Connection, new: NewImage) -> Image | None
 
 
 def _has_same_content(image: Image, new: NewImage, sha256: str) -> bool:
+    """Return whether an image in use is identical to a new one with this hash."""
     return image.state in (ImageState.READY, ImageState.IMPORTING) and (
         image.sha256,
         image.format,
@@ -315,6 +316,7 @@ def _record_signer(connection: Connection, image: Image, signed_by: str | None) 
 def _insert_image(
     connection: Connection, new: NewImage, newest: Image | None, *, actor: str, **values: Any
 ) -> Image:
+    """Insert the next revision of an image and record the event."""
     now = db_now(connection)
     revision = check_int("revision", newest.revision + 1 if newest else 1, 1, MAX_REVISION)
     connection.execute(
@@ -348,6 +350,7 @@ def _insert_image(
 
 
 def _get_image(connection: Connection, key: UUID) -> Image:
+    """Return an image by its id, or raise `NotFoundError`."""
     row = connection.execute(select(*_COLUMNS).where(images.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("image", key)
@@ -355,6 +358,7 @@ def _get_image(connection: Connection, key: UUID) -> Image:
 
 
 def _check_image_unused(connection: Connection, image: Image) -> None:
+    """Raise `ConflictError` if VMs or unplaced requests use an image."""
     finished = [state.value for state in FINISHED]
     of_it = (
         select(func.count())
@@ -405,4 +409,5 @@ def _release_copies(
 
 
 def _to_copy(row: Row[Any], image: Image) -> ImageCopy:
+    """Return the record of an image's copy on a host from its row."""
     return record_of(ImageCopy, row, image=image.reference, size_bytes=image.size_bytes or 0)

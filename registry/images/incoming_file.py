@@ -71,7 +71,7 @@ class IncomingFile:
         self.size_bytes = 0
 
     def announce(self, size_bytes: int) -> None:
-        """Check the announced length of the file.
+        """Check the announced length of an uploaded image file.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class IncomingFile:
         self._check_room(size_bytes)
 
     def write(self, piece: bytes) -> None:
-        """Append a piece of the file.
+        """Append a piece to an uploaded image file.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class IncomingFile:
         self.size_bytes += len(piece)
 
     def store(self, sha256: str | None) -> StoredFile:
-        """Check the whole file and move it to its place in the store.
+        """Check the whole uploaded image file and move it to its place in the store.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class IncomingFile:
         )
 
     def _check_start_once(self, piece: bytes) -> None:
-        """Check the head once enough of it has arrived; `store` checks shorter files."""
+        """Check the head of an uploaded image once enough of it has arrived."""
         if self._judged:
             return
         self._head += piece[: HEAD_BYTES - len(self._head)]
@@ -153,7 +153,7 @@ class IncomingFile:
             check_start(self._head, self._format)
 
     def _check_room(self, needed_bytes: int) -> None:
-        """Raise if the disk's margin would be used, as a database may share the disk."""
+        """Raise if an upload would use the disk's margin, as a database may share the disk."""
         try:
             disk = os.fstatvfs(self._file.fileno())
         except OSError as error:
@@ -168,6 +168,7 @@ class IncomingFile:
             )
 
     def _verify_signature(self) -> str | None:
+        """Return the key that signed the uploaded image; None if no key is configured."""
         if self._signature is None or self._signed_digest is None:
             return None
         return check_signature(
@@ -179,7 +180,7 @@ class IncomingFile:
 
 
 def check_digest(found: str, sha256: str, size_bytes: int) -> None:
-    """Raise `ImageRefusedError` if a file's hash is not the announced one."""
+    """Raise `ImageRefusedError` if an image file's hash is not the announced one."""
     if found != sha256:
         raise ImageRefusedError(
             f"its SHA-256 is {found} over {size_bytes} bytes, expected was {sha256}"
@@ -187,14 +188,14 @@ def check_digest(found: str, sha256: str, size_bytes: int) -> None:
 
 
 def error_message(error: OSError) -> str:
-    """Return the message of an error in the store's folder."""
+    """Return the text of an error in the image store's folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "its disk is full"
     return error.strerror or str(error)
 
 
 def _nonzero_parts(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the parts of a piece that are not zeros, each with its offset in the file."""
+    """Yield the parts of an upload's piece that are not zeros, each with its offset in the file."""
     view, begun, start = memoryview(piece), 0, 0
     while start < len(piece):
         end = min(len(piece), start + _BLOCK_BYTES - (at + start) % _BLOCK_BYTES)
@@ -208,12 +209,14 @@ def _nonzero_parts(piece: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
 
 
 def _write_all(descriptor: int, data: memoryview, at: int) -> None:
+    """Write data to a file at an offset, also if the kernel takes it in parts."""
     while data:
         written = os.pwrite(descriptor, data, at)
         data, at = data[written:], at + written
 
 
 def _sync_folder(folder: Path) -> None:
+    """Have the kernel write a folder's entries to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

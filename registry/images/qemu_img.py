@@ -45,7 +45,7 @@ def qemu_img_path() -> str | None:
 
 
 def check_opens(file: BinaryIO) -> bool:
-    """Check a qcow2 file's tables with QEMU; return False if this machine has no QEMU.
+    """Check the tables of a qcow2 image with QEMU; return False if this machine has no QEMU.
 
     Raises
     ------

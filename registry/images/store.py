@@ -134,6 +134,7 @@ class ImageStore:
             raise ImageStoreError(path, error_message(error)) from error
 
     def _check_signature_given(self, signature: bytes | None) -> None:
+        """Raise `ImageRefusedError` if a signature is missing, or no key could verify it."""
         if self.keys and signature is None:
             trusted = ", ".join(map(str, self.keys))
             raise ImageRefusedError(
@@ -159,7 +160,7 @@ class ImageStore:
             self.path(image_id, image_format).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """Return all image files, complete or partial; [] without a folder."""
+        """Return all image files in the store, complete or partial; [] without a folder."""
         try:
             found = sorted(self.folder.iterdir())
         except FileNotFoundError:
@@ -170,7 +171,7 @@ class ImageStore:
 
     @contextmanager
     def lock_file(self, path: Path) -> Iterator[bool]:
-        """Lock a file; yield False if another process may be adding it, or it does not exist."""
+        """Lock a file of the image store; yield False if it is gone, or may be being added."""
         with ExitStack() as stack:
             try:
                 # To write: over a shared file system no other process may lock it exclusively.
@@ -182,6 +183,7 @@ class ImageStore:
             yield mine
 
     def _delete_stale_files(self) -> None:
+        """Delete old partial files of uploads that no process writes."""
         for part in self.folder.glob(f"*{PART}"):
             # By its time alone, a file that receives only zeros seems stale, as they become holes.
             with self.lock_file(part) as no_writer, suppress(OSError):
@@ -190,7 +192,7 @@ class ImageStore:
 
 
 def image_id_of(path: Path) -> UUID | None:
-    """Return the image id in a file's name, or None."""
+    """Return the image id in the name of a file of the store, or None."""
     try:
         return UUID(path.name.partition(".")[0])
     except ValueError:
@@ -198,4 +200,5 @@ def image_id_of(path: Path) -> UUID | None:
 
 
 def _is_stale_file(part: Path) -> bool:
+    """Return whether a partial upload was not written to for a long time."""
     return part.stat().st_mtime < time.time() - _STALE_S

@@ -25,12 +25,15 @@ _HIDDEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _UrlOrigin:
+    """The scheme, host, port and path of an image's URL, or of an allowed prefix."""
+
     scheme: str
     host: str
     port: int
     path: str
 
     def is_within(self, other: _UrlOrigin) -> bool:
+        """Return whether an image's URL lies within an allowed prefix."""
         folder = other.path if other.path.endswith("/") else other.path + "/"
         return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port) and (
             self.path == other.path or self.path.startswith(folder)
@@ -38,7 +41,7 @@ class _UrlOrigin:
 
 
 def check_image_url(url: str, prefixes: Collection[str]) -> str:
-    """Return the URL, or raise `ImageUrlRefusedError` unless it lies within one of these."""
+    """Return an image's URL, or raise `ImageUrlRefusedError` unless it lies within a prefix."""
     place = _parse_origin(url)
     for prefix in sorted(prefixes):
         if place.is_within(_parse_origin(prefix)):
@@ -55,6 +58,7 @@ def check_image_url(url: str, prefixes: Collection[str]) -> str:
 
 
 def _parse_origin(url: str) -> _UrlOrigin:
+    """Return the parts of an image's URL that are compared, or raise `ImageUrlRefusedError`."""
     if not _PLAIN.fullmatch(url):
         raise ImageUrlRefusedError(url, "a URL is 1 to 500 printable ASCII characters")
     try:

@@ -35,7 +35,7 @@ def failure_policy_of(
 
 
 def is_replaced(wanted: FailurePolicy, shared_pool: str | None) -> bool:
-    """Return whether VMs are placed elsewhere when their host fails."""
+    """Return whether a host's failure policy places its VMs elsewhere when it fails."""
     return wanted is FailurePolicy.REBUILD or (
         wanted is FailurePolicy.REPLACE and shared_pool is not None
     )
@@ -47,7 +47,7 @@ def failure_outlook(
     *,
     by_default: FailurePolicy = FailurePolicy.WAIT,
 ) -> str:
-    """Return text about what happens to VMs when a host with these labels fails."""
+    """Return text about what happens to a VM when a host with these labels fails."""
     wanted = failure_policy_of(labels, by_default=by_default)
     if wanted is FailurePolicy.WAIT:
         return "it waits for its host"

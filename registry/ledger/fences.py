@@ -28,7 +28,7 @@ def fence_row(connection: Connection, host_id: UUID) -> Row[Any] | None:
 
 
 def read_fences(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID, Fence]:
-    """Return the fences of these hosts, by host."""
+    """Return the progress of these hosts' fencing, by host."""
     found = {}
     for some in chunks(sorted(host_ids)):
         for row in connection.execute(select(host_fences).where(host_fences.c.host_id.in_(some))):
@@ -37,7 +37,7 @@ def read_fences(connection: Connection, host_ids: Collection[UUID]) -> dict[UUID
 
 
 def is_being_fenced(row: Row[Any] | None, now: datetime) -> bool:
-    """Return whether a worker may be running the fencing command now."""
+    """Return whether a worker may be running the fencing command of a host now."""
     return row is not None and row.state == FenceState.RUNNING.value and is_claimed(row, now)
 
 
@@ -54,7 +54,7 @@ def change_fence(
     epoch: int | None = None,
     **values: Any,
 ) -> FenceState:
-    """Apply an event to a host's fence; ``values`` are further columns of its row."""
+    """Apply an event to a host's fencing; ``values`` are further columns of its row."""
     step = FENCE.step(row.state if row is not None else FenceState.IDLE, event)
     after = step.after
     here = host_fences.c.host_id == host_id

@@ -20,7 +20,7 @@ def record_host_backoff(
     now: datetime,
     length_s: float = BUILD_AVOID_S,
 ) -> None:
-    """Bar a host for a request: rounds place none of its VMs there for ``length_s`` seconds."""
+    """Have rounds place no VMs of a request on a host for ``length_s``: a build failed there."""
     until = now + timedelta(seconds=length_s)
     which = and_(build_failures.c.request_id == request_id, build_failures.c.host_id == host_id)
     changed = connection.execute(

@@ -25,7 +25,7 @@ def is_state_unknown(health: str | None, observed: str) -> bool:
 
 
 def is_in_state(connection: Connection, state: VmState) -> ColumnElement[bool]:
-    """Return the condition for VMs in a state, in a query that joins them with their hosts.
+    """Return the condition for VMs in a known state, in a query that joins them with hosts.
 
     Silent hosts, of which there are few, are listed by id. As a part
     of the query they would be searched among the hosts of all VMs.

@@ -54,7 +54,7 @@ def is_waiting_vm() -> ColumnElement[bool]:
 def kept_disks_of_requests(
     connection: Connection, waits: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, KeptDisk]]:
-    """Return the kept disks of VMs that meet a condition, by request and VM."""
+    """Return the disks in shared pools kept for waiting VMs, by request and VM."""
     kept = {
         row.vm_id: KeptDisk(
             shared_pool=row.shared_pool, disk_of=row.disk_of, generation=row.disk_generation
@@ -76,7 +76,7 @@ def oldest_waiting_vms(connection: Connection, wanted: Mapping[UUID, int]) -> li
 
 
 def count_waiting(connection: Connection, at_most: Mapping[UUID, int]) -> Mapping[UUID, int]:
-    """Return how many VMs of each request wait; counting stops at the given limit."""
+    """Return how many VMs of each request wait for a host; counting stops at the given limit."""
     rows = _oldest_vms(connection, at_most, and_(_WITHOUT_PLACE, _RUNNING))
     return Counter(row.request_id for row in rows)
 
@@ -95,7 +95,7 @@ def requests_lacking_places(connection: Connection, request_ids: Collection[UUID
 def _oldest_vms(
     connection: Connection, numbers: Mapping[UUID, int], condition: ColumnElement[bool]
 ) -> Iterator[Row[UUID, UUID]]:
-    """Yield the oldest VMs that meet a condition, up to a number for each request."""
+    """Yield the oldest VMs of requests that meet a condition, up to a number for each request."""
     which = select(vms.c.id, vms.c.request_id).where(condition).order_by(vms.c.id)
     keys = sorted(numbers)
     if connection.dialect.name == "sqlite":

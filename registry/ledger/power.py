@@ -57,7 +57,7 @@ def write_power_action(
     now: datetime,
     actor: str,
 ) -> dict[str, Any]:
-    """Insert or update a VM's power action; a shorter timeout than before counts from now on."""
+    """Insert or update a VM's pending power change; a shorter timeout counts from now on."""
     step = POWER.step(row.state if row.state is not None else PowerState.IDLE, event)
     after = step.after
     values: dict[str, Any] = {"state": after.value, "timeout_s": timeout_s, "due_at": now}

@@ -96,17 +96,17 @@ class AssignmentRelease:
 
     @cached_property
     def step(self) -> Change[AssignmentState]:
-        """The assignment's step by this event."""
+        """Return the change of the assignment's state by this event."""
         return ASSIGNMENT.step(self.row.state, self.event)
 
     @property
     def frees_capacity(self) -> bool:
-        """Whether the step frees the capacity."""
+        """Whether the event releases the assignment, which frees its capacity."""
         return self.step.after == AssignmentState.RELEASED
 
     @property
     def deletes_vm(self) -> bool:
-        """Whether the VM is deleted."""
+        """Whether the assignment's VM is deleted."""
         deleted = self.row.desired == VmDesired.DELETED.value
         return deleted or self.event == AssignmentEvent.DELETE_REQUESTED
 
@@ -129,7 +129,7 @@ class AssignmentRelease:
 
     @property
     def arrives(self) -> bool:
-        """Whether the assignment becomes the place of its VM."""
+        """Whether the assignment becomes the place of its VM, as a move has arrived."""
         return self.event == AssignmentEvent.ARRIVED
 
 
@@ -193,7 +193,7 @@ def write_releases(
     changed: Mapping[UUID, Mapping[str, Any]] = MappingProxyType({}),
     **values: Any,
 ) -> list[dict[str, Any]]:
-    """Write the ended assignments and the changes of their VMs; return the events.
+    """Write the ends of assignments and the changes of their VMs; return the event rows.
 
     ``changed`` has further columns of VMs, also of those without an assignment.
     """

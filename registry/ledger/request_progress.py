@@ -41,6 +41,7 @@ _HELD = or_(_PLACED, _LEAVES)
 
 
 def _count_if(condition: Any) -> Any:
+    """Return the SQL count of rows that meet a condition."""
     return func.sum(case((condition, 1), else_=0))
 
 
@@ -93,7 +94,7 @@ def vm_counts_query(which: ColumnElement[bool]) -> Select[Any]:
 
 
 def request_event(row: Row[Any]) -> RequestEvent | None:
-    """Return the event for a request with these counts, or None while its last VMs end."""
+    """Return the event that follows from a request's VM counts; None while its last VMs end."""
     if row.wanted == 0:
         if row.held:
             return None
@@ -112,7 +113,7 @@ def recompute_states(
     reason: str | None = None,
     event: RequestEvent | None = None,
 ) -> None:
-    """Update the states of these requests, and add an event for each change.
+    """Update the states of requests from those of their VMs, and add an event for each change.
 
     ``event`` is applied to them; None means the event that follows from their VMs.
 
@@ -140,7 +141,7 @@ def recompute_states(
 def recompute_after_placing(
     connection: Connection, placed: Mapping[UUID, int], *, now: datetime, actor: str, reason: str
 ) -> None:
-    """Update requests of which VMs were placed; see `recompute_states`.
+    """Update the states of requests of which VMs were placed; see `recompute_states`.
 
     ``placed`` has the number of VMs. As some are placed, only the existence of waiting VMs is
     queried, and none are counted.
@@ -203,6 +204,7 @@ def _write_states(
     actor: str,
     reason: str | None,
 ) -> None:
+    """Write the changed states of locked requests, with events; clear what no longer applies."""
     changes: list[dict[str, Any]] = []
     history: list[dict[str, Any]] = []
     settled: list[UUID] = []

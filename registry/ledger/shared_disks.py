@@ -34,7 +34,7 @@ class KeptDisk:
 
     @property
     def label(self) -> str:
-        """The label of hosts that see the disk."""
+        """The label of hosts whose shared pool has the disk."""
         return SHARED_POOL_LABEL + self.shared_pool
 
 
@@ -45,13 +45,13 @@ def shared_pool_of(labels: Iterable[str]) -> str | None:
 
 
 def disk_name_of(row: Row[Any]) -> UUID:
-    """Return the assignment in the name of an assignment's disk: itself or an earlier one."""
+    """Return the assignment id in the name of an assignment's disk: its own or an earlier one's."""
     found: UUID = row.disk_of or row.id
     return found
 
 
 def disks_in_use(connection: Connection, names: Collection[UUID]) -> set[UUID]:
-    """Return which of these assignments have disks that later assignments use, or that are kept.
+    """Return the assignments whose disks later assignments use, or that are kept for VMs.
 
     An assignment's use of its own disk is not listed.
     """
@@ -84,7 +84,7 @@ def is_disk_needed(connection: Connection, row: Row[Any]) -> bool:
 
 
 def keep_disks(connection: Connection, host_id: UUID, *, now: datetime) -> str | None:
-    """Keep the disks of the VMs of a host that is off; return their shared pool.
+    """Keep the disks of VMs of a host that is off, in its shared pool; return the pool.
 
     It returns None and keeps nothing if the host shares no pool. VMs that were being built have no
     data.
@@ -113,7 +113,7 @@ def keep_disks(connection: Connection, host_id: UUID, *, now: datetime) -> str |
 
 
 def delete_kept_disks(connection: Connection, vm_ids: Collection[UUID]) -> None:
-    """Delete the kept disks' rows of VMs that run again or are deleted."""
+    """Delete the records of kept disks of VMs that run again or are deleted."""
     for some in chunks(sorted(vm_ids)):
         connection.execute(
             delete(preserved_disks).where(is_any_of(connection, preserved_disks.c.vm_id, some))

@@ -415,7 +415,7 @@ TRIGGERS: Final[Mapping[str, Mapping[str, str]]] = {"sqlite": SQLITE, "postgresq
 
 
 def trigger_statements(dialect: str) -> Iterator[str]:
-    """Yield the statements that create the triggers in a database that has only the tables."""
+    """Yield the statements that create the ledger's triggers in a database with all tables."""
     if dialect == "postgresql":
         for name, body in POSTGRESQL_FUNCTIONS.items():
             # Plans are kept for long: one made while a table was small must use indexes, too.

@@ -27,7 +27,7 @@ class AutoPlans:
         self._database = database
 
     def last(self) -> tuple[datetime, datetime | None]:
-        """Return the present time, and the creation time of the last automatic plan."""
+        """Return the present time, and when the last automatic plan was created."""
         with self._database.read() as connection:
             return db_now(connection), _last_created_at(connection)
 
@@ -35,7 +35,7 @@ class AutoPlans:
     def request_if_due(
         self, lease: Lease, kind: PlanKind, arguments: Mapping[str, Any], *, every_s: float
     ) -> Plan | None:
-        """Create a plan that is approved once it is decided, unless it is declined.
+        """Create an automatic plan that is approved once it is decided, unless it is declined.
 
         It returns None if the last one is younger than ``every_s``, another plan is open, a roll
         is running, or the slot loop is paused.
@@ -58,12 +58,14 @@ class AutoPlans:
 
 
 def _last_created_at(connection: Connection) -> datetime | None:
+    """Return when the last automatic plan was created, or None."""
     # By ids, which rise with time: the index has them.
     query = select(plans.c.requested_at).where(plans.c.requested_by == STANDING_RULE)
     return connection.scalar(query.order_by(plans.c.id.desc()).limit(1))
 
 
 def _is_plan_prevented(connection: Connection, now: datetime) -> bool:
+    """Return whether the slot loop is paused, a plan is open or a roll runs: no automatic plan."""
     paused = slot_loop.c.state == SlotLoopState.PAUSED.value
     driven = (rolls.c.state == RollState.RUNNING.value, rolls.c.driver_lease_until > now)
     counts = (

@@ -61,7 +61,7 @@ def _exceeded_resource(connection: Connection, move: Row[Any]) -> str | None:
 
 
 def _vms_following(connection: Connection, move: Row[Any]) -> Collection[UUID]:
-    """Return the other VMs that the move's plan will still bring to its destination."""
+    """Return the other VMs that the move's plan will still bring to the same destination."""
     query = select(plan_moves.c.plan_id, plan_moves.c.position)
     plan = connection.execute(query.where(plan_moves.c.move_id == move.id)).one_or_none()
     if plan is None:

@@ -131,6 +131,7 @@ def create_move(
 
 
 def _elsewhere_message(connection: Connection, vm: Row[Any], from_host: UUID) -> str:
+    """Return the text that a VM cannot move as it is no longer on the host of its plan."""
     query = select(hosts.c.id, hosts.c.name).where(hosts.c.id.in_([vm.host_id, from_host]))
     names = {row.id: row.name for row in connection.execute(query)}
     return (
@@ -184,7 +185,7 @@ def obstacles_to_any_move(
 
 
 def _endpoint_obstacles(host: Row[Any]) -> Iterator[Against]:
-    """Yield the obstacles on a host as source or destination."""
+    """Yield the obstacles to a move on its source or destination host."""
     if host.health != HostHealth.UP.value:
         yield MoveObstacle.HOST_SILENT, f"host {host.name} is {host.health}"
     if host.found_machine_uuid is not None:
@@ -196,6 +197,7 @@ def _endpoint_obstacles(host: Row[Any]) -> Iterator[Against]:
 
 
 def _host_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+    """Yield the obstacles to a move from the states of both hosts."""
     if vm.host_id == there:
         yield MoveObstacle.SAME_HOST, "it is on that host"
     found = connection.execute(select(hosts).where(hosts.c.id.in_([vm.host_id, there])))
@@ -221,7 +223,7 @@ def rule_obstacles(
     leaving: Collection[UUID],
     following: Collection[UUID],
 ) -> Iterator[Against]:
-    """Yield the obstacles from a VM's request, groups and network on a host.
+    """Yield the obstacles to a move from the VM's request, groups and network.
 
     The groups are locked. See `drop_rule_violations` for ``leaving`` and ``following``.
     """
@@ -240,6 +242,7 @@ def rule_obstacles(
 
 
 def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterator[Against]:
+    """Yield an obstacle to a move if the destination lacks room for the VM or its image."""
     short = (
         select(inventories.c.resource, assignment_resources.c.amount, inventories.c.capacity)
         .add_columns(inventories.c.committed, hosts.c.name)
@@ -263,7 +266,7 @@ def _room_obstacles(connection: Connection, vm: Row[Any], there: UUID) -> Iterat
 
 
 def assignment_amounts(connection: Connection, assignment_id: UUID) -> dict[str, int]:
-    """Return the amounts that an assignment holds, by resource."""
+    """Return the amounts of capacity that an assignment holds, by resource."""
     query = select(assignment_resources.c.resource, assignment_resources.c.amount).where(
         assignment_resources.c.assignment_id == assignment_id
     )
@@ -287,6 +290,7 @@ def _insert_move(
     now: datetime,
     actor: str,
 ) -> UUID:
+    """Insert a move with the assignment that holds room on its destination; return its id."""
     arriving, move_id = uuid7(), uuid7()
     here = connection.scalars(select(hosts.c.name).where(hosts.c.id == vm.host_id)).one()
     request_copies(connection, [(vm, there)], now=now, actor=actor)

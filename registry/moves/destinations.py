@@ -64,6 +64,7 @@ def cluster_for_move(connection: Connection, vm_id: UUID, *, only_cold: bool) ->
 
 
 def _tenant_view(connection: Connection, tenant_id: UUID, width: int) -> TenantView:
+    """Return a moving VM's tenant as a round sees it, with nothing held."""
     row = connection.execute(select(tenants).where(tenants.c.id == tenant_id)).one()
     return TenantView(id=row.id, name=row.name, weight=row.weight, held=(0,) * width)
 
@@ -75,7 +76,7 @@ def _request_of_moving_vm(
     axis: Sequence[str],
     found: Sequence[HostView],
 ) -> RequestView:
-    """Return the VM's request for its held amounts on any host but its present one."""
+    """Return the request of a moving VM for its held amounts, on any host but its present one."""
     here = next(host for host in found if host.id == vm.host_id)
     held = assignment_amounts(connection, vm.assignment_id)
     spread = request.spread
@@ -94,7 +95,7 @@ def _request_of_moving_vm(
 
 
 def _incompatible_hosts(connection: Connection, host_id: UUID) -> Sequence[UUID]:
-    """Return the hosts with another hypervisor, which cannot take guests of this host."""
+    """Return hosts with another hypervisor, to which no guest of this host can move."""
     own = select(hosts.c.domain_type).where(hosts.c.id == host_id).scalar_subquery()
     other = or_(hosts.c.domain_type != own, hosts.c.domain_type == CANNOT_COPY)
     return connection.scalars(select(hosts.c.id).where(other)).all()

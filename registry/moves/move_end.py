@@ -61,7 +61,7 @@ def lock_move(
 
 
 def complete_arrival(connection: Connection, move: Row[Any], *, now: datetime, actor: str) -> None:
-    """Make the arriving assignment the place of the VM, and have the source cleaned up."""
+    """Make the destination of an arrived move the place of its VM; have the source cleaned up."""
     ends = {row.id: row for row in lock_assignments(connection, _is_assignment_of_move(move))}
     if move.from_id in ends:  # else its host has been fenced and its assignments are released
         left = AssignmentRelease(
@@ -101,7 +101,7 @@ def close_move(
     actor: str,
     **values: Any,
 ) -> None:
-    """End a move's row. The request avoids a destination at which the move failed for a while."""
+    """End a move's row. Its request avoids for a while a destination at which it failed."""
     step = MOVE.step(move.state, event)
     values |= {"state": step.after.value, "ended_at": now, "last_error": reason, **MOVES.none}
     MOVES.update_row(connection, move.id, **values)
@@ -116,4 +116,5 @@ def close_move(
 
 
 def _is_assignment_of_move(move: Row[Any]) -> Any:
+    """Return the condition for the two assignments of a move: at its source and destination."""
     return assignments.c.id.in_([move.from_id, move.to_id])

@@ -46,7 +46,7 @@ class Moves:
         of_plan: tuple[UUID, int] | None = None,
         actor: str,
     ) -> Move:
-        """Create a move, which a worker carries out; see `create`.
+        """Create a move of a VM to a host, which a worker carries out; see `create`.
 
         ``of_plan`` is the plan, and the position in it, that the move carries out;
         `PlanMoveOverError` if that plan is over or has created the move already.
@@ -184,7 +184,7 @@ class Moves:
 
 
 def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UUID:
-    """Lock a plan, check that it still needs a move, and return the move's source.
+    """Lock a plan, check that it still needs one of its moves, and return the move's source.
 
     The executor read the plan earlier: it may have been cancelled since, or another control
     centre may lead now and carry it out.
@@ -204,4 +204,5 @@ def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UU
 
 
 def _to_move(row: Row[Any]) -> Move:
+    """Return the record of a VM's move from its row."""
     return record_of(Move, row)

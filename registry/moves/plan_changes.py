@@ -73,7 +73,7 @@ def refuse_moves_from(
 
 
 def gain_values(connection: Connection, plan_id: UUID, *, ended: bool) -> dict[str, Any]:
-    """Return a plan's gain of the potential as columns; {} if the plan has no such aim.
+    """Return the columns with a plan's gain from the moves that count; {} without such an aim.
 
     Moves that were refused, failed or cancelled gain nothing. Once the plan has ``ended``,
     moves that never began gain nothing either.

@@ -15,7 +15,7 @@ _AIM: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _format_number(value: float, places: int) -> str:
-    """Return a number with ``places`` decimals, or one digit if it would round to zero."""
+    """Return a number of a plan's effects with ``places`` decimals, or one digit if it is tiny."""
     text = f"{value:.{places}f}"
     return text if float(text) or not value else f"{value:.1g}"
 

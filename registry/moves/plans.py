@@ -97,13 +97,13 @@ class Plans:
 
     @retry_on_rollback
     def cancel(self, id: UUID, *, actor: str, reason: str | None = None) -> Plan:  # noqa: A002
-        """Cancel a plan. Moves that began continue; no others begin."""
+        """Cancel a plan of moves. Moves that began continue; no others begin."""
         with self._database.write() as connection:
             cancel_plan(connection, id, actor=actor, reason=reason)
             return store_result(connection, get_plan(connection, id))
 
     def get(self, id: UUID) -> Plan:  # noqa: A002
-        """Return a plan, or raise `NotFoundError`."""
+        """Return a plan of moves, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return get_plan(connection, id)
 
@@ -115,7 +115,7 @@ class Plans:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Plan]:
-        """Return a page of plans, the latest first."""
+        """Return a page of plans of moves, the latest first."""
         query = select(plans.c.id).order_by(plans.c.id.desc()).limit(check_limit(limit) + 1)
         for column, value in ((plans.c.kind, kind), (plans.c.state, state)):
             if value is not None:
@@ -135,7 +135,7 @@ class Plans:
             return read_plan_moves(connection, id)
 
     def inputs(self, id: UUID) -> tuple[bytes, Mapping[str, Any]]:  # noqa: A002
-        """Return the inputs of a plan, and the document that its planner returned.
+        """Return the inputs of a decided plan, and the document that its planner returned.
 
         It raises `NotFoundError` without such a plan, and `ConflictError` if it is not decided.
         """
@@ -165,7 +165,7 @@ class Plans:
             return view_running(connection, cluster=cluster)
 
     def list_open(self) -> tuple[Plan, ...]:
-        """Return the plans to decide or carry out; () while the slot loop is paused."""
+        """Return the plans of moves to decide or carry out; () while the slot loop is paused."""
         with self._database.read() as connection:
             paused = select(slot_loop.c.id).where(slot_loop.c.state == SlotLoopState.PAUSED.value)
             if connection.execute(paused).first() is not None:
@@ -190,7 +190,7 @@ class Plans:
         gain: float | None = None,
         declined: str | None = None,
     ) -> Plan:
-        """Store a decided plan with all that a replay needs.
+        """Store the decided moves of a plan with all that a replay needs.
 
         A plan that moves nothing and keeps no room is done, as there is nothing to approve.
         A plan with automatic approval is cancelled if it is ``declined``, which is the reason.
@@ -249,7 +249,7 @@ class Plans:
 
     @retry_on_rollback
     def record_failure(self, id: UUID, error: str, *, actor: str) -> None:  # noqa: A002
-        """Record that a plan could not be decided."""
+        """Record that a plan of moves could not be decided."""
         with self._database.write() as connection:
             row, now = _lock_plan(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
@@ -287,7 +287,7 @@ class Plans:
 
     @retry_on_rollback
     def finish(self, id: UUID, *, actor: str) -> None:  # noqa: A002
-        """Record that every move of a plan is over."""
+        """Record that every move of a plan is over, and what the plan gained."""
         with self._database.write() as connection:
             row, now = _lock_plan(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
@@ -302,7 +302,7 @@ def cancel_plan(
     actor: str,
     reason: str | None = None,
 ) -> None:
-    """Cancel a plan in a caller's transaction; see `Plans.cancel`."""
+    """Cancel a plan of moves in a caller's transaction; see `Plans.cancel`."""
     row = _lock_plan(connection, id)
     now = db_now(connection)
     values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
@@ -327,7 +327,7 @@ def create_plan(
     approve: bool,
     actor: str,
 ) -> UUID:
-    """Create a plan in a caller's transaction, and return its id; see `Plans.create`."""
+    """Create a plan of moves in a caller's transaction, and return its id; see `Plans.create`."""
     for name in arguments.get("hosts", ()):
         _check_host_exists(connection, name)
     if "request" in arguments:
@@ -350,7 +350,7 @@ def create_plan(
 def _add_vm_names(
     connection: Connection, stays: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the VMs that stay with their names, as a VM may be deleted when the plan is read."""
+    """Return the VMs that a plan does not move, with their names, as they may be deleted later."""
     names: dict[UUID, str] = {}
     for some in chunks([UUID(each["vm"]) for each in stays]):
         query = select(vms.c.id, vms.c.name).where(is_any_of(connection, vms.c.id, some))
@@ -359,16 +359,19 @@ def _add_vm_names(
 
 
 def _approval_values(actor: str, now: datetime) -> dict[str, Any]:
+    """Return the columns that a plan's approval sets."""
     return {"approved_by": actor, "approved_at": now}
 
 
 def _check_host_exists(connection: Connection, name: str) -> None:
+    """Raise `UnknownNameError` if a plan names a host that does not exist."""
     there = select(hosts.c.id).where(hosts.c.name == name, hosts.c.admin != HostAdmin.RETIRED.value)
     if connection.execute(there).first() is None:
         raise UnknownNameError("hosts", "host", name, hint="`fuga host list` lists them")
 
 
 def _lock_plan(connection: Connection, key: UUID) -> Row[Any]:
+    """Lock and return the row of a plan of moves, or raise `NotFoundError`."""
     columns = ("id", "state", "kind", "arguments", "approve", "requested_by", "approved_by")
     query: Select[Any] = (
         select(*(plans.c[each] for each in columns)).where(plans.c.id == key).with_for_update()
@@ -389,6 +392,7 @@ def _apply_event(
     reason: str | None = None,
     **values: Any,
 ) -> None:
+    """Change the state of a plan and record the event, or raise `PlanStepError`."""
     try:
         step = PLAN.step(row.state, event)
     except IllegalTransitionError:

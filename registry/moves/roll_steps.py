@@ -66,7 +66,7 @@ _ROWS: Final[Select[Any]] = (
 def record_step(
     connection: Connection, roll: Row[Any], report: StepReport, *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
-    """Advance a roll, which is locked; return the event and the reason that end it, or None."""
+    """Advance a locked roll by its driver's report; return the event that ends it, and why."""
     turn = current_turn(connection, roll.id)
     if report.begun:  # other changes of these hosts came before, or wait for these locks
         lock_hosts(connection, *(each.host_id for each in turn if each.name in report.begun))
@@ -92,7 +92,7 @@ def record_step(
 
 
 def current_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
-    """Return the hosts of the turn that began last; () before the first."""
+    """Return the hosts of a roll's turn that began last; () before the first."""
     begun = select(func.max(roll_hosts.c.turn)).where(
         roll_hosts.c.roll_id == roll_id, roll_hosts.c.phase.not_in(_NOT_BEGUN)
     )
@@ -103,7 +103,7 @@ def current_turn(connection: Connection, roll_id: UUID) -> Sequence[Row[Any]]:
 def roll_host_rows(
     connection: Connection, roll_id: UUID, *, after: int = -1, limit: int | None = None
 ) -> Sequence[Row[Any]]:
-    """Return the hosts of a roll after a position."""
+    """Return the rows of a roll's hosts after a position, in order."""
     query = _ROWS.where(roll_hosts.c.roll_id == roll_id, roll_hosts.c.position > after)
     return connection.execute(query.limit(limit)).all()
 
@@ -115,14 +115,14 @@ def write_host(connection: Connection, row: Row[Any], **values: Any) -> None:
 
 
 def to_roll_host(row: Row[Any]) -> RollHost:
-    """Return the record of a row."""
+    """Return the record of a roll's host from its row."""
     return record_of(RollHost, row, host=row.name)
 
 
 def _record_report(
     connection: Connection, turn: Sequence[Row[Any]], report: StepReport, now: datetime
 ) -> None:
-    """Record the driver's steps. A step that is reported twice is recorded once.
+    """Record the reported steps of a roll's driver. A step that is reported twice is recorded once.
 
     A host may have received VMs after the driver learned that it is empty, if it was opened while
     the API did not answer. Such a host is emptied again before the command runs.
@@ -147,6 +147,7 @@ def _record_report(
 def _begin_next_turn(
     connection: Connection, roll: Row[Any], *, now: datetime, actor: str
 ) -> tuple[RollEvent | None, str | None]:
+    """Set the hosts of a roll's next turn to maintenance; without one the roll is done."""
     waiting = (roll_hosts.c.roll_id == roll.id, roll_hosts.c.phase == RollPhase.WAITING.value)
     turn = connection.scalar(select(func.min(roll_hosts.c.turn)).where(*waiting))
     if turn is None:
@@ -159,6 +160,7 @@ def _begin_next_turn(
 
 
 def _set_maintenance(connection: Connection, row: Row[Any], actor: str) -> bool:
+    """Set a roll's host to maintenance; return False if it is retired."""
     reason = f"roll {row.roll_id}"
     try:
         change_admin(connection, row.host_id, HostAdminEvent.MAINTAIN, actor=actor, reason=reason)
@@ -171,7 +173,7 @@ def _set_maintenance(connection: Connection, row: Row[Any], actor: str) -> bool:
 def _plan_evacuation(
     connection: Connection, roll: Row[Any], turn: Sequence[Row[Any]], *, now: datetime, actor: str
 ) -> None:
-    """Create one plan that moves the VMs away from all hosts of a turn."""
+    """Create one plan that moves the VMs away from all hosts of a roll's turn."""
     rows = [each for each in turn if each.phase == RollPhase.EMPTYING.value]
     rows = [each for each in rows if _set_maintenance(connection, each, actor)]
     held = _vms_on_hosts(connection, [each.host_id for each in rows])
@@ -196,7 +198,7 @@ def _plan_evacuation(
 def _may_plan_evacuation(
     connection: Connection, row: Row[Any], stay: Sequence[Row[Any]], now: datetime
 ) -> bool:
-    """Return whether another plan should move the remaining VMs; else record the host's error."""
+    """Return whether another plan may move a host's remaining VMs; else record why not."""
     if row.plan_id is None:
         return True
     columns = (plans.c.state, plans.c.stays, plans.c.ended_at, plans.c.last_error)
@@ -218,6 +220,7 @@ def _may_plan_evacuation(
 def _vms_on_hosts(
     connection: Connection, host_ids: Sequence[UUID]
 ) -> Mapping[UUID, Sequence[Row[Any]]]:
+    """Return the VMs with unreleased assignments on hosts, by host and name."""
     query: Select[Any] = (
         select(assignments.c.host_id, assignments.c.state, vms.c.id, vms.c.name)
         .join(vms, vms.c.id == assignments.c.vm_id)
@@ -233,7 +236,7 @@ def _vms_on_hosts(
 def _stay_reason(
     connection: Connection, row: Row[Any], plan: Row[Any], stay: Sequence[Row[Any]]
 ) -> str:
-    """Return text with the VMs that stay, and why the last plan did not move them."""
+    """Return text with the VMs that stay on a roll's host, and why no plan moved them."""
     reasons = {
         UUID(each["vm"]): str(each["obstacle"] or each["why"]).replace("_", " ")
         for each in plan.stays
@@ -283,7 +286,7 @@ def _last_failures(
 def _reactivate_host(
     connection: Connection, roll: Row[Any], row: Row[Any], *, now: datetime, actor: str
 ) -> None:
-    """Reactivate a host that is up after the command, if it took VMs before."""
+    """Reactivate a roll's host that is up after the command, if it took VMs before."""
     report = latest_report(connection, row.host_id)
     seen = report is not None and report.started_at > row.since
     if seen and row.health == HostHealth.UP.value:

@@ -64,7 +64,7 @@ class Rolls:
     def targets(
         self, selected: Collection[str], skipped: Collection[str] = ()
     ) -> tuple[RollTarget, ...]:
-        """Return the selected hosts, by name.
+        """Return the hosts that a roll's selectors select, by name.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class Rolls:
             return store_result(connection, _get_roll(connection, id))
 
     def hosts_emptied_later(self, plan_id: UUID) -> Sequence[str]:
-        """Return the names of the hosts that the plan's roll will empty later."""
+        """Return the names of the hosts that the roll of an evacuation plan will empty later."""
         of_plan = select(roll_hosts.c.roll_id).where(roll_hosts.c.plan_id == plan_id)
         query = (
             select(hosts.c.name)
@@ -293,6 +293,7 @@ class Rolls:
 
 
 def _hosts_selected_by(selector: str, known: dict[str, Row[Any]]) -> Sequence[str]:
+    """Return the names of the hosts that a roll's selector selects."""
     if selector == ALL:
         return list(known)
     if not selector.startswith(LABEL):
@@ -307,28 +308,32 @@ def _hosts_selected_by(selector: str, known: dict[str, Row[Any]]) -> Sequence[st
 
 
 def _check_host_known(field: str, name: str, known: dict[str, Row[Any]]) -> None:
+    """Raise `UnknownNameError` if a roll names a host that does not exist."""
     if name not in known:
         raise UnknownNameError(field, "host", name, hint="`fuga host list` lists them")
 
 
 def _turn_numbers(turns: Sequence[Sequence[UUID]]) -> Iterator[tuple[int, UUID]]:
+    """Yield the hosts of a new roll, each with the number of its turn."""
     for number, turn in enumerate(turns):
         for key in turn:
             yield number, key
 
 
 def _resumed_phase(phase: str) -> RollPhase:
-    """Return the phase in which a host resumes; one that was empty is emptied again."""
+    """Return the phase in which a host of a roll resumes; one that was empty is emptied again."""
     was = RollPhase(phase)
     return RollPhase.EMPTYING if was in (RollPhase.EMPTY, RollPhase.RUNNING) else was
 
 
 def _driver_values(driver: str, token: UUID, now: datetime) -> dict[str, Any]:
+    """Return the columns of a roll's new driver, with its lease."""
     until = now + timedelta(seconds=LEASE_S)
     return {"driver": driver, "driver_token": token, "driver_lease_until": until}
 
 
 def _check_not_in_other_roll(connection: Connection, keys: Sequence[UUID]) -> None:
+    """Raise `ConflictError` if a host is in another roll that is not over."""
     for some in chunks(keys):
         query = (
             select(rolls.c.id, hosts.c.name)
@@ -350,6 +355,7 @@ def _check_not_in_other_roll(connection: Connection, keys: Sequence[UUID]) -> No
 
 
 def _lock_roll(connection: Connection, key: UUID) -> Row[Any]:
+    """Lock and return the row of a roll, or raise `NotFoundError`."""
     row = connection.execute(select(rolls).where(rolls.c.id == key).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError("roll", key)
@@ -365,6 +371,7 @@ def _end_roll(
     now: datetime,
     actor: str,
 ) -> None:
+    """End or stop a roll and record the event; a cancelled roll cancels its plans."""
     ended = None if event is RollEvent.STOPPED else now
     values = {"last_error": error, "ended_at": ended, "driver_lease_until": now}
     _apply_event(connection, row, event, now=now, actor=actor, reason=error, **values)
@@ -385,6 +392,7 @@ def _apply_event(
     reason: str | None = None,
     **values: Any,
 ) -> None:
+    """Change the state of a roll and record the event."""
     step = ROLL.step(row.state, event)
     connection.execute(
         update(rolls).where(rolls.c.id == row.id).values(state=step.after.value, **values)
@@ -393,6 +401,7 @@ def _apply_event(
 
 
 def _phase_count(*phases: RollPhase) -> ScalarSelect[int]:
+    """Return the SQL count of a roll's hosts in some phases."""
     query = select(func.count()).where(roll_hosts.c.roll_id == rolls.c.id)
     return query.where(roll_hosts.c.phase.in_(phases)).scalar_subquery()
 
@@ -406,6 +415,7 @@ _ROLLS: Final[Select[Any]] = select(
 
 
 def _get_roll(connection: Connection, key: UUID) -> Roll:
+    """Return a roll, or raise `NotFoundError`."""
     row = connection.execute(_ROLLS.where(rolls.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("roll", key)
@@ -413,5 +423,6 @@ def _get_roll(connection: Connection, key: UUID) -> Roll:
 
 
 def _to_roll(row: Row[Any], now: datetime) -> Roll:
+    """Return the record of a roll from its row."""
     driven = row.state == RollState.RUNNING.value and row.driver_lease_until > now
     return record_of(Roll, row, driver_lease_until=row.driver_lease_until if driven else None)

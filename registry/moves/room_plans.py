@@ -33,14 +33,14 @@ class RoomPlans:
         self._database = database
 
     def count_open(self) -> int:
-        """Return the number of open plans that make room."""
+        """Return the number of open plans that make room for a request."""
         with self._database.read() as connection:
             return connection.execute(
                 select(func.count()).where(plans.c.kind == PlanKind.ROOM.value, GOES_ON)
             ).scalar_one()
 
     def requests_lacking_room(self, *, rounds: int, rest_s: float) -> frozenset[UUID]:
-        """Return the requests that lacked room in at least this number of rounds.
+        """Return the waiting requests that lacked room in at least this number of rounds.
 
         Requests for which a plan was made within the last ``rest_s`` are left out.
         """

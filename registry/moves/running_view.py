@@ -48,7 +48,7 @@ _UP: Final = HostHealth.UP.value
 def view_running(
     connection: Connection, *, rest_s: float = REST_S, cluster: ClusterView | None = None
 ) -> RunningView:
-    """Return the cluster and each VM that has a place."""
+    """Return the cluster and each VM that has a place, as planners of moves see them."""
     if cluster is None:
         cluster = view_cluster(connection)
     axis = resource_names(connection)
@@ -70,6 +70,7 @@ def view_running(
 def _running_vms(
     connection: Connection, axis: Sequence[str], now: datetime, rest_s: float
 ) -> list[RunningVm]:
+    """Return each VM that has a place, with its amounts and what keeps it from moving."""
     held = _held_amounts(connection, axis)
     moving_states = (AssignmentState.ARRIVING.value, AssignmentState.LEAVING.value)
     moving = set(
@@ -125,7 +126,7 @@ def _running_vms(
 
 
 def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tuple[int, ...]]:
-    """Return the amounts of each place, by assignment.
+    """Return the amounts that placed VMs hold, by assignment.
 
     There may be a million places. The database aggregates the rows of each into one, which takes
     far less time than reading the rows.
@@ -142,7 +143,7 @@ def _held_amounts(connection: Connection, axis: Sequence[str]) -> dict[UUID, tup
 
 
 def _rebalance_obstacle(row: Row[Any], *, moving: bool, switched: bool) -> str | None:
-    """Return the value of `placement.rebalancing.model.RebalanceObstacle` for a VM, or None."""
+    """Return why a plan may not move a VM, as `placement.rebalancing` names it, or None."""
     wanted = row.may_move
     runs = row.observed == _RUNNING
     if moving:

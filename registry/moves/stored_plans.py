@@ -36,7 +36,7 @@ _LEAVES: Final = and_(
 
 
 def get_plan(connection: Connection, key: UUID) -> Plan:
-    """Return a plan in a caller's transaction, or raise `NotFoundError`."""
+    """Return a plan of moves in a caller's transaction, or raise `NotFoundError`."""
     found = read_plans(connection, plans.c.id == key)
     if not found:
         raise NotFoundError("plan", key)
@@ -44,7 +44,7 @@ def get_plan(connection: Connection, key: UUID) -> Plan:
 
 
 def read_plans(connection: Connection, which: ColumnElement[bool]) -> list[Plan]:
-    """Return the plans that meet a condition, in no order."""
+    """Return the plans of moves that meet a condition, in no order."""
     counted = (
         select(
             plan_moves.c.plan_id,
@@ -122,6 +122,7 @@ def vms_following(
 
 
 def _to_plan(row: Row[Any], tally: Row[Any] | None) -> Plan:
+    """Return the record of a plan from its row and the counts of its moves."""
     return record_of(
         Plan,
         row,

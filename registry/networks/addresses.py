@@ -58,7 +58,7 @@ def create_interfaces(
 
 
 def assign_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozenset[UUID]:
-    """Assign addresses to VMs on networks with a subnet; return the VMs without a free one."""
+    """Assign IP addresses to VMs on networks with a subnet; return the VMs without a free one."""
     with_subnets = connection.scalars(select(networks.c.id).where(networks.c.cidr.is_not(None)))
     if not with_subnets.all():
         return frozenset()
@@ -100,7 +100,7 @@ def assign_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> frozense
 
 
 def free_addresses(connection: Connection, vm_ids: Iterable[UUID]) -> None:
-    """Free the addresses of VMs that are gone, or were not placed after all."""
+    """Free the IP addresses of VMs that are gone, or were not placed after all."""
     for some in chunks(list(vm_ids)):
         connection.execute(
             update(network_addresses)
@@ -160,7 +160,7 @@ def network_limits(
 def limited_request(
     view: RequestView, limit: NetworkLimit, everywhere: Sequence[UUID]
 ) -> RequestView:
-    """Return a request reduced to what its network allows, with the shortage."""
+    """Return a request reduced to what its network allows: free addresses, hosts with a source."""
     view = replace(view, network=limit)
     detail: dict[str, Any] = {"network": limit.network}
     if limit.left is not None and limit.left < view.count:
@@ -243,7 +243,7 @@ def read_interface_rules(connection: Connection, vm_id: UUID) -> InterfaceRules:
 def _count_held_addresses(
     connection: Connection, request_ids: Collection[UUID], waits: ColumnElement[bool]
 ) -> Counter[UUID]:
-    """Return the number of waiting VMs with an address from an earlier place, by request."""
+    """Return the number of waiting VMs with an IP address from an earlier place, by request."""
     held: Counter[UUID] = Counter()
     for some in chunks(sorted(request_ids)):
         query = (
@@ -257,6 +257,7 @@ def _count_held_addresses(
 
 
 def _to_interface_rules(row: Row[Any]) -> InterfaceRules:
+    """Return the filter rules of a VM's network interface from a row of its network."""
     rules = InterfaceRules(
         isolated=row.isolated,
         filtered=row.filtered,
@@ -272,13 +273,14 @@ def _to_interface_rules(row: Row[Any]) -> InterfaceRules:
 
 
 def _source_on_host(row: Row[Any]) -> NetworkSource | None:
+    """Return the source of a network on a host: the host's own, else the default, else None."""
     if row.source_there is not None:
         return NetworkSource(kind=row.kind_there, name=row.source_there)
     return NetworkSource(kind=row.kind, name=row.source) if row.source is not None else None
 
 
 def _random_mac(*, isolated: bool) -> str:
-    """Return a locally administered unicast address, of the block of isolated guests or not.
+    """Return a random MAC address, locally administered, of the block of isolated guests or not.
 
     Filters of hosts identify isolated guests by the block:
     `hypervisor.xml.network_filters.ISOLATED_MACS`.

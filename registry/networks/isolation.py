@@ -63,6 +63,7 @@ def _filters_by_mac(row: Row[Any]) -> bool:
 
 
 def _count_unknown(connection: Connection, row: Row[Any]) -> int:
+    """Return the number of VMs of an isolated network that hosts' filters do not identify."""
     query = (
         select(func.count())
         .select_from(interfaces)
@@ -73,6 +74,7 @@ def _count_unknown(connection: Connection, row: Row[Any]) -> int:
 
 
 def _unknown_conditions(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions for VMs on a network whose MACs are not of the isolated block."""
     return (
         interfaces.c.network_id == network_id,
         interfaces.c.mac.not_like(f"{ISOLATED_PREFIX}%"),
@@ -81,4 +83,5 @@ def _unknown_conditions(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
 
 
 def _vms_text(count: int) -> str:
+    """Return a number of VMs as text."""
     return f"{count} VMs" if count > 1 else "1 VM"

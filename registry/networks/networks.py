@@ -145,7 +145,7 @@ class Networks:
 
     @retry_on_rollback
     def free_stray_addresses(self, *, actor: str) -> tuple[str, ...]:
-        """Free the addresses of VMs that do not need them; return a sentence on each."""
+        """Free IP addresses of VMs that do not need them; return a sentence on each."""
         with self._database.write() as connection:
             return tuple(free_stray_addresses(connection, actor=actor))
 
@@ -294,7 +294,7 @@ def check_still_offered(connection: Connection, request_id: UUID, owner: UUID) -
 
 
 def read_network_names(connection: Connection, request_ids: Iterable[UUID]) -> dict[UUID, str]:
-    """Return the names of the networks of requests."""
+    """Return the names of the networks of requests, by request."""
     found: dict[UUID, str] = {}
     for some in chunks(sorted(request_ids)):
         query = (
@@ -309,11 +309,13 @@ def read_network_names(connection: Connection, request_ids: Iterable[UUID]) -> d
 def _named_sources(
     default: NetworkSource | None, mapped: Mapping[str, NetworkSource]
 ) -> Sequence[tuple[str, NetworkSource]]:
+    """Return the sources of a new network, each with the name of its field."""
     named = [(f"hosts.{host}", source) for host, source in mapped.items()]
     return named if default is None else [("default", default), *named]
 
 
 def _check_source(field: str, source: NetworkSource) -> None:
+    """Raise `InvalidError` unless a network's source is a libvirt network or a bridge."""
     if source.kind not in ("network", "bridge"):
         raise InvalidError(f"{field}.kind", source.kind, "network or bridge")
     if not (source.name.isprintable() and 1 <= len(source.name) <= MAX_SOURCE_LENGTH):
@@ -359,6 +361,7 @@ def _write_mappings(
 
 
 def _count_users(connection: Connection, key: UUID) -> int:
+    """Return how many unfinished requests and existing VMs use a network."""
     finished = [state.value for state in FINISHED]
     requested = (
         select(func.count())
@@ -384,6 +387,7 @@ def _update_network(
     isolated: bool | None,
     filtered: bool | None,
 ) -> None:
+    """Change a network's offers, isolation and filtering as far as they are given."""
     values: dict[str, Any] = {}
     if offers is not None:
         if before.tenant is not None:
@@ -400,6 +404,7 @@ def _update_network(
 def _get_network(
     connection: Connection, name: str, there: ColumnElement[bool] | None = None
 ) -> Network:
+    """Return a network by its name, or raise `NotFoundError`."""
     query = select(networks).where(networks.c.name == lookup_name("network", name))
     if there is not None:
         query = query.where(there)
@@ -410,6 +415,7 @@ def _get_network(
 
 
 def _networks_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Network, ...]:
+    """Return the records of networks from their rows, with sources, offers and counts."""
     keys = [row.id for row in rows]
     mapped: defaultdict[UUID, dict[str, NetworkSource]] = defaultdict(dict)
     query = (

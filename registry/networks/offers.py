@@ -62,7 +62,7 @@ def set_offers(connection: Connection, network_id: UUID, names: Sequence[str]) -
 def read_offers(
     connection: Connection, network_ids: Collection[UUID]
 ) -> tuple[Mapping[UUID, str], Mapping[UUID, tuple[str, ...]]]:
-    """Return the owners of networks, and the tenants and groups that have offers of them."""
+    """Return the owners of networks, and the tenants and groups to whom they are offered."""
     owners: dict[UUID, str] = {}
     offers: defaultdict[UUID, list[str]] = defaultdict(list)
     query = (
@@ -80,6 +80,7 @@ def read_offers(
 
 
 def _tenant_ids(connection: Connection, field: str, names: Sequence[str]) -> list[UUID]:
+    """Lock the tenants and groups with these names, and return their ids."""
     wanted = sorted({lookup_name("tenant", name) for name in names})
     query = (
         select(tenants.c.id, tenants.c.name)

@@ -67,7 +67,7 @@ def refuse_overlaps(
 
 
 def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, list[str]]:
-    """Return warnings about the addresses of these networks."""
+    """Return warnings about overlapping or unsuitable subnets of these networks, by network."""
     ranges = _read_address_ranges(connection)
     found: defaultdict[UUID, list[str]] = defaultdict(list)
     pairs = _overlapping_pairs(ranges, keys)
@@ -93,7 +93,7 @@ def subnet_warnings(connection: Connection, keys: Collection[UUID]) -> Mapping[U
 
 
 def check_subnets(connection: Connection) -> Iterator[str]:
-    """Yield a sentence for each faulty subnet that earlier releases accepted."""
+    """Yield a sentence for each faulty subnet of a network that earlier releases accepted."""
     ranges = _read_address_ranges(connection)
     pairs = [
         (one, other)
@@ -124,7 +124,7 @@ def check_subnets(connection: Connection) -> Iterator[str]:
 
 
 def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID | None]]:
-    """Yield the name servers within the addresses that VMs can get."""
+    """Yield name servers of networks whose addresses VMs can get, each with the VM that has it."""
     query = select(networks).where(networks.c.cidr.is_not(None)).order_by(networks.c.name)
     for row in connection.execute(query).all():
         subnet = parse_subnet(row.cidr, row.gateway, row.dns, row.excluded)
@@ -140,6 +140,7 @@ def _given_name_servers(connection: Connection) -> Iterator[tuple[str, int, UUID
 
 
 def _read_address_ranges(connection: Connection) -> list[_AddressRange]:
+    """Return the address ranges of all networks with a subnet, by name."""
     query = (
         select(networks.c.id, networks.c.name, networks.c.cidr)
         .where(networks.c.cidr.is_not(None))
@@ -154,7 +155,7 @@ def _read_address_ranges(connection: Connection) -> list[_AddressRange]:
 def _overlapping_pairs(
     ranges: Iterable[_AddressRange], keys: Collection[UUID]
 ) -> list[tuple[_AddressRange, _AddressRange]]:
-    """Return the overlapping pairs, in both orders, whose first network is one of ``keys``."""
+    """Return the pairs of networks with overlapping subnets whose first is one of ``keys``."""
     found: list[tuple[_AddressRange, _AddressRange]] = []
     before: list[_AddressRange] = []
     for each in sorted(ranges, key=lambda one: (one.first, one.last, one.name)):
@@ -213,6 +214,7 @@ def _networks_with_dhcp(
 
 
 def _sources_text(sources: Iterable[NetworkSource]) -> str:
+    """Return text that names the first of some network sources and counts the others."""
     names = sorted(f"{each.kind} {each.name}" for each in sources)
     rest = f" and {len(names) - 1} more sources" if len(names) > 1 else ""
     return f"{names[0]}{rest}"

@@ -29,7 +29,7 @@ class ReplacedSource:
 def store_replaced_source(
     connection: Connection, network_id: UUID, host_id: UUID, source: NetworkSource
 ) -> None:
-    """Store a replaced source while VMs that have a place on the host use it.
+    """Store a network's replaced source while VMs that have a place on the host use it.
 
     The caller has locked the host, so nothing can be placed there.
     """
@@ -66,7 +66,7 @@ def delete_unused_sources(connection: Connection, network_id: UUID) -> None:
 
 
 def _is_in_use() -> ColumnElement[bool]:
-    """Return the condition that an assignment from before the mapping is not released."""
+    """Return the condition that a VM placed before the mapping still uses the replaced source."""
     query = (
         select(assignments.c.id)
         .join(interfaces, interfaces.c.vm_id == assignments.c.vm_id)

@@ -14,7 +14,7 @@ from registry.subnets import address_text
 
 
 def check_addresses(connection: Connection) -> Iterator[str]:
-    """Yield a sentence for each stray or missing address."""
+    """Yield a sentence for each IP address of a VM that is stray or missing."""
     given = select(network_addresses.c.vm_id).where(network_addresses.c.vm_id.is_not(None)).limit(1)
     # SQLite has no statistics of an empty table, and would start from all VMs that ever existed.
     strays = connection.execute(_STRAY) if connection.scalar(given) is not None else ()
@@ -34,7 +34,7 @@ def check_addresses(connection: Connection) -> Iterator[str]:
 
 
 def free_stray_addresses(connection: Connection, *, actor: str) -> list[str]:
-    """Free the stray addresses that `check_addresses` finds; return a sentence for each."""
+    """Free the stray IP addresses that `check_addresses` finds; return a sentence for each."""
     # Locking the addresses is enough, as VMs only get free ones.
     rows = connection.execute(_STRAY.with_for_update(of=network_addresses)).all()
     for row in rows:
@@ -82,6 +82,7 @@ _STRAY: Final[Select[Any]] = (
 
 
 def _stray_message(row: Row[Any]) -> str:
+    """Return text that a VM has an IP address which it does not need, and why."""
     why = "is of another network"
     if row.deleted_at is not None:
         why = "is gone"

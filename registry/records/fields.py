@@ -31,14 +31,14 @@ Observed = Annotated[T, FieldRole.OBSERVED]
 
 @functools.cache
 def field_roles(record: type) -> Mapping[str, FieldRole | None]:
-    """Return the role of each field of a dataclass; None if it has none, or two."""
+    """Return whether clients set or observe each field of a record; None if neither is stated."""
     hints = get_type_hints(record, include_extras=True)
     return MappingProxyType({each.name: _field_role(hints[each.name]) for each in fields(record)})
 
 
 @functools.cache
 def settable_fields(record: type) -> tuple[str, ...]:
-    """Return the fields that clients set, or all fields of a dataclass without roles."""
+    """Return the fields of a record that clients set, or all fields if none has a role."""
     roles = field_roles(record)
     if not any(roles.values()):
         return tuple(roles)
@@ -46,5 +46,6 @@ def settable_fields(record: type) -> tuple[str, ...]:
 
 
 def _field_role(hint: object) -> FieldRole | None:
+    """Return the role in a field's annotation, or None."""
     found = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldRole)]
     return found[0] if len(found) == 1 else None

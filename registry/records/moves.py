@@ -130,7 +130,7 @@ class PlanMove:
 
     @property
     def is_over(self) -> bool:
-        """Whether the move ended or was refused."""
+        """Whether the planned move ended or was refused."""
         return self.refused is not None or (self.state is not None and self.state not in OPEN_MOVES)
 
 

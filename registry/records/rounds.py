@@ -242,7 +242,7 @@ class KeptForReservation:
 
     @property
     def changes(self) -> bool:
-        """Return whether the round changed the kept room."""
+        """Whether the round changed the room that is kept for the reservation."""
         return self.lost or self.short != self.short_before or dict(self.kept) != self.before
 
 
@@ -341,7 +341,7 @@ class CommittedRound:
 
     @property
     def assignment_ids(self) -> tuple[UUID, ...]:
-        """All assignments, in the order of their requests."""
+        """The assignments that the round made, in the order of their requests."""
         return tuple(key for keys in self.assignments.values() for key in keys)
 
 
@@ -450,7 +450,15 @@ class RoundRecord(RoundListEntry):
     damaged: bool = False  #: whether the stored data cannot be read
 
     def decision(self) -> StoredDecision:
-        """Return the inputs of a replay, or raise `RoundPurgedError` or `RoundDamagedError`."""
+        """Return the inputs and outcome for a replay of the round.
+
+        Raises
+        ------
+        RoundPurgedError
+            If they were purged.
+        RoundDamagedError
+            If they cannot be read.
+        """
         if self.damaged:
             raise RoundDamagedError(self.number)
         if self.stored is None:

@@ -47,7 +47,7 @@ class Build:
 
     @property
     def has_disk(self) -> bool:
-        """Whether the disk is in the pool already, made by an earlier attempt."""
+        """Whether the VM's disk is in the pool already, made by an earlier attempt."""
         return self.disk_of != self.claim.assignment_id
 
 

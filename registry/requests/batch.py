@@ -83,7 +83,7 @@ class _Draft:
 
 
 def can_batch(command: CreateRequestCommand) -> bool:
-    """Return whether a call needs no locks beyond those of a batch."""
+    """Return whether a call that creates a request needs no locks beyond those of a batch."""
     wanted = command.spec
     return (
         wanted.count <= MAX_BATCH_VMS
@@ -95,7 +95,7 @@ def can_batch(command: CreateRequestCommand) -> bool:
 
 
 def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand]) -> CallBatch:
-    """Create the requests that can be accepted in one batch.
+    """Create the requests of several calls in one transaction, as far as one batch can.
 
     The result is None for calls that need other locks, and for calls whose keys were used before;
     these must be accepted alone.
@@ -122,14 +122,14 @@ def create_batch(connection: Connection, commands: Sequence[CreateRequestCommand
 def create_requests(
     connection: Connection, commands: Sequence[CreateRequestCommand], now: datetime
 ) -> tuple[Sequence[Request | RegistryError], Sequence[UncommittedAuditRow]]:
-    """Create the valid requests; this transaction has claimed their keys."""
+    """Create the requests of the valid calls; this transaction has claimed their keys."""
     judged = _check_calls(connection, commands, now)
     intents = _write_drafts(connection, [each for each in judged if isinstance(each, _Draft)], now)
     return [each.made if isinstance(each, _Draft) else each for each in judged], intents
 
 
 def _begin_transaction(connection: Connection) -> datetime:
-    """Set this transaction's lock timeout and return the time."""
+    """Set the lock timeout of a batch's transaction and return the time."""
     if has_one_writer(connection):
         return db_now(connection)
     found: datetime = connection.execute(_BEGIN, {"wait": f"{LOCK_WAIT_MS}ms"}).one()[0]
@@ -139,7 +139,7 @@ def _begin_transaction(connection: Connection) -> datetime:
 def _check_calls(
     connection: Connection, commands: Sequence[CreateRequestCommand], now: datetime
 ) -> Sequence[_Draft | RegistryError]:
-    """Return a draft or an error for each call, in order."""
+    """Return a draft request or an error for each call of a batch, in order."""
     owners = _ids_by_name(connection, _ASKERS, {each.spec.tenant for each in commands})
     types = _ids_by_name(connection, _TYPES, {each.spec.vm_type for each in commands})
     allowance = RemainingQuota(connection, set(owners.values()))
@@ -184,7 +184,7 @@ def _check_calls(
 def _ids_by_name(
     connection: Connection, query: Select[UUID, str], names: Iterable[str]
 ) -> Mapping[str, UUID]:
-    """Return the ids that a query finds by names; the last one counts for a repeated name."""
+    """Return the ids of tenants or VM types by name; of a repeated name the last one."""
     some = sorted(filter(is_name, names))
     if not some:
         return {}
@@ -194,7 +194,7 @@ def _ids_by_name(
 def _write_drafts(
     connection: Connection, drafts: Sequence[_Draft], now: datetime
 ) -> Sequence[UncommittedAuditRow]:
-    """Insert drafts with their VMs, keys, events and audit rows."""
+    """Insert draft requests with their VMs, keys, events and audit rows."""
     if not drafts:
         return ()
     rows = [request_row(draft.made, draft.owner, draft.type_id) for draft in drafts]
@@ -249,7 +249,7 @@ def _write_drafts(
 def _join_groups_and_networks(
     connection: Connection, drafts: Iterable[_Draft], now: datetime
 ) -> Mapping[UUID, UUID]:
-    """Add requests to their VM groups, and return the networks of those with one."""
+    """Add draft requests to their VM groups, and return the networks of those with one."""
     networks: dict[UUID, UUID] = {}
     for draft in drafts:
         spec, made, owner = draft.command.spec, draft.made, draft.owner
@@ -261,11 +261,12 @@ def _join_groups_and_networks(
 
 
 def _stored_status(command: CreateRequestCommand) -> int | None:
-    """Return the stored status of a call with an idempotency key, else None."""
+    """Return the HTTP status to store with a call's idempotency key; None without a key."""
     return command.idempotency.status if command.idempotency is not None else None
 
 
 def _vm_names(name: str, count: int) -> Sequence[str]:
+    """Return the names that a request and its VMs take."""
     return [name, *numbered_names(name, 1, count)]
 
 

@@ -71,7 +71,7 @@ def count_vms_and_requests(connection: Connection, tenant: str | None) -> Counts
 
 
 def _count_query(in_vms: Select[Any]) -> Select[Any]:
-    """Return the query that sums counts over requests of one type."""
+    """Return the query that sums counts of VMs over requests of one type."""
     found = in_vms.subquery()
     by = (vm_types.c.name, requests.c.spot, found.c.observed, found.c.unknown, found.c.placed)
     return (

@@ -75,7 +75,7 @@ def set_expiry(
 
 
 def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryBatch:
-    """Return a batch of VMs, not deleted yet, of expired requests."""
+    """Return a batch of VMs of expired requests that are not deleted yet."""
     left = vms.c.desired != VmDesired.DELETED.value
     wanted = select(vms.c.id).where(vms.c.request_id == requests.c.id, left).exists()
     query = select(requests.c.id).where(_has_expired(now), wanted).order_by(requests.c.id)
@@ -96,6 +96,7 @@ def find_expired(connection: Connection, now: datetime, at_once: int) -> ExpiryB
 
 
 def _has_expired(now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a request's lifetime is over, and that it is not finished."""
     return and_(
         requests.c.expires_at <= now, requests.c.state.not_in([state.value for state in FINISHED])
     )
@@ -104,7 +105,7 @@ def _has_expired(now: datetime) -> ColumnElement[bool]:
 def expire_vms(
     connection: Connection, piece: ExpiryBatch, *, by: datetime, now: datetime, actor: str
 ) -> tuple[UUID, ...]:
-    """Delete these VMs if their requests are still expired; return the requests that ended.
+    """Delete VMs of expired requests, if these still are; return the requests that ended.
 
     ``by`` decides which requests are expired; ``now`` is the time that is stored.
     """

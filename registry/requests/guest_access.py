@@ -30,7 +30,7 @@ NO_ACCESS: Final = GuestAccess(ssh_keys=(), user_data=None)
 def check_access(
     keys: Sequence[str], user_data: bytes | None, ignored: str | None = None
 ) -> GuestAccess:
-    """Return a request's access data, or raise `InvalidError`."""
+    """Return a request's SSH keys and user data, checked, or raise `InvalidError`."""
     if user_data is not None and len(user_data) > MAX_USER_DATA_BYTES:
         raise InvalidError(
             "user_data", f"{len(user_data)} bytes", f"at most {MAX_USER_DATA_BYTES} bytes"
@@ -43,7 +43,7 @@ def check_access(
 
 
 def access_row(request_id: UUID, access: GuestAccess) -> dict[str, Any]:
-    """Return the row of a request's access data."""
+    """Return the row of a request's SSH keys and user data."""
     content = access.user_data or b""
     return {
         "request_id": request_id,
@@ -66,13 +66,14 @@ def access_summary(access: GuestAccess) -> AccessSummary:
 
 
 def _user_data_warnings(ignored: str | None) -> tuple[str, ...]:
+    """Return a warning if cloud-init will ignore a request's user data."""
     return () if ignored is None else (f"cloud-init will ignore the user data, which {ignored}",)
 
 
 def read_access(
     connection: Connection, request_ids: Iterable[UUID]
 ) -> Mapping[UUID, AccessSummary]:
-    """Return the visible access data of requests that have keys or user data."""
+    """Return the visible part of requests' SSH keys and user data, by request."""
     columns = [column for column in request_access.c if column.key != "user_data"]
     found: dict[UUID, AccessSummary] = {}
     for some in chunks(sorted(request_ids)):
@@ -86,7 +87,7 @@ def read_access(
 
 
 def read_guest_access(connection: Connection, request_id: UUID, tenant_id: UUID) -> GuestAccess:
-    """Return the access data for a build: the tenant's present keys, and those of the request."""
+    """Return the SSH keys and user data for a VM's build: the tenant's keys and the request's."""
     own = connection.scalars(
         select(ssh_keys.c.public_key)
         .where(ssh_keys.c.tenant_id == tenant_id)

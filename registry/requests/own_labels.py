@@ -16,7 +16,7 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:/@+-]{0,61}[A-Za-z0-9])?")
 
 
 def check_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels by key in order, or raise `InvalidError`."""
+    """Return a tenant's labels of a request or VM, by key in order, or raise `InvalidError`."""
     for key, value in labels.items():
         if not _KEY.fullmatch(key):
             allowed = "1 to 63 letters, digits and . _ / -, first and last a letter or digit"
@@ -30,7 +30,7 @@ def check_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def changed_labels(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return labels after changes; the value None removes a label."""
+    """Return a tenant's labels after changes; the value None removes a label."""
     after = dict(before)
     for key, value in changes.items():
         if value is None:
@@ -41,7 +41,7 @@ def changed_labels(before: Mapping[str, str], changes: Mapping[str, str | None])
 
 
 def label_conditions(table: Table, wanted: Sequence[str]) -> list[ColumnElement[bool]]:
-    """Return the conditions that rows have these labels, given as ``key=value``."""
+    """Return the conditions that rows have these labels of tenants, given as ``key=value``."""
     conditions = []
     for each in wanted:
         key, equals, value = each.partition("=")

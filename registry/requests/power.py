@@ -84,6 +84,7 @@ def request_power_changes(
 
 
 def _can_reboot(row: Row[Any]) -> bool:
+    """Return whether a VM can be rebooted: it should run, and a domain of it exists."""
     return (
         row.desired == VmDesired.RUNNING.value
         and row.assignment_state in _BUILT
@@ -100,6 +101,7 @@ def _store_power_changes(
     now: datetime,
     actor: str,
 ) -> None:
+    """Store the requested power changes of VMs for workers, with the VMs' desired states."""
     check_int("timeout_s", timeout_s, 0, MAX_TIMEOUT_S)
     history: list[dict[str, Any]] = []
     changed: dict[VmDesired, list[UUID]] = {}
@@ -123,7 +125,7 @@ def _store_power_changes(
 
 
 def _needs_worker(row: Row[Any], event: VmDesiredEvent) -> bool:
-    """Return whether a worker must act: the VM has a domain, or a build under way will make one."""
+    """Return whether a power change needs a worker: the VM has or will have a domain."""
     if row.assignment_state in _BUILT:
         return True
     if row.assignment_state in _BUILDING:

@@ -35,7 +35,7 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 def check_hostname(field: str, name: str) -> str:
-    """Return the host name, or raise `InvalidError`."""
+    """Return the host name of a request's guests, or raise `InvalidError`."""
     if len(name) > MAX_LENGTH or not all(_LABEL.fullmatch(label) for label in name.split(".")):
         allowed = (
             f"a host name as of RFC 1123: parts of 1 to {_LABEL_LENGTH} letters, digits and '-',"
@@ -53,13 +53,13 @@ def check_hostname(field: str, name: str) -> str:
 
 
 def _is_local(name: str) -> bool:
-    """Return whether guests resolve the name to themselves (RFC 6761)."""
+    """Return whether guests resolve a host name to themselves (RFC 6761)."""
     parts = name.lower().split(".")
     return parts[-1] in {"localhost", "localdomain"} or parts[0] == "localhost"
 
 
 def numbered_hostname(name: str, number: int) -> str:
-    """Return the host name of one of many VMs: the number follows the first part of the name."""
+    """Return the host name of one of a request's VMs: the number follows the name's first part."""
     first, dot, rest = name.partition(".")
     suffix = f"-{number}"
     max_length = min(_LABEL_LENGTH, _WHOLE_LENGTH - len(dot + rest)) - len(suffix)
@@ -100,7 +100,7 @@ class RequestSpec:
 
     @property
     def access(self) -> GuestAccess:
-        """The access data of the guests."""
+        """The SSH keys and user data for the request's guests."""
         return GuestAccess(
             ssh_keys=tuple(self.ssh_keys),
             user_data=self.user_data or None,
@@ -130,7 +130,7 @@ class CreateRequestCommand:
 
 
 def check_spec(spec: RequestSpec) -> RequestSpec:
-    """Return a specification in its stored form, or raise `InvalidError`.
+    """Return a request's specification in its stored form, or raise `InvalidError`.
 
     This needs no database. ``spot`` VMs are in no VM group: VMs placed with them would
     depend on them.
@@ -170,7 +170,7 @@ def check_spec(spec: RequestSpec) -> RequestSpec:
 def new_request(
     spec: RequestSpec, image: Image | None, hosts: tuple[str, ...] | None, *, now: datetime
 ) -> Request:
-    """Return the record of a new request."""
+    """Return the record of a new request from its checked specification."""
     key = uuid7()
     keys, user_data, warnings = access_summary(spec.access) if spec.access != NO_ACCESS else NOTHING
     return Request(
@@ -205,7 +205,7 @@ def new_request(
 
 
 def request_row(made: Request, owner: UUID, type_id: UUID) -> dict[str, Any]:
-    """Return the row of a request."""
+    """Return the row of a new request."""
     rules = made.rules
     return row_of(
         requests,
@@ -254,7 +254,7 @@ def vm_rows(
 
 
 def creation_event(made: Request, actor: str) -> dict[str, Any]:
-    """Return the row of a request's creation event."""
+    """Return the event row that a request was created."""
     return event_row(
         made.created_at,
         actor,

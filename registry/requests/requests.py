@@ -102,7 +102,7 @@ class Requests:
 
     @retry_on_rollback
     def accept(self, command: CreateRequestCommand) -> Request:
-        """Insert a request and its VMs in one transaction, with its key.
+        """Create a request and its VMs in one transaction, with its idempotency key.
 
         The first round that places it places at least ``min_count`` VMs at once.
 
@@ -119,7 +119,7 @@ class Requests:
     def accept_batch(
         self, commands: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
-        """Accept calls in one transaction; return a request or an error for each.
+        """Create the requests of several calls in one transaction; return each request or error.
 
         None stands for a call that must be accepted alone. Only an unreachable database fails all
         calls.
@@ -137,6 +137,7 @@ class Requests:
     def _accept_in_batch(
         self, commands: Sequence[CreateRequestCommand]
     ) -> Sequence[Request | RegistryError | None]:
+        """Create the requests of a batch of calls in one transaction; None for calls left out."""
         with self._database.write() as connection:
             group = create_batch(connection, commands)
         mark_audit_rows_committed(group.audit_intents)
@@ -354,7 +355,7 @@ class Requests:
 def _accept_alone(
     connection: Connection, command: CreateRequestCommand
 ) -> tuple[Request, Sequence[UncommittedAuditRow]]:
-    """Accept one request in its own transaction, which waits for its key and for locks."""
+    """Create one request in its own transaction, which waits for its key and for locks."""
     key = command.idempotency
     now = claim_key(connection, key) if key is not None else db_now(connection)
     [found], intents = create_requests(connection, [command], now)
@@ -364,6 +365,7 @@ def _accept_alone(
 
 
 def _get_request(connection: Connection, key: UUID) -> Request:
+    """Return a request, or raise `NotFoundError`."""
     row = connection.execute(_SELECT.where(requests.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("request", key)
@@ -371,6 +373,7 @@ def _get_request(connection: Connection, key: UUID) -> Request:
 
 
 def _requests_of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Request, ...]:
+    """Return the records of requests from their rows, with counts of VMs, access and groups."""
     of_these = is_any_of(connection, vms.c.request_id, [row.id for row in rows])
     tallies = {found.request_id: found for found in connection.execute(vm_counts_query(of_these))}
     access = read_access(connection, tallies)

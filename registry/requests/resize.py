@@ -108,12 +108,14 @@ def _add_vms(
 
 
 def _is_wanted_vm(request_id: UUID) -> Any:
+    """Return the condition for VMs of a request that are not deleted."""
     return and_(vms.c.request_id == request_id, vms.c.desired != VmDesired.DELETED.value)
 
 
 def _vms_to_remove(
     rows: Collection[Row[Any]], remove: Collection[UUID], surplus: int
 ) -> list[UUID]:
+    """Return which VMs of a request to delete: those named, then unplaced ones, then the newest."""
     unknown = set(remove) - {row.id for row in rows}
     if unknown:
         raise InvalidError("remove", str(min(unknown)), "ids of VMs of this request")

@@ -35,7 +35,7 @@ def zone_of(labels: Iterable[str]) -> str | None:
 
 
 def check_rules(rules: Rules, count: int) -> Rules:
-    """Return the rules with labels in order, or raise `InvalidError`."""
+    """Return a request's placement rules with labels in order, or raise `InvalidError`."""
     if rules.zone is not None:
         check_labels("rules.zone", [f"{ZONE_LABEL}{rules.zone}"])
     for field, rule in (("anti_affinity", rules.anti_affinity), ("affinity", rules.affinity)):
@@ -74,7 +74,7 @@ def check_rules(rules: Rules, count: int) -> Rules:
 
 
 def check_combination(rules: Rules, requires: Sequence[str]) -> None:
-    """Raise `InvalidError` where no host can ever satisfy two rules of one request."""
+    """Raise `InvalidError` where no host can ever satisfy two placement rules of one request."""
     if both := set(requires) & set(rules.forbids):
         label = min(both)
         raise InvalidError("rules.forbids", label, "a label that is not required as well")
@@ -105,7 +105,7 @@ def check_hosts_suffice(rules: Rules, hosts: Sequence[str] | None, count: int) -
 def join_groups(
     connection: Connection, tenant_id: UUID, request_id: UUID, rules: Rules, now: datetime
 ) -> None:
-    """Make a request a member of the groups that its rules name; a new name makes a group."""
+    """Make a request a member of the VM groups that its rules name; a new name makes a group."""
     for apart, rule in ((True, rules.anti_affinity), (False, rules.affinity)):
         if rule is not None:
             group_id = _lock_group(connection, tenant_id, rule, apart=apart, now=now)
@@ -117,7 +117,7 @@ def join_groups(
 def _lock_group(
     connection: Connection, tenant_id: UUID, rule: MembershipRule, *, apart: bool, now: datetime
 ) -> UUID:
-    """Lock and return the tenant's group with a name; its members decide its kind."""
+    """Lock and return a tenant's VM group by name; its members decide its kind."""
     insert_if_absent(
         connection,
         vm_groups,
@@ -157,13 +157,14 @@ def _lock_group(
 
 
 def _rule_name(apart: bool, hard: bool) -> str:
+    """Return the name of a VM group's rule, such as ``soft anti-affinity``."""
     return f"{'' if hard else 'soft '}{'anti-affinity' if apart else 'affinity'}"
 
 
 def memberships(
     connection: Connection, request_ids: Iterable[UUID]
 ) -> Mapping[UUID, Mapping[bool, MembershipRule]]:
-    """Return the group rules of requests, keyed by whether the group keeps apart."""
+    """Return the VM groups of requests as rules, keyed by whether the group keeps apart."""
     found: defaultdict[UUID, dict[bool, MembershipRule]] = defaultdict(dict)
     for some in chunks(sorted(set(request_ids))):
         query = (
@@ -179,7 +180,7 @@ def memberships(
 
 
 def rules_of(row: Any, of_groups: Mapping[bool, MembershipRule]) -> Rules:
-    """Return the rules of a request from its row and its groups."""
+    """Return the placement rules of a request from its row and its VM groups."""
     return Rules(
         forbids=tuple(row.forbids),
         prefers=tuple(row.prefers),
@@ -198,7 +199,7 @@ def rules_allow(
     host: str,
     labels: Collection[str],
 ) -> bool:
-    """Return whether the rules allow a host, regardless of its VMs and its health."""
+    """Return whether a request's placement rules allow a host, regardless of its VMs and health."""
     return (
         set(requires) <= set(labels)
         and not set(rules.forbids) & set(labels)

@@ -98,12 +98,12 @@ def apply_preemptions(
 
 
 def delete_expired_room(connection: Connection, now: datetime) -> None:
-    """Delete the room holds that have expired."""
+    """Delete the holds of room for requests that ended spot VMs, once they have expired."""
     connection.execute(delete(spot_room_holds).where(spot_room_holds.c.until <= now))
 
 
 def has_expired_room(connection: Connection, now: datetime) -> bool:
-    """Return whether a room hold has expired."""
+    """Return whether a hold of room for a request that ended spot VMs has expired."""
     over = select(spot_room_holds.c.host_id).where(spot_room_holds.c.until <= now)
     return bool(connection.scalar(select(over.exists())))
 
@@ -111,7 +111,7 @@ def has_expired_room(connection: Connection, now: datetime) -> bool:
 def _due_events(
     connection: Connection, rows: Sequence[Any], now: datetime
 ) -> list[tuple[Any, SpotEvent]]:
-    """Return the announced ends that are due or withdrawn now, each with its event."""
+    """Return the announced ends of spot VMs that are due or withdrawn, each with its event."""
     needed = _need_checker(connection, {row.request_id for row in rows})
     found = []
     for row in rows:
@@ -125,7 +125,7 @@ def _due_events(
 
 
 def _need_checker(connection: Connection, request_ids: Set[UUID]) -> Callable[[UUID, UUID], bool]:
-    """Return a predicate that is true while a request needs its room on a host.
+    """Return a predicate: whether a request still needs the room of a spot VM on a host.
 
     A request needs room for its waiting VMs only, and uses its earliest rooms first.
     """

@@ -31,6 +31,8 @@ _LIVE = requests.c.state.not_in([state.value for state in FINISHED])
 
 @dataclass(slots=True)
 class _Members:
+    """The open requests and VMs of a VM group, and on which hosts the VMs are."""
+
     requests: list[str] = field(default_factory=list)
     wanted: int = 0
     hosts: Counter[str] = field(default_factory=Counter)
@@ -45,7 +47,7 @@ class VmGroups:
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[VmGroup]:
-        """Return a page of the groups that have a request which is not over, oldest first."""
+        """Return a page of VM groups with a request that is not over, oldest first."""
         members = (
             select(request_groups.c.group_id)
             .join(requests, requests.c.id == request_groups.c.request_id)
@@ -81,6 +83,7 @@ class VmGroups:
 
 
 def _read_members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
+    """Return the open requests, VMs and hosts of VM groups, by group."""
     found: defaultdict[UUID, _Members] = defaultdict(_Members)
     for some in chunks(sorted(keys)):
         of_some = request_groups.c.group_id.in_(some)

@@ -22,7 +22,7 @@ from registry.lifecycle import FINISHED, VmDesired
 def free_numbers(
     connection: Connection, owner: UUID, stem: str, first: int, count: int
 ) -> list[int]:
-    """Return ``count`` numbers, from ``first`` on, whose names ``STEM-NUMBER`` are free."""
+    """Return ``count`` numbers, from ``first`` on, whose VM names ``STEM-NUMBER`` are free."""
     found: list[int] = []
     while len(found) < count:
         numbers = range(first, first + count - len(found))
@@ -45,7 +45,7 @@ class VmNames:
                 self._taken[owner].add((kind, name))
 
     def check(self, owner: UUID, of_vms: Collection[str], request: str | None = None) -> None:
-        """Raise `DuplicateError` if a name of these VMs or their request is taken."""
+        """Raise `DuplicateError` if a name of a new request's VMs, or its own, is taken."""
         wanted = {*of_vms, request}
         found = {each for each in self._taken[owner] if each[1] in wanted}
         # That another request has its name is said where nothing else is in the way.
@@ -59,7 +59,7 @@ class VmNames:
         return not {("request", name), ("VM", name)} & self._taken[owner]
 
     def reserve(self, owner: UUID, of_vms: Iterable[str], request: str) -> None:
-        """Reserve names for a request that this transaction will write."""
+        """Reserve the names of VMs for a request that this transaction will write."""
         self._taken[owner] |= {("request", request), *(("VM", name) for name in of_vms)}
 
 

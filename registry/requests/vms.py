@@ -128,7 +128,7 @@ _SELECT = (
 
 
 def _is_on_host(connection: Connection, name: str) -> ColumnElement[bool]:
-    """Return the condition that a VM has its place on a host.
+    """Return the condition that a VM has its place on the host with a name.
 
     The host's VMs are listed by id. As a part of the query, with its many joins, they would be
     searched last, among all VMs.
@@ -155,6 +155,7 @@ def _has_address(connection: Connection, address: str) -> ColumnElement[bool]:
 
 
 def _has_mac(connection: Connection, mac: str) -> ColumnElement[bool]:
+    """Return the condition that a VM has a MAC address."""
     spelled = mac.strip().lower().replace("-", ":")
     if _MAC.fullmatch(spelled) is None:
         raise InvalidError("mac", mac, "a MAC address such as 02:00:5e:10:00:07")
@@ -272,6 +273,7 @@ class Vms:
 
 
 def _get_vm(connection: Connection, key: UUID) -> Vm:
+    """Return a VM, also a deleted one, or raise `NotFoundError`."""
     row = connection.execute(_SELECT.where(vms.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("VM", key)
@@ -279,6 +281,7 @@ def _get_vm(connection: Connection, key: UUID) -> Vm:
 
 
 def _to_vm(row: Row[Any]) -> Vm:
+    """Return the record of a VM from its row, which joins assignment, host, image and power."""
     return record_of(
         Vm,
         row,
@@ -294,6 +297,7 @@ def _to_vm(row: Row[Any]) -> Vm:
 
 
 def _to_image_wait(row: Row[Any]) -> ImageWait | None:
+    """Return the image for which a VM's build waits, or None."""
     present = row.copy_state in {None, CopyState.PRESENT.value}
     if present or row.assignment_state not in _UNBUILT:
         return None
@@ -307,6 +311,7 @@ def _to_image_wait(row: Row[Any]) -> ImageWait | None:
 
 
 def _to_power(row: Row[Any]) -> Power | None:
+    """Return a VM's pending power change from its row, or None."""
     if row.power_state is None:
         return None
     return record_of(
@@ -319,7 +324,7 @@ def _to_power(row: Row[Any]) -> Power | None:
 
 
 def _wait_reason(row: Row[Any]) -> str | None:
-    """Return the reason why workers cannot switch a VM yet, or None."""
+    """Return why workers cannot carry out a VM's power change yet, or None."""
     if row.host_health != HostHealth.UP.value:
         return f"its host is {row.host_health}"
     if row.assignment_state == AssignmentState.QUARANTINED.value:

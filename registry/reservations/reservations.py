@@ -56,7 +56,7 @@ class Reservations:
         name: str | None = None,
         requires: Sequence[str] = (),
     ) -> Reservation:
-        """Request room from a time on, which the control centre decides.
+        """Request a reservation of room from a time on, which the control centre decides.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Reservations:
             return _get_reservation(connection, id)
 
     def tenant_of(self, id: UUID) -> str | None:  # noqa: A002
-        """Return a reservation's tenant, or None if it does not exist."""
+        """Return a reservation's tenant, or None if the reservation does not exist."""
         query = select(tenants.c.name).join(reservations, reservations.c.tenant_id == tenants.c.id)
         with self._database.read() as connection:
             return connection.execute(query.where(reservations.c.id == id)).scalar_one_or_none()
@@ -161,7 +161,7 @@ class Reservations:
         *,
         actor: str,
     ) -> Reservation:
-        """Record a decision, after a check of quotas under their locks.
+        """Record the decision on a reservation, after a check of quotas under their locks.
 
         A reservation that was cancelled or decided in between stays as it is.
         """
@@ -216,6 +216,7 @@ class Reservations:
 def _decision_within_quotas(
     connection: Connection, row: Row[Any], owner: UUID, tenant: str, decision: ReservationDecision
 ) -> ReservationDecision:
+    """Return the decision on a reservation, or a refusal if it would exceed a quota."""
     overlap = and_(
         IS_STANDING, reservations.c.starts_at < row.ends_at, reservations.c.ends_at > row.starts_at
     )
@@ -236,10 +237,12 @@ def _decision_within_quotas(
 
 
 def _fit_text(fits: int) -> str:
+    """Return text with the number of a reservation's VMs that would fit into the quota, or ""."""
     return f"; {fits} VMs would fit" if fits else ""
 
 
 def _find_due_reservations(connection: Connection, now: datetime, at_once: int) -> Sequence[UUID]:
+    """Return accepted reservations that are to begin or end now."""
     begins = and_(
         reservations.c.state == ReservationState.ACCEPTED.value, reservations.c.starts_at <= now
     )
@@ -253,6 +256,7 @@ def _find_due_reservations(connection: Connection, now: datetime, at_once: int) 
 
 
 def _due_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
+    """Return whether a reservation is to begin or to end now, as an event, or None."""
     if row.state not in {state.value for state in STANDING}:
         return None
     if row.ends_at <= now:
@@ -263,6 +267,7 @@ def _due_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
 
 
 def _lock_reservation(connection: Connection, key: UUID) -> Row[Any]:
+    """Lock and return the row of a reservation, or raise `NotFoundError`."""
     row = connection.execute(
         _SELECT.where(reservations.c.id == key).with_for_update(of=reservations)
     ).one_or_none()
@@ -281,6 +286,7 @@ def _apply_event(
     reason: str | None = None,
     **values: Any,
 ) -> None:
+    """Change the state of a reservation and record the event; a closed one keeps no room."""
     try:
         step = RESERVATION.step(row.state, event)
     except IllegalTransitionError:
@@ -300,6 +306,7 @@ def _apply_event(
 
 
 def _get_reservation(connection: Connection, key: UUID) -> Reservation:
+    """Return a reservation, or raise `NotFoundError`."""
     rows = connection.execute(_SELECT.where(reservations.c.id == key)).all()
     if not rows:
         raise NotFoundError("reservation", key)
@@ -307,6 +314,7 @@ def _get_reservation(connection: Connection, key: UUID) -> Reservation:
 
 
 def _to_reservations(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Reservation, ...]:
+    """Return the records of reservations from their rows, with waiting VMs and kept room."""
     keys = [row.id for row in rows]
     waits = count_waiting_vms(connection, keys) if keys else {}
     kept = {}
@@ -321,6 +329,7 @@ def _to_reservations(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[
 
 
 def _to_reservation(row: Row[Any], waiting: int, held: int) -> Reservation:
+    """Return the record of a reservation from its row and its counts."""
     count = row._mapping["count"]
     open_to_draw = row.state in OPEN_RESERVATIONS
     return record_of(

@@ -88,6 +88,7 @@ def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> Clu
 
 
 def _check_not_paused(connection: Connection) -> None:
+    """Raise `SlotLoopPausedError` if the slot loop is paused, as then no round begins."""
     switch = connection.execute(select(slot_loop.c.state, slot_loop.c.reason)).one()
     if switch.state == SlotLoopState.PAUSED.value:
         raise SlotLoopPausedError(switch.reason)
@@ -127,7 +128,7 @@ def view_cluster(
 
 
 def room_freed_by_plans(connection: Connection, axis: Sequence[str]) -> tuple[FreedView, ...]:
-    """Return the room that approved plans free for waiting requests."""
+    """Return the room that approved plans of moves free for waiting requests."""
     under_way = connection.execute(_MAKING_ROOM).all()
     return freed_views(connection, axis, under_way) if under_way else ()
 
@@ -146,7 +147,7 @@ def capacity_view(
     rules: Rules,
     known: KnownHosts,
 ) -> CapacityView:
-    """Return the hosts as a round would see them, for VMs of one demand."""
+    """Return the hosts as a round would see them, for VMs of one demand of a tenant."""
     axis, now = resource_names(connection), db_now(connection)
     _, hosts_ = _reserved_view(connection, axis, now, known.read(connection, axis, now))
     return CapacityView(
@@ -182,6 +183,7 @@ def read_accounts(connection: Connection) -> Accounts:
 
 
 def _amounts_vector(amounts: Mapping[str, int], axis: Sequence[str]) -> tuple[int, ...]:
+    """Return amounts as integers in the order of the resource axis, shape (R,)."""
     return tuple(amounts.get(name, 0) for name in axis)
 
 
@@ -197,7 +199,7 @@ def _spot_view(connection: Connection, axis: tuple[str, ...], now: datetime) -> 
 def _reserved_view(
     connection: Connection, axis: Sequence[str], now: datetime, hosts_: tuple[HostView, ...]
 ) -> tuple[ReservedView | None, tuple[HostView, ...]]:
-    """Return the reservations (None if there are none), and the hosts with their room committed."""
+    """Return the reservations (None if there are none), and hosts with reserved room committed."""
     anything = select(reservations.c.id).where(IS_STANDING, reservations.c.keep_from <= now)
     if not connection.scalar(select(anything.exists())):
         return None, hosts_
@@ -207,6 +209,7 @@ def _reserved_view(
 def _tenant_views(
     connection: Connection, axis: Sequence[str], held: Holdings, spot: SpotView | None
 ) -> tuple[tuple[TenantView, ...], tuple[GroupView, ...]]:
+    """Return the tenants and groups as a round sees them, with what their VMs hold."""
     nothing = (0,) * (1 + len(axis))
     spot_held = {} if spot is None else spot_holdings(spot.vms)
 
@@ -243,6 +246,7 @@ def _tenant_views(
 
 
 def _quota_views(connection: Connection) -> tuple[QuotaView, ...]:
+    """Return all quotas as a round sees them."""
     query = (
         select(quotas, tenants.c.name)
         .join(tenants, tenants.c.id == quotas.c.tenant_id)
@@ -308,6 +312,7 @@ def request_of_vm(
 def _waiting_request_views(
     connection: Connection, axis: Sequence[str], now: datetime, everywhere: Sequence[UUID]
 ) -> tuple[RequestView, ...]:
+    """Return the requests with VMs that a round may place."""
     return _request_views(
         connection,
         axis,
@@ -427,7 +432,7 @@ def _request_views(
 def _split_by_shared_pool(
     view: RequestView, kept: Mapping[UUID, KeptDisk]
 ) -> Iterator[RequestView]:
-    """Yield a request in parts: one for each shared pool with disks of its VMs, and the rest.
+    """Yield a request in parts: one for each shared pool with its VMs' disks, and the rest.
 
     VMs with a disk precede those without.
     """
@@ -452,6 +457,7 @@ def _split_by_shared_pool(
 
 
 def _has_rules(row: Row[Any]) -> bool:
+    """Return whether a request has placement rules or is in a VM group."""
     said = row.zone is not None or row.spread is not None
     return bool(row.in_group or said or row.forbids or row.prefers)
 
@@ -459,6 +465,6 @@ def _has_rules(row: Row[Any]) -> bool:
 def _closed_for_held_image(
     view: RequestView, image: str, everywhere: Sequence[UUID]
 ) -> RequestView:
-    """Return a request that is closed to all hosts, as its image is held."""
+    """Return a request that no host may take, as its image is held."""
     short = WaitingStatus(count=view.count, reason=IMAGE_HELD, detail={"image": image})
     return replace(view, avoid=tuple(everywhere), short=short, shut_out=True)

@@ -169,7 +169,7 @@ class _BindingRules:
 
 
 def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _BindingRules:
-    """Return the rules that may bind.
+    """Return the rules that may bind a round's placements at its commit.
 
     A request's groups and spread, its network and its image never change. Quotas may have been set
     since the round's read.
@@ -195,7 +195,7 @@ def _find_binding_rules(connection: Connection, commit: RoundCommit) -> _Binding
 def _split_by_version(
     connection: Connection, commit: RoundCommit
 ) -> tuple[list[Placement], list[Placement], Mapping[UUID, str]]:
-    """Return placements on unchanged hosts, those on changed hosts, and the names of hosts."""
+    """Return placements on unchanged hosts, those on changed hosts, and the names of the hosts."""
     wanted = sorted({part.host_id for part in commit.placements})
     versions: dict[UUID, int] = {}
     names: dict[UUID, str] = {}
@@ -219,7 +219,7 @@ def _split_by_version(
 
 
 def _find_changed_hosts(connection: Connection, commit: RoundCommit) -> set[UUID]:
-    """Return changed hosts among those with ending spot VMs or reserved room."""
+    """Return hosts changed since the round's read, with ending spot VMs or reserved room."""
     wanted = {each.host_id for each in commit.spot.ends}
     wanted |= {each.host_id for each in commit.spot.lets_in}
     wanted |= {host for each in commit.reserved.reservations for host, _ in each.kept}
@@ -280,7 +280,7 @@ def _choose_waiting_vms(
 def _lock_oldest_vms(
     connection: Connection, wanted: Mapping[UUID, int], kept: Mapping[UUID, Mapping[UUID, KeptDisk]]
 ) -> list[Any]:
-    """Lock and return the oldest waiting VMs of each request, up to the wanted number.
+    """Lock and return the oldest waiting VMs of each request, up to the number to place.
 
     VMs with kept disks are all locked.
 
@@ -298,7 +298,7 @@ def _lock_oldest_vms(
 
 
 def _lock_waiting_vms(connection: Connection, vm_ids: Sequence[UUID]) -> list[Any]:
-    """Lock VMs and return those that still wait."""
+    """Lock VMs that a round chose and return those that still wait."""
     which = and_(is_any_of(connection, vms.c.id, vm_ids), is_waiting_vm())
     locked = lock_vms(connection, which)
     query = (
@@ -332,7 +332,7 @@ def _apply_rules(
     limited: Mapping[UUID, Sequence[UUID]],
     now: datetime,
 ) -> tuple[list[tuple[Any, UUID]], Mapping[str, Sequence[Placement]]]:
-    """Return the pairs that keep every present rule, and the dropped placements by reason."""
+    """Return the (VM, host) pairs that keep every present rule, and those dropped by reason."""
     refused: dict[str, Sequence[Placement]] = {}
     if binding.groups or binding.spreads:
         chosen, against_rules = drop_rule_violations(connection, chosen)
@@ -349,7 +349,7 @@ def _apply_rules(
 def _insert_round(
     connection: Connection, commit: RoundCommit, now: datetime, placed: Sequence[Any], dropped: int
 ) -> int:
-    """Insert the record, with the VMs ``placed``, and its link in the chain of rounds.
+    """Insert the record of a round, with the VMs ``placed``, and its link in the hash chain.
 
     Shares count all VMs but spot VMs.
     """
@@ -381,7 +381,7 @@ def _insert_assignments(
     names: Mapping[UUID, str],
     disks: Mapping[UUID, KeptDisk],
 ) -> tuple[UUID, ...]:
-    """Submit the inserts of assignments and their amounts, and return the assignments' ids."""
+    """Submit the inserts of a round's assignments and amounts; return the assignments' ids."""
     if not chosen:
         return ()
     amounts = demands(connection, {vm.vm_type_id for vm, _ in chosen})

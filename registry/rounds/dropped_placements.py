@@ -51,7 +51,7 @@ def placements_of_counts(counted: Mapping[tuple[UUID, UUID], int]) -> list[Place
 def drop_without_image_room(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]], now: datetime
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Drop pairs whose image does not fit on their host; return the others, and the dropped ones.
+    """Drop (VM, host) pairs whose image has no room on the host; return the others, and these.
 
     Requests of dropped pairs avoid such a host for a while, or the next round would choose it
     again.
@@ -72,7 +72,7 @@ def drop_without_image_room(
 def drop_without_address(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Drop pairs whose network has no address left; return the others, and the dropped ones.
+    """Drop (VM, host) pairs whose network has no address left; return the others, and these.
 
     A round limits each request alone, so several requests may together exceed the addresses.
     """
@@ -87,7 +87,7 @@ def drop_without_address(
 def drop_broken_gangs(
     connection: Connection, chosen: Sequence[tuple[Any, UUID]]
 ) -> tuple[list[tuple[Any, UUID]], list[Placement]]:
-    """Drop pairs of incomplete gangs; return the others, and the dropped ones."""
+    """Drop the (VM, host) pairs of incomplete gangs; return the others, and these."""
     placed = Counter(vm.request_id for vm, _ in chosen)
     min_counts: dict[UUID, int] = {}
     for some in chunks(sorted(placed)):
@@ -118,7 +118,7 @@ def write_waiting_reasons(
     *,
     refused: Mapping[str, Sequence[Placement]],
 ) -> None:
-    """Record the reason of each waiting request, and one more slot of waiting.
+    """Record why each request waits after a round, and one more slot of waiting.
 
     Requests wait for VMs that the round left out and for dropped placements. A dropped one has the
     reason in ``refused``, or else that its host changed. A request never has more waiting VMs than

@@ -55,7 +55,7 @@ _LATEST_INPUTS: Final = (
 
 
 def can_forecast(connection: Connection) -> bool:
-    """Return whether a policy decided a round, so that a forecast can start from it."""
+    """Return whether a policy decided a round, so that a forecast of waiting times can start."""
     if slot_loop_status(connection).slot_length_s is None:
         return False
     latest = _LATEST_INPUTS.with_only_columns(round_inputs.c.round)
@@ -63,7 +63,7 @@ def can_forecast(connection: Connection) -> bool:
 
 
 def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None) -> ForecastInputs:
-    """Return the inputs of a forecast, read in the transaction of a connection."""
+    """Return the inputs of a forecast of waiting times, in a caller's transaction."""
     cluster = view_cluster(connection, known=known)
     axis = resource_names(connection)
     made = _sample_vms(connection, cluster.now)
@@ -92,7 +92,7 @@ def read_forecast_inputs(connection: Connection, known: KnownHosts | None = None
 
 
 def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
-    """Return a sample of VMs by creation time, the newest first."""
+    """Return a sample of VMs, living and gone, by creation time, the newest first."""
     newest = connection.execute(_vm_sample_query().order_by(vms.c.id.desc()).limit(NEWEST)).all()
     found = list(newest)
     if len(newest) < NEWEST:
@@ -111,6 +111,7 @@ def _sample_vms(connection: Connection, now: datetime) -> list[Row[Any]]:
 
 
 def _vm_sample_query() -> Any:
+    """Return the query for the rows of VMs of which forecasts take lifetimes and arrivals."""
     return (
         select(
             vms.c.id,
@@ -139,7 +140,7 @@ def _first_placed_at(connection: Connection, vm_ids: Sequence[UUID]) -> Mapping[
 def _past_lives(
     made: Sequence[Row[Any]], first: Mapping[UUID, datetime], now: datetime
 ) -> tuple[PastLife, ...]:
-    """Return lifetimes of VMs; VMs of a request with the same start and end count once."""
+    """Return past lifetimes of VMs; VMs of a request with the same start and end count once."""
     seen: set[object] = set()
     lives = []
     for row in made:
@@ -163,7 +164,7 @@ def _past_lives(
 
 
 def _living_vms(connection: Connection) -> tuple[LivingVms, ...]:
-    """Return VMs that have a place; one with an earlier place counts from its creation on."""
+    """Return VMs that have a place, and since when; one that was moved counts from its creation."""
     placed_at = case(
         (assignments.c.generation == 1, assignments.c.created_at), else_=vms.c.created_at
     )
@@ -223,7 +224,7 @@ def _recent_arrivals(
     demand: Mapping[UUID, tuple[int, ...]],
     names: Mapping[UUID, str],
 ) -> tuple[tuple[RequestView, ...], tuple[RecentRequest, ...], datetime]:
-    """Return the kinds of recent requests, the arrivals, and the start of that period."""
+    """Return the kinds of recent requests, the arrivals of VMs, and the start of that period."""
     newest = made[:NEWEST]
     together = Counter(
         (row.created_at, row.request_id) for row in newest if row.created_at >= since
@@ -271,7 +272,7 @@ def _recent_arrivals(
 
 
 def _arrivals_query(which: ColumnElement[bool]) -> Any:
-    """Return the query for the requirements of requests; removed tenants are left out."""
+    """Return the query for the demands and rules of recent requests, without removed tenants."""
     return (
         select(
             requests.c.id,

@@ -16,7 +16,7 @@ from registry.records.rounds import FreedView
 def freed_views(
     connection: Connection, axis: Sequence[str], plans_: Sequence[Any]
 ) -> tuple[FreedView, ...]:
-    """Return the room that plans free; rows have ``id``, ``arguments`` and ``admitted``."""
+    """Return the room that plans of moves free for requests, from the plans' rows."""
     return tuple(
         FreedView(
             plan_id=row.id,
@@ -31,7 +31,7 @@ def freed_views(
 def _amounts_to_come(
     connection: Connection, axis: Sequence[str], of_plan: ColumnElement[bool]
 ) -> tuple[tuple[UUID, tuple[int, ...]], ...]:
-    """Return the amounts that VMs will hold at destinations of moves not created yet."""
+    """Return the amounts of VMs at the destinations of a plan's moves that are not created yet."""
     query = (
         select(
             plan_moves.c.position,

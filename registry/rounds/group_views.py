@@ -68,7 +68,7 @@ def vm_group_views(
 def hosts_of_group(
     connection: Connection, tenant: str | None, rule: MembershipRule | None
 ) -> tuple[UUID, ...]:
-    """Return the hosts on which VMs of a tenant's group hold capacity."""
+    """Return the hosts on which VMs of a tenant's VM group hold capacity."""
     if tenant is None or rule is None:
         return ()
     group_ids = connection.scalars(
@@ -90,7 +90,7 @@ def hosts_of_group(
 def count_group_vms_by_host(
     connection: Connection, group_ids: Collection[UUID], *, of: Collection[UUID] | None = None
 ) -> defaultdict[UUID, Counter[UUID]]:
-    """Return the number of VMs of each group by host; with ``of``, only of these VMs.
+    """Return the number of VMs of each VM group by host; with ``of``, only of these VMs.
 
     VMs of anti-affinity groups count at both ends of a move, VMs of affinity groups only at the
     destination: a VM placed on the source would be left there alone.

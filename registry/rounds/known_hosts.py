@@ -89,7 +89,7 @@ class _ReadPosition:
     place: tuple[object, ...]
 
     def can_extend(self, now: _ReadPosition) -> bool:
-        """Return whether a later read may build on this one."""
+        """Return whether a later read of hosts may build on this one."""
         return self.place == now.place and 0 <= now.oldest - self.oldest < _ANEW_AFTER
 
 
@@ -154,7 +154,7 @@ class KnownHosts:
         return self._by_name
 
     def _sort_views(self, changed: Set[UUID]) -> None:
-        """Update the views sorted by name; sort anew only if hosts were added or removed."""
+        """Update the hosts sorted by name; sort anew only if hosts were added or removed."""
         known = [key for key in changed if key in self._place]
         if all(
             key in self._views and self._views[key].name == self._by_name[self._place[key]].name
@@ -212,7 +212,7 @@ class KnownHosts:
             self._held[tenant] = tuple(map(int.__add__, before, amounts))
 
     def _read_changes(self, connection: Connection, floor: int | None) -> set[UUID]:
-        """Read the rows written since the last read; return the hosts that changed."""
+        """Read the rows of hosts written since the last read; return the hosts that changed."""
         of_inventories = select(
             inventories.c.host_id,
             inventories.c.resource,
@@ -277,6 +277,7 @@ class KnownHosts:
         return rows
 
     def _update_view(self, key: UUID, axis: Sequence[str], now: datetime) -> None:
+        """Update a host as rounds see it from its cached row and amounts; drop a retired one."""
         row, amounts = self._rows[key], self._amounts[key]
         if row.admin == HostAdmin.RETIRED.value:
             self._views.pop(key, None)
@@ -297,7 +298,7 @@ class KnownHosts:
 
 
 def holdings(connection: Connection, axis: Sequence[str]) -> Holdings:
-    """Return the tenants' holdings, summed up from all assignments."""
+    """Return the numbers of VMs and amounts that tenants hold, summed up from all assignments."""
     placed = select(assignments.c.tenant_id, func.count()).where(is_place, unreleased)
     found = {
         tenant: [vms, *(0 for _ in axis)]
@@ -333,24 +334,28 @@ def _sums_query(axis: Sequence[str], *by: Column[Any]) -> Select[Any]:
 
 
 def _to_int_sums(sums: Sequence[Any]) -> tuple[int, ...]:
+    """Return the sums of a query as integers; NULL is 0."""
     return tuple(int(each or 0) for each in sums)
 
 
 def _subtract_amounts(held: Sequence[int], amounts: Sequence[int]) -> tuple[int, ...]:
+    """Return a tenant's amounts less those of some assignments, both of shape (1 + R,)."""
     return tuple(map(int.__sub__, held, amounts))
 
 
 def _differing_keys(one: Holdings, other: Holdings) -> list[str]:
+    """Return the tenants whose cached holdings differ from those summed up anew."""
     return sorted(str(key) for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 @functools.lru_cache(maxsize=10_000)
 def _parse_labels(stored: str) -> tuple[str, ...]:
-    """Parse stored labels; it is cached, as many hosts have equal labels."""
+    """Parse a host's stored labels; cached, as many hosts have equal labels."""
     return tuple(json.loads(stored))
 
 
 def _read_position(connection: Connection, axis: Sequence[str]) -> _ReadPosition | None:
+    """Return the position of a read in the database's history; None on SQLite."""
     if connection.dialect.name == "sqlite":
         return None
     row = connection.exec_driver_sql(_SNAPSHOT).one()
@@ -358,6 +363,6 @@ def _read_position(connection: Connection, axis: Sequence[str]) -> _ReadPosition
 
 
 def _written_since(table: str, oldest: int) -> ColumnElement[bool]:
-    """Return the condition that the last read may have missed a row's transaction."""
+    """Return the condition that the last read may not show the transaction that wrote a row."""
     ahead = f"(({table}.xmin::text::bigint - {oldest % _WRAP}) & {_WRAP - 1})"
     return literal_column(f"({ahead} < {_WRAP // 2})", Boolean())

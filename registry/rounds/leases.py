@@ -113,6 +113,7 @@ class Leases:
 
 
 def _lock_lease(connection: Connection, name: str) -> None:
+    """Lock the row of a lease; the server rolls an idle transaction back soon."""
     roll_back_when_idle(connection, IDLE_S)
     connection.execute(select(leases.c.name).where(leases.c.name == name).with_for_update())
 
@@ -120,7 +121,7 @@ def _lock_lease(connection: Connection, name: str) -> None:
 def check_epoch(
     connection: Connection, name: str, holder: str, epoch: int, *, until_commit: bool = False
 ) -> None:
-    """Raise `StaleEpochError` unless that holder has the lease now, in that epoch.
+    """Raise `StaleEpochError` unless that holder has the control centre's lease now, in that epoch.
 
     With ``until_commit`` the row is locked, so no process takes over the lease before this
     transaction ends. If this process stops halfway, the server rolls the transaction back soon

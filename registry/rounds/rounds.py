@@ -100,7 +100,7 @@ class Rounds:
     def list(
         self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[RoundListEntry]:
-        """Return a page, newest first."""
+        """Return a page of rounds without their inputs, newest first."""
         query = select(rounds).order_by(rounds.c.number.desc()).limit(check_limit(limit) + 1)
         if cursor is not None:
             (before,) = decode_cursor(cursor, int)
@@ -116,6 +116,7 @@ class Rounds:
 
 
 def _stored_decision(row: Row[Any]) -> dict[str, Any]:
+    """Return the fields of a round's record with its stored decision, or that it is damaged."""
     if row.inputs is None:
         return {"stored": None}
     packed = row.packed_outcome
@@ -127,5 +128,6 @@ def _stored_decision(row: Row[Any]) -> dict[str, Any]:
 
 
 def _summary_fields(row: Row[Any]) -> dict[str, Any]:
+    """Return the summary of a round's row as fields of its record."""
     fields = {name: row._mapping[name] for name in _SUMMARY}
     return fields | {each: tuple(fields[each]) for each in ("shares", "group_shares")}

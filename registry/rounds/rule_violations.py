@@ -89,7 +89,7 @@ def drop_rule_violations(
 def _hard_groups(
     connection: Connection, request_ids: Sequence[UUID]
 ) -> Mapping[UUID, list[tuple[UUID, bool]]]:
-    """Return the hard groups of each request, and whether each keeps its VMs apart."""
+    """Return the hard VM groups of each request, and whether each keeps its VMs apart."""
     found: defaultdict[UUID, list[tuple[UUID, bool]]] = defaultdict(list)
     for some in chunks(request_ids):
         query = (

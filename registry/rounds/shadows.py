@@ -143,7 +143,7 @@ class Shadows:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[ShadowRound]:
-        """Return a page of rounds whose slots started from ``since`` on, before ``until``.
+        """Return a page of shadow rounds whose slots started from ``since`` on, before ``until``.
 
         The newest are first.
         """
@@ -161,6 +161,7 @@ class Shadows:
 
 
 def _to_shadow_round(row: Any) -> ShadowRound:
+    """Return the record of a shadow round from its row."""
     values = {each.name: row._mapping[each.name] for each in fields(ShadowRound)}
     values["shares"] = tuple(values["shares"])
     for name in ("decided", "first"):
@@ -169,6 +170,7 @@ def _to_shadow_round(row: Any) -> ShadowRound:
 
 
 def _measured_json(decided: MeasuredDecision | None) -> dict[str, Any] | None:
+    """Return the measures of a policy's decision as JSON values to be stored; None for None."""
     if decided is None:
         return None
     values = {each.name: getattr(decided, each.name) for each in fields(MeasuredDecision)}

@@ -27,7 +27,7 @@ class SlotLoopSwitch:
         self._database = database
 
     def get(self) -> SlotLoopStatus:
-        """Return whether slots are decided, and since when."""
+        """Return whether slots are decided or the slot loop is paused, and since when."""
         with self._database.read() as connection:
             return slot_loop_status(connection)
 
@@ -68,6 +68,7 @@ class SlotLoopSwitch:
 
     @retry_on_rollback
     def _apply_event(self, event: SlotLoopEvent, reason: str | None, actor: str) -> SlotLoopStatus:
+        """Pause or resume the slot loop, and record who did it and why."""
         if reason is not None and not 0 < len(reason) <= MAX_REASON_LENGTH:
             raise InvalidError("reason", reason, f"1 to {MAX_REASON_LENGTH} characters")
         with self._database.write() as connection:

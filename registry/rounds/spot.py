@@ -168,7 +168,7 @@ def announce_endings(
 def reduce_kept_room(
     connection: Connection, placed: Mapping[tuple[UUID, UUID], int], now: datetime
 ) -> None:
-    """Reduce the kept room by the VMs placed in it, by request and host."""
+    """Reduce the room left by ended spot VMs by the VMs placed in it, by request and host."""
     kept = _kept_room_of_requests(connection, {request for request, _ in placed}, now)
     used = {pair: room for pair, room in kept.items() if pair in placed}
     left = {pair: (count - placed[pair], until) for pair, (count, until) in used.items()}
@@ -178,7 +178,7 @@ def reduce_kept_room(
 def _kept_room_of_requests(
     connection: Connection, request_ids: Collection[UUID], now: datetime
 ) -> Mapping[tuple[UUID, UUID], tuple[int, datetime]]:
-    """Return the room that is kept for requests, counts and times by request and host."""
+    """Return the room left by ended spot VMs for requests: counts and end times."""
     columns = (spot_room_holds.c.request_id, spot_room_holds.c.host_id, spot_room_holds.c["count"])
     found: dict[tuple[UUID, UUID], tuple[int, datetime]] = {}
     for some in chunks(sorted(request_ids)):
@@ -194,7 +194,7 @@ def _replace_kept_room(
     before: Collection[tuple[UUID, UUID]],
     rooms: Mapping[tuple[UUID, UUID], tuple[int, datetime]],
 ) -> None:
-    """Replace the kept rooms: counts and end times, by request and host."""
+    """Replace the room left by ended spot VMs: counts and end times, by request and host."""
     key = tuple_(spot_room_holds.c.request_id, spot_room_holds.c.host_id)
     for some in chunks(sorted(before), PARAMETERS // 2):
         connection.execute(delete(spot_room_holds).where(key.in_(some)))

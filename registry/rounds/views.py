@@ -36,12 +36,12 @@ class Views:
             return read_accounts(connection)
 
     def counts(self, tenant: str | None = None) -> Counts:
-        """Return how many VMs and requests there are, of a tenant or of all."""
+        """Return the numbers of VMs and requests, of a tenant or of all."""
         with self._database.read() as connection:
             return count_vms_and_requests(connection, tenant)
 
     def can_forecast(self) -> bool:
-        """Return whether a policy has decided a round, which a forecast needs."""
+        """Return whether a policy has decided a round, which a waiting-time forecast needs."""
         with self._database.read() as connection:
             return can_forecast(connection)
 
@@ -109,6 +109,7 @@ class Views:
     def _preview_change(
         self, change: Callable[[Connection], object]
     ) -> tuple[ClusterView, ClusterView]:
+        """Return the cluster before and after a change of tenants, which is rolled back."""
         with self._database.write_and_roll_back() as connection:
             lock_tree(connection)
             before = view_cluster(connection)

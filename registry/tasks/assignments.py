@@ -150,14 +150,14 @@ class Assignments:
 
     @retry_on_rollback
     def extend(self, claim: Claim, lease_s: float) -> None:
-        """Extend a claim, also one that expired and was not taken over."""
+        """Extend the claim on an assignment, also one that expired and was not taken over."""
         with self._database.write() as connection:
             _lock_claimed_assignment(connection, claim)
             ASSIGNMENTS.extend(connection, claim.assignment_id, lease_s)
 
     @retry_on_rollback
     def activate(self, claim: Claim) -> None:
-        """Record that the domain exists and is paused; only then may it be resumed.
+        """Record that a build's domain exists and is paused; only then may it be resumed.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Assignments:
 
     @retry_on_rollback
     def mark_running(self, claim: Claim) -> None:
-        """Record that the VM runs, and release the claim."""
+        """Record that an assignment's VM runs, and release the worker's claim."""
         with self._database.write() as connection:
             row = _lock_claimed_assignment(connection, claim, on_host=True)
             if row.state not in (AssignmentState.ACTIVE.value, AssignmentState.RELEASING.value):
@@ -283,7 +283,7 @@ class Assignments:
 
     @retry_on_rollback
     def release(self, claim: Claim) -> None:
-        """Record that the domain is proven absent, and free the capacity."""
+        """Record that an assignment's domain is proven absent, and free the capacity."""
         with self._database.write() as connection:
             row = _lock_claimed_assignment(connection, claim)
             now = db_now(connection)
@@ -292,7 +292,7 @@ class Assignments:
 
     @retry_on_rollback
     def yield_claim(self, claim: Claim, error: str | None) -> None:
-        """Release the claim on unfinished work, which is sent again later."""
+        """Release the claim on an unfinished build or removal, which is sent again later."""
         with self._database.write() as connection:
             row = _lock_claimed_assignment(connection, claim)
             values: dict[str, Any] = {"last_error": error} if error is not None else {}
@@ -322,7 +322,7 @@ class Assignments:
 
     @retry_on_rollback
     def claim_leftover(self, id: UUID, owner: str, lease_s: float) -> Leftover | None:  # noqa: A002
-        """Claim a leftover to remove it; None if it is gone or claimed."""
+        """Claim a leftover domain or volume to remove it; None if it is gone or claimed."""
         with self._database.write() as connection:
             return claim_leftover(connection, id, owner, lease_s, now=db_now(connection))
 
@@ -392,6 +392,7 @@ def _lock_assignment(
 def _lock_claimed_assignment(
     connection: Connection, claim: Claim, *, on_host: bool = False
 ) -> Row[Any]:
+    """Lock and return the row of a claimed assignment, or raise `ClaimLostError`."""
     key = claim.assignment_id
     return ASSIGNMENTS.check_claim(
         _lock_assignment(connection, key, on_host=on_host), key, claim.token
@@ -399,6 +400,7 @@ def _lock_claimed_assignment(
 
 
 def _count_claimed_builds(connection: Connection, host_id: UUID, now: datetime) -> int:
+    """Return how many builds of a host workers have claimed."""
     return connection.execute(
         select(func.count())
         .select_from(assignments)

@@ -151,7 +151,7 @@ class Fencing:
 
     @retry_on_rollback
     def claim(self, host_id: UUID, owner: str, lease_s: float) -> FenceOrder | None:
-        """Claim a host to fence it; None if no fence is requested, or it is claimed.
+        """Claim a host to fence it; None if no fencing is requested, or it is claimed.
 
         The fencing fails while its machine answers as another host, or another host reports its
         VMs as running: they would be started twice, and no command proves that they are off.
@@ -185,14 +185,14 @@ class Fencing:
 
     @retry_on_rollback
     def extend_claim(self, order: FenceOrder, lease_s: float) -> None:
-        """Extend a claim before the command; raise `ClaimLostError` if another worker has it."""
+        """Extend the claim on a host's fencing before the command, or raise `ClaimLostError`."""
         with self._database.write() as connection:
             _lock_claimed_host_and_fence(connection, order)
             FENCES.extend(connection, order.host_id, lease_s)
 
     @retry_on_rollback
     def record_success(self, order: FenceOrder) -> int:
-        """Record that the host is off, and release its assignments; return the number of VMs."""
+        """Record that a fenced host is off, and release its assignments; return how many VMs."""
         with self._database.write() as connection:
             host, row = _lock_claimed_host_and_fence(connection, order)
             now = db_now(connection)
@@ -217,7 +217,7 @@ def _why_not_off(connection: Connection, host_id: UUID) -> str | None:
 
 
 def _hosts_to_fence(connection: Connection, now: datetime) -> list[Row[Any]]:
-    """Return the hosts that are down, hold VMs, and have no fence yet."""
+    """Return the hosts that are down, hold VMs, and have no fencing yet."""
     held = select(assignments.c.id).where(
         assignments.c.host_id == hosts.c.id,
         is_place,
@@ -264,6 +264,7 @@ def _record_waiting_reasons(
 
 
 def _is_majority_silent(connection: Connection) -> bool:
+    """Return whether more than half of the hosts do not answer: the monitor may be cut off."""
     healths = connection.scalars(
         select(hosts.c.health).where(
             hosts.c.admin.not_in(_ATTENDED), hosts.c.health != HostHealth.ENROLLING.value
@@ -276,6 +277,7 @@ def _is_majority_silent(connection: Connection) -> bool:
 def _request_fence(
     connection: Connection, host: Row[Any], *, now: datetime, actor: str, epoch: int | None = None
 ) -> None:
+    """Request the fencing of a host that is down, and record the event."""
     row = fence_row(connection, host.id)
     values: dict[str, Any] = {"requested_by": actor, "requested_at": now, "sent_at": None}
     change_fence(
@@ -303,6 +305,7 @@ def _retry_fencing_later(
     now: datetime,
     actor: str,
 ) -> None:
+    """Record that a host's fencing failed; the pause before the next try grows."""
     attempts = row.attempts + 1 if row is not None else 1
     pause_s = min(RETRY_DELAY_S * 2 ** min(attempts - 1, 10), MAX_RETRY_DELAY_S)
     change_fence(
@@ -330,6 +333,7 @@ def _end_fence(
     now: datetime,
     actor: str,
 ) -> None:
+    """Record that a host is off, by its fencing or by an operator, and end the fencing."""
     change_fence(
         connection,
         row,
@@ -346,6 +350,7 @@ def _end_fence(
 
 
 def _host_row(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
+    """Return what fencing needs of the host that meets a condition, or None."""
     columns = (
         hosts.c.id,
         hosts.c.name,
@@ -381,6 +386,7 @@ def _lock_down_host(connection: Connection, name: str, what: str) -> Row[Any]:
 def _lock_claimed_host_and_fence(
     connection: Connection, order: FenceOrder
 ) -> tuple[Row[Any], Row[Any]]:
+    """Lock the host and its fencing that a worker claimed, or raise `ClaimLostError`."""
     lock_hosts(connection, order.host_id)
     host = _host_row(connection, hosts.c.id == order.host_id)
     row = fence_row(connection, order.host_id)

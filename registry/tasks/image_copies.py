@@ -44,7 +44,7 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def claim_upload(self, copy_id: UUID, owner: str, lease_s: float) -> Upload | None:
-        """Claim a copy to upload it; None if this worker must not upload it now.
+        """Claim an image copy to upload it; None if this worker must not upload it now.
 
         A host gets one upload at a time. An image that no host has yet goes to a few hosts at a
         time, and an image on hold to none.
@@ -83,21 +83,21 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def record_volume(self, claim: CopyClaim, volume: str) -> None:
-        """Record the volume of the upload before it begins."""
+        """Record the name of an image copy's volume before the upload begins."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
             COPIES.update_row(connection, row.id, volume=volume)
 
     @retry_on_rollback
     def record_progress(self, claim: CopyClaim, uploaded_bytes: int, lease_s: float) -> None:
-        """Record the progress of the upload, and extend the claim."""
+        """Record the progress of an image upload, and extend the claim."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
             COPIES.extend(connection, row.id, lease_s, uploaded_bytes=uploaded_bytes)
 
     @retry_on_rollback
     def finish_upload(self, claim: CopyClaim) -> None:
-        """Record that the copy is complete and can be a backing file."""
+        """Record that an image copy is complete and can be a backing file."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
             now = db_now(connection)
@@ -116,7 +116,7 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def retry_upload(self, claim: CopyClaim, error: str | None) -> None:
-        """Release an upload to be repeated; with an ``error`` up to five times in a row."""
+        """Release an image upload to be repeated; with an ``error`` up to five times in a row."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim)
             now = db_now(connection)
@@ -137,7 +137,7 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def fail_upload(self, claim: CopyClaim, error: str) -> None:
-        """Record that the host refused the image.
+        """Record that a host refused an image.
 
         VMs that waited for it there lose their place and are placed again; their requests avoid
         the host for a while. Other VMs may still be placed on the host, so that one bad image
@@ -165,7 +165,7 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def finish_removal(self, claim: CopyClaim) -> None:
-        """Record that the copy is removed, and free its disk space."""
+        """Record that an image copy is removed, and free its disk space."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim, CopyState.REMOVING)
             connection.execute(delete(image_copies).where(image_copies.c.id == row.id))
@@ -184,14 +184,14 @@ class ImageCopyTasks:
 
     @retry_on_rollback
     def yield_removal(self, claim: CopyClaim, error: str | None) -> None:
-        """Release an unfinished removal, which is sent again later."""
+        """Release the unfinished removal of an image copy, which is sent again later."""
         with self._database.write() as connection:
             row = _lock_claimed_copy(connection, claim, CopyState.REMOVING)
             COPIES.retry_later(connection, row.id, last_error=error or row.last_error)
 
 
 def _lock_copy(connection: Connection, copy_id: UUID) -> Row[Any] | None:
-    """Lock a copy's host and then the copy."""
+    """Lock the host of an image copy and then the copy; return its row or None."""
     host_id = connection.scalars(
         select(image_copies.c.host_id).where(image_copies.c.id == copy_id)
     ).one_or_none()
@@ -204,6 +204,7 @@ def _lock_copy(connection: Connection, copy_id: UUID) -> Row[Any] | None:
 def _lock_claimed_copy(
     connection: Connection, claim: CopyClaim, state: CopyState = CopyState.UPLOADING
 ) -> Row[Any]:
+    """Lock and return the row of a claimed image copy, or raise `ClaimLostError`."""
     row = COPIES.check_claim(_lock_copy(connection, claim.copy_id), claim.copy_id, claim.token)
     if row.state != state.value:
         raise ClaimLostError(f"image copy {claim.copy_id}", f"it is {row.state}")
@@ -211,6 +212,7 @@ def _lock_claimed_copy(
 
 
 def _count_uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
+    """Return how many image uploads to a host workers have claimed."""
     query = select(func.count()).select_from(image_copies)
     under_way = (
         image_copies.c.host_id == host_id,
@@ -221,10 +223,12 @@ def _count_uploads(connection: Connection, host_id: UUID, now: datetime) -> int:
 
 
 def _get_copied_image(connection: Connection, row: Row[Any]) -> Image:
+    """Return the image of which a row is a copy."""
     return to_image(connection.execute(select(images).where(images.c.id == row.image_id)).one())
 
 
 def _refuse_copy(connection: Connection, row: Row[Any], error: str, now: datetime) -> None:
+    """Record that a host refused an image, and end the builds there that wait for it."""
     image = _get_copied_image(connection, row)
     change_copy(
         connection,

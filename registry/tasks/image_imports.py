@@ -27,7 +27,7 @@ class ImageImports:
 
     @retry_on_rollback
     def claim(self, image_id: UUID, owner: str, lease_s: float) -> Import | None:
-        """Claim an import; None if it is over or claimed."""
+        """Claim the import of an image; None if it is over or claimed."""
         with self._database.write() as connection:
             row = _lock_image(connection, image_id)
             now = db_now(connection)
@@ -45,14 +45,14 @@ class ImageImports:
 
     @retry_on_rollback
     def record_progress(self, claim: ImportClaim, received_bytes: int, lease_s: float) -> None:
-        """Record the progress of the import, and extend the claim."""
+        """Record the progress of an image's import, and extend the claim."""
         with self._database.write() as connection:
             _lock_claimed_import(connection, claim)
             IMPORTS.extend(connection, claim.image_id, lease_s, received_bytes=received_bytes)
 
     @retry_on_rollback
     def finish(self, claim: ImportClaim, stored: StoredFile) -> None:
-        """Record that the image's content is in the store, so that the image is ready."""
+        """Record that an imported image is in the store, so that it is ready."""
         with self._database.write() as connection:
             row = _lock_claimed_import(connection, claim)
             _end_import(
@@ -68,7 +68,7 @@ class ImageImports:
 
     @retry_on_rollback
     def record_failure(self, claim: ImportClaim, error: str) -> None:
-        """Record that the import failed, and why."""
+        """Record that the import of an image failed, and why."""
         with self._database.write() as connection:
             _end_import(
                 connection, _lock_claimed_import(connection, claim), ImageEvent.FAILED, error
@@ -76,18 +76,20 @@ class ImageImports:
 
     @retry_on_rollback
     def yield_claim(self, claim: ImportClaim) -> None:
-        """Release an unfinished import, which is sent again later."""
+        """Release the unfinished import of an image, which is sent again later."""
         with self._database.write() as connection:
             IMPORTS.retry_later(connection, _lock_claimed_import(connection, claim).id)
 
 
 def _lock_image(connection: Connection, image_id: UUID) -> Row[Any] | None:
+    """Lock and return the row of an image, or None."""
     return connection.execute(
         select(images).where(images.c.id == image_id).with_for_update(key_share=True)
     ).one_or_none()
 
 
 def _lock_claimed_import(connection: Connection, claim: ImportClaim) -> Row[Any]:
+    """Lock and return the row of an image whose import is claimed, or raise `ClaimLostError`."""
     row = IMPORTS.check_claim(_lock_image(connection, claim.image_id), claim.image_id, claim.token)
     if row.state != ImageState.IMPORTING:
         raise ClaimLostError(f"image {claim.image_id}", f"it is {row.state}")
@@ -97,6 +99,7 @@ def _lock_claimed_import(connection: Connection, claim: ImportClaim) -> Row[Any]
 def _end_import(
     connection: Connection, row: Row[Any], event: ImageEvent, error: str | None, **values: Any
 ) -> None:
+    """Change the state of an imported image, release the claim, and record the event."""
     step = IMAGE.step(row.state, event)
     IMPORTS.release_claim(connection, row.id, state=step.after.value, last_error=error, **values)
     now, data = db_now(connection), {"image": to_image(row).reference}

@@ -109,7 +109,7 @@ class MoveSteps:
     def extend_claim(
         self, claim: MoveClaim, lease_s: float, progress: MoveProgress | None = None
     ) -> str | None:
-        """Extend a claim and record progress; return why the move must end, or None.
+        """Extend a claim on a move and record progress; return why the move must end, or None.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class MoveSteps:
     def record_arrival(
         self, claim: MoveClaim, observed: VmObserved, *, downtime_ms: int | None
     ) -> bool:
-        """Record that the VM has arrived; this is the only place that does so.
+        """Record that a moving VM has arrived; this is the only place that does so.
 
         ``observed`` is its state at the destination, running or stopped. The result is False if
         the VM was deleted before; its domain there is then removed.
@@ -199,7 +199,7 @@ class MoveSteps:
 
     @retry_on_rollback
     def record_failure(self, claim: MoveClaim, error: str) -> None:
-        """Record that the VM did not arrive; its remains on the destination are removed.
+        """Record that a moving VM did not arrive; its remains on the destination are removed.
 
         A move that was cancelled, or whose VM was deleted, does not count as failed.
         """
@@ -211,7 +211,7 @@ class MoveSteps:
 
     @retry_on_rollback
     def retry_later(self, claim: MoveClaim, error: str | None) -> None:
-        """Release the claim while the VM's host is not known."""
+        """Release the claim on a move while it is not known on which host the VM is."""
         with self._database.write() as connection:
             _lock_claimed_move(connection, claim)
             values = {} if error is None else {"last_error": error}
@@ -221,12 +221,14 @@ class MoveSteps:
 def _end_on_source(
     connection: Connection, move: Row[Any], reason: str, event: MoveEvent, *, now: datetime
 ) -> None:
+    """End a move with its VM on the source, as failed or cancelled."""
     actor = move.lease_owner
     end_without_arrival(connection, move, reason, now=now, actor=actor)
     close_move(connection, move, event, reason=reason, now=now, actor=actor)
 
 
 def _lock_claimed_move(connection: Connection, claim: MoveClaim) -> Row[Any]:
+    """Lock and return the row of a claimed move, or raise `ClaimLostError`."""
     return MOVES.check_claim(lock_move(connection, claim.move_id), claim.move_id, claim.token)
 
 
@@ -242,6 +244,7 @@ class _MovingVm:
 
 
 def _read_moving_vm(connection: Connection, move: Row[Any]) -> _MovingVm:
+    """Return the states of a moving VM and of its assignments on both hosts."""
     both = select(assignments.c.id, assignments.c.state).where(
         assignments.c.id.in_([move.from_id, move.to_id])
     )
@@ -309,6 +312,7 @@ def _may_begin_move(
 def _to_step(
     connection: Connection, move: Row[Any], vm: _MovingVm, token: UUID, *, kind: str, begun: bool
 ) -> MoveStep:
+    """Return the move for a worker: the VM, its build on both hosts, and how to reach these."""
     rows = connection.execute(SELECT.where(assignments.c.id.in_([move.from_id, move.to_id])))
     ends = {row.id: row for row in rows}
     here, there = ends[move.from_id], ends[move.to_id]
@@ -337,7 +341,7 @@ def _to_step(
 
 
 def _receiving_address(connection: Connection, host_id: UUID) -> str | None:
-    """Return the address in a host's label at which it receives moves, or None."""
+    """Return the address in a host's label at which it receives moving VMs, or None."""
     labels = connection.execute(select(hosts.c.labels).where(hosts.c.id == host_id)).scalar_one()
     found = (each for each in labels if each.startswith(_ADDRESS_LABEL))
     return next((each.removeprefix(_ADDRESS_LABEL) for each in found), None)

@@ -77,7 +77,7 @@ def waiting_moves() -> Select[Any]:
 
 
 def send_next(connection: Connection, limits: MoveLimits, *, now: datetime) -> Sequence[UUID]:
-    """Return the moves that have room, and mark them as sent, even if they were sent recently.
+    """Return the waiting moves that can begin, and mark them as sent, however recently they were.
 
     A worker drops the message of a move without room, and the sweep sends the next message only
     after a while. So the end of a move calls this function.

@@ -107,7 +107,7 @@ _COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OutboxRead:
-    """The time and the hosts of a sweep's read."""
+    """The time of a sweep's read of due work, and the host to which it is restricted."""
 
     now: datetime
     stale: datetime  #: rows sent after this time are not sent again
@@ -121,7 +121,7 @@ class _OutboxRead:
         or_returning: bool = False,
         needs_pool: ColumnElement[bool] | None = None,
     ) -> Select[Any]:
-        """Return the query restricted to hosts that can be worked on now."""
+        """Return the query of due rows restricted to hosts that workers can reach now."""
         within_reach: ColumnElement[bool] = hosts.c.health.not_in(OUT_OF_REACH)
         if needs_pool is not None:
             silent = hosts.c.pool_silent_since.is_not(None)
@@ -145,7 +145,7 @@ class _TaskKind:
     anywhere: bool = False  #: their hosts take no part
 
     def send_due_rows(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
-        """Return due rows without a worker, and mark them as sent."""
+        """Return due tasks of this kind without a worker, and mark them as sent."""
         if self.anywhere and look.host_id is not None:
             return []
         query = self.waiting(look).where(self.claims.is_due(look.now, look.stale))
@@ -153,18 +153,20 @@ class _TaskKind:
         return [Due(task=self.task, id=key) for key in keys]
 
     def count_claimed(self, connection: Connection, now: datetime) -> int:
-        """Return the number of claimed rows."""
+        """Return the number of tasks of this kind that workers have claimed."""
         ours = self.claims.table.c.state.in_(self.states) if self.states else true()
         return self.claims.count_claimed(connection, ours, now)
 
 
 def _fence_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for requested fencings of hosts that are down."""
     query = select(host_fences).join(hosts, hosts.c.id == host_fences.c.host_id)
     down = and_(hosts.c.health == HostHealth.DOWN.value, hosts.c.admin != HostAdmin.RETIRED.value)
     return query.where(host_fences.c.state.in_(OPEN), down)
 
 
 def _power_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for pending power changes of VMs on reachable hosts."""
     # Looked up for each pending one: a join may begin with the places of all.
     held = assignments.alias()
     its_place = (
@@ -187,18 +189,21 @@ def _power_query(look: _OutboxRead) -> Select[Any]:
 
 
 def _removal_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for assignments whose domain is to be removed or proven absent."""
     return look.on_reachable_hosts(select(assignments), assignments).where(
         unreleased, assignments.c.state.in_(_REMOVING)
     )
 
 
 def _leftover_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for leftover domains and volumes on reachable hosts."""
     return look.on_reachable_hosts(
         select(leftovers), leftovers, or_returning=True, needs_pool=true()
     )
 
 
 def _copy_removal_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for image copies to remove from reachable hosts."""
     return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_GOING)
     )
@@ -272,14 +277,17 @@ def _busy_builds(look: _OutboxRead) -> Subquery:
 
 
 def _move_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for moves that may begin or that a worker has to end."""
     return waiting_moves()
 
 
 def _import_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for images to import."""
     return select(images).where(images.c.state == ImageState.IMPORTING.value)
 
 
 def _upload_query(look: _OutboxRead) -> Select[Any]:
+    """Return the query for image copies to upload to reachable hosts."""
     return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_COMING), is_not_held(image_copies.c.image_id)
     )
@@ -310,7 +318,7 @@ def send_due_tasks(
     host_id: UUID | None = None,
     waiting: Mapping[WorkQueue, int] | None = None,
 ) -> tuple[Due, ...]:
-    """Mark due tasks without a worker as sent, and return them.
+    """Return due tasks of workers, and mark them as sent.
 
     Each queue gets at most ``limit`` tasks, the most urgent first, and no more than workers soon
     take in addition to those ``waiting`` there. Each kind of task has a share of its queue, and
@@ -354,7 +362,7 @@ def _queue_room(
 def claim_leftover(
     connection: Connection, key: UUID, owner: str, lease_s: float, *, now: datetime
 ) -> Leftover | None:
-    """Claim a leftover; None if it is gone, out of reach, or claimed."""
+    """Claim a leftover domain or volume; None if it is gone, out of reach, or claimed."""
     row = connection.execute(
         select(
             leftovers,
@@ -392,7 +400,7 @@ def claim_leftover(
 
 
 def machine_of_host() -> ColumnElement[Any]:
-    """Return the first host with the machine of a host: itself, or one registered before it."""
+    """Return the id of the first host with the machine of a host: itself or an earlier one."""
     return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
 
 
@@ -423,13 +431,13 @@ def read_pool_neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAcc
 
 
 def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
-    """Extend the claim on a leftover, also one that expired and was not taken over."""
+    """Extend the claim on a leftover domain or volume, unless it was taken over."""
     _check_leftover_claim(connection, leftover)
     LEFTOVERS.extend(connection, leftover.id, lease_s)
 
 
 def record_leftover_error(connection: Connection, leftover: Leftover, error: str) -> None:
-    """Store why a claimed leftover was not removed. The claim stays, and delays the next try."""
+    """Store why a claimed leftover domain or volume was not removed; its claim stays."""
     _check_leftover_claim(connection, leftover)
     LEFTOVERS.update_row(connection, leftover.id, last_error=error)
 
@@ -446,7 +454,7 @@ def _check_leftover_claim(connection: Connection, leftover: Leftover) -> None:
 
 
 def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:
-    """Delete a leftover's row; if the host still has it, the next report finds it again."""
+    """Delete the row of a removed leftover; if it is still there, the next poll finds it again."""
     row = connection.execute(select(leftovers).where(leftovers.c.id == key)).one_or_none()
     if row is None:
         return

@@ -21,7 +21,7 @@ MAX_AT_ONCE: Final = 100
 def overdue_builds(
     connection: Connection, build_timeout_s: float, *, now: datetime
 ) -> tuple[Row[Any], ...]:
-    """Return id, host and VM of builds that exceed the timeout without a domain."""
+    """Return id, host and VM of builds that exceeded the timeout without a domain."""
     query = (
         select(assignments.c.id, assignments.c.host_id, assignments.c.vm_id)
         .where(
@@ -36,7 +36,7 @@ def overdue_builds(
 
 
 def is_overdue(row: Row[Any], build_timeout_s: float, now: datetime) -> bool:
-    """Check again whether a locked build is overdue, as its worker may have finished."""
+    """Return whether a locked build still exceeds the timeout, as its worker may have finished."""
     return (
         row.state == AssignmentState.CREATING.value
         and row.build_began_at is not None

@@ -89,7 +89,7 @@ class PowerSteps:
 
     @retry_on_rollback
     def claim(self, vm_id: UUID, owner: str, lease_s: float) -> PowerStep | None:
-        """Claim the next step; None if no action is due, or it is claimed."""
+        """Claim the next step of a VM's power change; None if none is due, or it is claimed."""
         with self._database.write() as connection:
             row = _lock_vm_row(connection, vm_id)
             now = db_now(connection)
@@ -110,7 +110,7 @@ class PowerSteps:
 
     @retry_on_rollback
     def extend_claim(self, claim: PowerClaim, state: PowerState, lease_s: float) -> None:
-        """Extend a claim before the step that ``state`` requires.
+        """Extend a claim on a VM's power change before the step that ``state`` requires.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class PowerSteps:
 
     @retry_on_rollback
     def advance(self, claim: PowerClaim, event: PowerEvent) -> PowerState:
-        """Record a worker's action or observation; the claim stays until the change is complete."""
+        """Record a step of a power change; the claim stays until the change is complete."""
         with self._database.write() as connection:
             row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
@@ -133,7 +133,7 @@ class PowerSteps:
 
     @retry_on_rollback
     def poll_again(self, claim: PowerClaim) -> None:
-        """Release the claim and poll the guest again later."""
+        """Release the claim on a power change; the guest is polled again later."""
         with self._database.write() as connection:
             row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
@@ -146,7 +146,7 @@ class PowerSteps:
 
     @retry_on_rollback
     def retry_later(self, claim: PowerClaim, error: str | None, *, refused: bool = False) -> None:
-        """Release the claim after an error; a start that is refused too often is dropped."""
+        """Release the claim on a power change after an error; drop a start refused too often."""
         with self._database.write() as connection:
             row = _lock_claimed_power_change(connection, claim)
             now = db_now(connection)
@@ -167,6 +167,7 @@ class PowerSteps:
 
 
 def _is_step_due(row: Row[Any], now: datetime) -> bool:
+    """Return whether a worker may take the next step of a VM's power change now."""
     return (
         not is_claimed(row, now)
         and row.due_at <= now
@@ -179,11 +180,13 @@ def _is_step_due(row: Row[Any], now: datetime) -> bool:
 
 
 def _lock_vm_row(connection: Connection, vm_id: UUID) -> Row[Any] | None:
+    """Lock a VM and return its row with the pending power change, or None."""
     lock_vms(connection, vms.c.id == vm_id)
     return connection.execute(_SELECT.where(vms.c.id == vm_id)).one_or_none()
 
 
 def _lock_claimed_power_change(connection: Connection, claim: PowerClaim) -> Row[Any]:
+    """Lock and return the claimed power change of a VM, or raise `ClaimLostError`."""
     row = POWER.check_claim(_lock_vm_row(connection, claim.vm_id), claim.vm_id, claim.token)
     if row.assignment_state != AssignmentState.ACTIVE.value:
         raise ClaimLostError(
@@ -195,6 +198,7 @@ def _lock_claimed_power_change(connection: Connection, claim: PowerClaim) -> Row
 def _apply_power_event(
     connection: Connection, row: Row[Any], event: PowerEvent, *, now: datetime, reason: str | None
 ) -> PowerState:
+    """Change the state of a VM's power change, and what is observed of the VM; record both."""
     if (row.state, event) not in POWER_TRANSITIONS:
         # Another change was requested during this step: begin with it.
         raise ClaimLostError(f"the power of VM {row.id}", f"it is {row.state} by now")
@@ -220,7 +224,7 @@ def _apply_power_event(
 def _record_observation(
     connection: Connection, row: Row[Any], event: VmObservedEvent, *, now: datetime
 ) -> list[dict[str, Any]]:
-    """Record a VM's state; polls of its host that began earlier are ignored for it."""
+    """Record a VM's state after a power step; ignore polls that began before."""
     step = VM_OBSERVED.step(row.observed, event)
     connection.execute(
         update(vms)

@@ -37,7 +37,7 @@ class WorkQueue(StrEnum):
 
     @property
     def broker_name(self) -> str:
-        """Return the queue's name at the broker.
+        """The name of this queue at the message broker.
 
         Builds have the name of the only queue of earlier releases, so that their control centres
         and workers still work during an upgrade.

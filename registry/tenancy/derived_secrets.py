@@ -26,17 +26,18 @@ class Derivation:
 
     @classmethod
     def random(cls, credential: str) -> Derivation:
-        """Return a derivation with a random salt, for new secrets."""
+        """Return a derivation of secrets with a random salt."""
         return cls(credential, secrets.token_urlsafe(32))
 
     def token(self) -> str:
-        """Return the secret of a token."""
+        """Return the derived secret of an API token."""
         return f"{OF_TOKENS}{self._derive_text(OF_TOKENS, 32)}"
 
     def login_code(self) -> str:
-        """Return the code of a link."""
+        """Return the derived code of a login link."""
         return f"{OF_CODES}{self._derive_text(OF_CODES, CODE_BYTES)}"
 
     def _derive_text(self, kind: str, size: int) -> str:
+        """Return a derived secret of ``size`` bytes as text, different for each kind."""
         derived = hmac.digest(self.credential.encode(), f"{kind}{self.salt}".encode(), "sha256")
         return base64.urlsafe_b64encode(derived[:size]).rstrip(b"=").decode()

@@ -64,7 +64,7 @@ class Logins:
         read_only: bool = False,
         derivation: Derivation | None = None,
     ) -> tuple[LoginLink, str]:
-        """Create a login code with the rights of a token, or fewer; it is returned once.
+        """Create a single-use login code with the rights of a token, or fewer; it is returned once.
 
         With a ``derivation`` its creator can derive the code again.
 
@@ -116,7 +116,7 @@ class Logins:
 
     @retry_on_rollback
     def exchange(self, code: str, *, life_s: int) -> tuple[Token, str] | None:
-        """Return a token for a code; None if the code is unknown, used or expired."""
+        """Return an API token for a login code; None if the code is unknown, used or expired."""
         digest = digest_of(code)
         with self._database.read_statement() as connection:  # strangers' guesses are no writes
             known = select(login_codes.c.id).where(
@@ -152,7 +152,7 @@ class Logins:
 
     @retry_on_rollback
     def admit(self, admission: Admission, *, life_s: int) -> tuple[Token, str]:
-        """Return a token for a user for whom an identity provider vouches.
+        """Return an API token for a user for whom an identity provider vouches.
 
         Raises
         ------
@@ -196,6 +196,7 @@ class Logins:
 
 
 def _open_link_conditions(now: datetime | UtcNow) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a login code is unused and has not expired."""
     return login_codes.c.used_at.is_(None), login_codes.c.expires_at > now
 
 
@@ -219,7 +220,7 @@ def _count_logins_of_origin(connection: Connection, token_id: UUID, now: datetim
 
 
 def _token_in_force(connection: Connection, token_id: UUID, now: datetime) -> Token | None:
-    """Return a token in force; a revocation waits until this transaction ends."""
+    """Return a token in force, or None; a revocation waits until this transaction ends."""
     connection.execute(select(tokens.c.id).where(tokens.c.id == token_id).with_for_update())
     token = read_token(connection, token_id)
     if token is None or token.revoked_at is not None:
@@ -228,6 +229,7 @@ def _token_in_force(connection: Connection, token_id: UUID, now: datetime) -> To
 
 
 def _earlier_end(end: datetime, other: datetime | None) -> datetime:
+    """Return the earlier of two expiry times of tokens; None is never."""
     return end if other is None else min(end, other)
 
 
@@ -244,6 +246,7 @@ def _create_login_token(
     parent_id: UUID | None,
     detail: Mapping[str, str],
 ) -> tuple[Token, str]:
+    """Create the API token of a login with its event; return the token and its secret."""
     name = f"{stem[:_STEM].rstrip('._-')}-{login}-{secrets.token_hex(5)}"
     secret = new_secret()
     token = insert_token(

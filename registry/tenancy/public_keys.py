@@ -26,7 +26,7 @@ _ALLOWED: Final = f"one line of an OpenSSH public key, of kind {', '.join(KINDS)
 
 
 def check_public_key(field: str, key: str) -> str:
-    """Return the key with single spaces, or raise `InvalidError`, which never quotes the key."""
+    """Return an SSH public key with single spaces, or raise `InvalidError` without it."""
     if "PRIVATE KEY" in key:
         raise InvalidError(field, "a private key", "the public key: the file that ends in .pub")
     if len(key) > MAX_KEY_LENGTH:
@@ -45,7 +45,7 @@ def check_public_key(field: str, key: str) -> str:
 
 
 def _check_whole(field: str, key: str) -> None:
-    """Raise `InvalidError` unless OpenSSH can use the key."""
+    """Raise `InvalidError` unless OpenSSH can use the public key."""
     # Slow to import, and few commands need it.
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey  # noqa: PLC0415
@@ -60,7 +60,7 @@ def _check_whole(field: str, key: str) -> None:
 
 
 def check_public_keys(field: str, keys: Sequence[str]) -> list[str]:
-    """Return the checked keys without duplicates, in order."""
+    """Return checked SSH public keys without duplicates, in order."""
     if len(keys) > MAX_KEYS:
         raise InvalidError(field, len(keys), f"at most {MAX_KEYS} keys")
     checked = (check_public_key(f"{field}.{place}", key) for place, key in enumerate(keys))
@@ -68,16 +68,18 @@ def check_public_keys(field: str, keys: Sequence[str]) -> list[str]:
 
 
 def fingerprint(key: str) -> str:
-    """Return a checked key's fingerprint, as `ssh-keygen -l` prints it."""
+    """Return the fingerprint of a checked SSH public key, as `ssh-keygen -l` prints it."""
     digest = hashlib.sha256(base64.b64decode(_base64_part(key))).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def _base64_part(key: str) -> str:
+    """Return the base64 part of an OpenSSH public key."""
     return key.split()[1]
 
 
 def _decode_base64(field: str, data: str) -> bytes:
+    """Decode the base64 part of a public key, or raise `InvalidError`."""
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -45,7 +45,7 @@ _FINISHED: Final = [state.value for state in FINISHED]
 
 
 def read_limits(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, Amounts]:
-    """Return the limits of tenants and groups that have any."""
+    """Return the quota limits of tenants and groups that have any, by resource."""
     found: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
     for some in chunks(sorted(set(keys))):
         query = (
@@ -59,7 +59,7 @@ def read_limits(connection: Connection, keys: Iterable[UUID]) -> Mapping[UUID, A
 
 
 def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UUID, str]]:
-    """Return the limits that tenants got by default: pairs of tenant and resource."""
+    """Return which quota limits tenants got by default: pairs of tenant and resource."""
     query = select(quotas.c.tenant_id, quotas.c.resource).where(
         quotas.c.tenant_id.in_(sorted(set(keys))), quotas.c.by_default
     )
@@ -69,7 +69,7 @@ def default_limits(connection: Connection, keys: Iterable[UUID]) -> set[tuple[UU
 def lock_limited_nodes(
     connection: Connection, tenant_keys: Iterable[UUID]
 ) -> Mapping[UUID, Sequence[UUID]]:
-    """Lock the tenants with limits, and the groups with limits above them.
+    """Lock the tenants with quotas, and the groups with quotas above them.
 
     Until this transaction ends, no other call gets more within these limits. Returns for each
     tenant the nodes on its path that have limits.
@@ -93,7 +93,7 @@ def lock_limited_nodes(
 
 
 def tenants_with_limits(connection: Connection, tenant_keys: Iterable[UUID]) -> set[UUID]:
-    """Return the tenants that have limits, or are below a group with limits."""
+    """Return the tenants that have quotas, or are below a group with quotas."""
     paths, limited = _paths_and_limited(connection, sorted(set(tenant_keys)))
     return {asker for asker, path in paths.items() if not limited.isdisjoint(path)}
 
@@ -101,7 +101,7 @@ def tenants_with_limits(connection: Connection, tenant_keys: Iterable[UUID]) -> 
 def _paths_and_limited(
     connection: Connection, tenant_keys: Sequence[UUID]
 ) -> tuple[Mapping[UUID, Sequence[UUID]], set[UUID]]:
-    """Return each tenant's path to the top of the tree, and the nodes with limits."""
+    """Return each tenant's path to the top of the tree, and the nodes with quotas."""
     paths: dict[UUID, list[UUID]] = {asker: [] for asker in tenant_keys}
     limited: set[UUID] = set()
     for some in chunks(tenant_keys):
@@ -113,6 +113,7 @@ def _paths_and_limited(
 
 
 def _paths_query() -> Select[UUID, UUID, bool]:
+    """Return the query for tenants and all groups above them, and whether each has a quota."""
     path = (
         select(
             tenants.c.id.label("asker"), tenants.c.id, tenants.c.parent_id, literal(0).label("at")
@@ -325,17 +326,19 @@ class RemainingQuota:
             raise QuotaExceededError(names[owner], exceeded)
 
     def deduct(self, owner: UUID, vm_type: UUID, count: int) -> None:
-        """Deduct VMs that this transaction will create."""
+        """Deduct VMs that this transaction will create from their tenant's remaining quota."""
         if self._limited[owner]:
             for key in {owner, *self._limited[owner]}:
                 self._taken[key].update(self._amounts_of_vms(vm_type, count))
 
     def _amounts_of_vms(self, vm_type: UUID, count: int) -> Amounts:
+        """Return the amounts of ``count`` VMs of a type, by resource."""
         if vm_type not in self._amounts:
             self._amounts[vm_type] = total_amounts(self._connection, {vm_type: 1})
         return {resource: amount * count for resource, amount in self._amounts[vm_type].items()}
 
     def _used_amounts(self, key: UUID) -> Counter[str]:
+        """Return what a tenant or group uses of its quotas, with this transaction's requests."""
         if key not in self._requested:
             used = Counter(requested_amounts(self._connection, key))
             used.update(
@@ -345,6 +348,7 @@ class RemainingQuota:
         return Counter(self._requested[key]) + self._taken[key]
 
     def _may_exceed_quota(self, owner: UUID, otherwise: OverQuota) -> bool:
+        """Return whether a tenant's requests above its quota wait instead of being refused."""
         if (owner, otherwise) not in self._waits:
             said = _over_quota_rule(self._connection, owner, otherwise)
             self._waits[owner, otherwise] = said == "wait"
@@ -352,7 +356,7 @@ class RemainingQuota:
 
 
 def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota) -> OverQuota:
-    """Return the rule for requests above a quota, by the nearest setting on the path."""
+    """Return the rule for a tenant's requests above a quota: the nearest setting on its path."""
     path = read_path(connection, tenant)
     query = select(tenants.c.id, tenants.c.over_quota).where(tenants.c.id.in_(path))
     said = {row.id: row.over_quota for row in connection.execute(query)}
@@ -361,7 +365,7 @@ def _over_quota_rule(connection: Connection, tenant: UUID, otherwise: OverQuota)
 
 
 def total_amounts(connection: Connection, numbers: Mapping[UUID, int]) -> Amounts:
-    """Return the total amounts of a number of VMs of each type, overhead included.
+    """Return the amounts, overhead included, of a number of VMs of each type, as quotas count.
 
     The assignments of the VMs will hold the same amounts. So a request within a quota is still
     within it when its VMs are placed.

@@ -36,12 +36,12 @@ class Quotas:
         self._database = database
 
     def get(self, tenant: str) -> Quota:
-        """Return the limits of a tenant or group and of the groups above it, with their use."""
+        """Return the quotas of a tenant or group and of the groups above it, with their use."""
         with self._database.read() as connection:
             return _get_quota(connection, tenant)
 
     def unlimited_tenants(self) -> tuple[str, ...]:
-        """Return the names of tenants without any limit, neither their own nor a group's."""
+        """Return the names of tenants without any quota, neither their own nor a group's."""
         query = select(tenants.c.id, tenants.c.name).where(
             tenants.c.removed_at.is_(None), tenants.c.is_group.is_(False)
         )
@@ -59,7 +59,7 @@ class Quotas:
         over_quota: OverQuota | Literal["inherit"] | None = None,
         actor: str,
     ) -> Quota:
-        """Set limits of a tenant or group; None removes a limit, others stay.
+        """Set quotas of a tenant or group; None removes a limit, others stay.
 
         A limit below the present use refuses new VMs and ends none. ``over_quota`` is the rule for
         requests above a quota: ``inherit`` means that of the nearest group above, None that the
@@ -109,7 +109,7 @@ class Quotas:
 def set_default_limits(
     connection: Connection, key: UUID, limits: Mapping[str, int]
 ) -> dict[str, Any] | None:
-    """Set a new tenant's default limits; return them for its event, or None.
+    """Set the default quotas of a new tenant; return them for its event, or None.
 
     Raises
     ------
@@ -134,6 +134,7 @@ def set_default_limits(
 
 
 def _write_limits(connection: Connection, key: UUID, limits: Mapping[str, int | None]) -> None:
+    """Write quotas of a tenant or group; None removes a limit."""
     if not limits:
         return
     connection.execute(
@@ -149,6 +150,7 @@ def _write_limits(connection: Connection, key: UUID, limits: Mapping[str, int | 
 
 
 def _get_quota(connection: Connection, tenant: str) -> Quota:
+    """Return the quotas of a tenant or group and of the groups above it, with their use."""
     key = tenant_id(connection, tenant)
     path = read_path(connection, key)
     limits = read_limits(connection, path)
@@ -171,6 +173,7 @@ def _get_quota(connection: Connection, tenant: str) -> Quota:
 def _quota_uses(
     connection: Connection, key: UUID, name: str, limits: Mapping[str, int] | None
 ) -> Sequence[QuotaUse]:
+    """Return the limits of one tenant or group, each with what is requested and held."""
     if not limits:
         return ()
     wanted, has = requested_amounts(connection, key), held_amounts(connection, key)

@@ -37,7 +37,7 @@ def is_in_force(now: datetime) -> ColumnElement[bool]:
 
 
 def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, int]:
-    """Return how many VMs of requests that draw on reservations never had a place yet."""
+    """Return how many VMs that requests draw from reservations never had a place yet."""
     found: dict[UUID, int] = {}
     for some in chunks(sorted(keys)):
         query = (
@@ -58,7 +58,7 @@ def count_waiting_vms(connection: Connection, keys: Collection[UUID]) -> Mapping
 def unrequested_vms(
     connection: Connection, owners: Iterable[UUID], which: ColumnElement[bool]
 ) -> Mapping[UUID, Mapping[UUID, int]]:
-    """Return the VMs of reservations that no request draws on, by owner and VM type.
+    """Return the reserved VMs that no request draws, by owner and VM type.
 
     Only reservations that meet the condition ``which`` count.
     """

@@ -35,7 +35,7 @@ class SshKeys:
 
     @retry_on_rollback
     def add(self, name: str, public_key: str, *, tenant: str, actor: str) -> SshKey:
-        """Add a key; VMs that are built from now on accept it."""
+        """Add an SSH key of a tenant; VMs that are built from now on accept it."""
         check_new_name("name", name)
         checked = check_public_key("public_key", public_key)
         key = uuid7()
@@ -67,7 +67,7 @@ class SshKeys:
     def list(
         self, *, tenant: str | None = None, limit: int = DEFAULT_LIMIT, cursor: str | None = None
     ) -> Page[SshKey]:
-        """Return a page of keys, oldest first."""
+        """Return a page of tenants' SSH keys, oldest first."""
         query = _SELECT.order_by(ssh_keys.c.id).limit(check_limit(limit) + 1)
         if tenant is not None:
             query = query.where(tenants.c.name == tenant)
@@ -78,13 +78,13 @@ class SshKeys:
         return page_of(found, limit, lambda key: (key.id.hex,))
 
     def get(self, id: UUID) -> SshKey:  # noqa: A002 - the contract's name
-        """Return a key, or raise `NotFoundError`."""
+        """Return an SSH key, or raise `NotFoundError`."""
         with self._database.read() as connection:
             return _get_ssh_key(connection, id)
 
     @retry_on_rollback
     def remove(self, id: UUID, *, actor: str) -> SshKey:  # noqa: A002
-        """Remove a key; VMs that were built with it keep it."""
+        """Remove an SSH key of a tenant; VMs that were built with it keep it."""
         with self._database.write() as connection:
             gone = _get_ssh_key(connection, id)
             connection.execute(delete(ssh_keys).where(ssh_keys.c.id == id))
@@ -93,12 +93,14 @@ class SshKeys:
 
 
 def _record_key_event(connection: Connection, kind: str, key: SshKey, actor: str) -> None:
+    """Record that a tenant's SSH key was added or removed."""
     data = {"name": key.name, "fingerprint": key.fingerprint}
     now = db_now(connection)
     record_event(connection, now, actor, kind, "ssh_key", key.id, tenant=key.tenant, data=data)
 
 
 def _get_ssh_key(connection: Connection, key: UUID) -> SshKey:
+    """Return an SSH key, or raise `NotFoundError`."""
     row = connection.execute(_SELECT.where(ssh_keys.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("SSH key", key)
@@ -106,4 +108,5 @@ def _get_ssh_key(connection: Connection, key: UUID) -> SshKey:
 
 
 def _to_key(row: Row[Any]) -> SshKey:
+    """Return the record of an SSH key from its row, with its fingerprint."""
     return record_of(SshKey, row, fingerprint=fingerprint(row.public_key))

@@ -113,7 +113,7 @@ class Tenants:
     def update(
         self, name: str, *, weight: float | None = None, move: MoveTo | None = None, actor: str
     ) -> Tenant:
-        """Change a weight or the place in the tree, or both; the next round uses them.
+        """Change a tenant's weight or place in the tree, or both; the next round uses them.
 
         Raises
         ------
@@ -170,7 +170,7 @@ def add_tenant(
     default_quota: Mapping[str, int],
     actor: str,
 ) -> Tenant:
-    """Add a tenant, or a group, within a transaction."""
+    """Add a tenant, or a group, within a caller's transaction; see `Tenants.add`."""
     check_new_name("name", name, WORDS | WORDS_OF_CALLERS)
     lock_tree(connection)
     now = db_now(connection)
@@ -202,7 +202,7 @@ def add_tenant(
 def update_tenant(
     connection: Connection, name: str, *, weight: float | None, move: MoveTo | None, actor: str
 ) -> Tenant:
-    """Change a weight or the place in the tree within a transaction."""
+    """Change a tenant's weight or place in the tree within a caller's transaction."""
     if move is not None:
         lock_tree(connection)
     _lock_tenant(connection, name)
@@ -237,11 +237,12 @@ def _lock_tenant(connection: Connection, name: str) -> None:
 
 
 def _update_tenant_row(connection: Connection, key: UUID, **values: Any) -> None:
+    """Update columns of a tenant's row."""
     connection.execute(update(tenants).where(tenants.c.id == key).values(**values))
 
 
 def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
-    """Return the obstacles to the removal of a tenant or group."""
+    """Return what prevents the removal of a tenant or group: members, requests, VMs, tokens."""
     finished = [state.value for state in FINISHED]
     kinds: tuple[tuple[str, str, ColumnElement[Any], ColumnElement[bool]], ...] = (
         ("member", "members", tenants.c.id, (tenants.c.parent_id == key) & _LIVE),
@@ -287,7 +288,7 @@ def _removal_obstacles(connection: Connection, key: UUID) -> list[str]:
 
 
 def _delete_or_mark_removed(connection: Connection, key: UUID, now: datetime) -> None:
-    """Delete the row if nothing refers to it, else mark it as removed."""
+    """Delete the row of a tenant if nothing refers to it, else mark it as removed."""
     for table in (quotas, network_offers):
         connection.execute(delete(table).where(table.c.tenant_id == key))
     # Removed members, whose rows stay, belong to no group any more.
@@ -300,6 +301,7 @@ def _delete_or_mark_removed(connection: Connection, key: UUID, now: datetime) ->
 
 
 def _get_tenant(connection: Connection, name: str) -> Tenant:
+    """Return an existing tenant or group, or raise `NotFoundError`."""
     row = connection.execute(
         _SELECT.where(tenants.c.name == lookup_name("tenant", name), _LIVE)
     ).one_or_none()
@@ -309,4 +311,5 @@ def _get_tenant(connection: Connection, name: str) -> Tenant:
 
 
 def _to_tenant(row: Row[Any]) -> Tenant:
+    """Return the record of a tenant from its row."""
     return record_of(Tenant, row)

@@ -50,12 +50,12 @@ _MAX_REMEMBERED: Final = 10_000
 
 
 def new_secret() -> str:
-    """Return a token's secret of 256 random bits, with the prefix of tokens."""
+    """Return a new secret for an API token: 256 random bits, with the prefix of tokens."""
     return f"{OF_TOKENS}{secrets.token_urlsafe(32)}"
 
 
 def digest_of(secret: str) -> str:
-    """Return the stored digest of a secret."""
+    """Return the digest of a token's secret or login code that is stored in its place."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -78,7 +78,7 @@ class Tokens:
         ttl_s: int | None = None,
         derivation: Derivation | None = None,
     ) -> tuple[Token, str]:
-        """Create a token; its secret is returned once and is not stored.
+        """Create an API token; its secret is returned once and is not stored.
 
         With a ``derivation`` its creator can derive the secret again.
         """
@@ -121,7 +121,7 @@ class Tokens:
             return token, secret
 
     def active_operator_tokens(self) -> tuple[Token, ...]:
-        """Return the operators' tokens in force, the earliest expiry first.
+        """Return the operators' API tokens in force, the earliest expiry first.
 
         Tokens of logins are left out: they end within hours, and their holders log in again.
         """
@@ -132,7 +132,7 @@ class Tokens:
             return tuple(_to_token(row) for row in connection.execute(query.limit(_MAX_LISTED)))
 
     def authenticate(self, secret: str) -> Token | None:
-        """Return the token of a secret; None if there is none, or it was revoked or has expired."""
+        """Return the API token of a secret; None if it is unknown, revoked or expired."""
         with self._database.read_statement() as connection:
             row = connection.execute(_ONE_LIVE, {"digest": digest_of(secret)}).one_or_none()
         if row is None:
@@ -141,7 +141,7 @@ class Tokens:
         return _to_token(row)
 
     def authenticate_all(self, secrets: Sequence[str]) -> Sequence[Token | None]:
-        """Return the tokens of several secrets with one query; see `authenticate`."""
+        """Return the API tokens of several secrets with one query; see `authenticate`."""
         digests = [digest_of(secret) for secret in secrets]
         with self._database.read_statement() as connection:
             rows = connection.execute(_ALL_LIVE, {"digests": sorted(set(digests))}).all()
@@ -151,7 +151,7 @@ class Tokens:
         return [found.get(digest) for digest in digests]
 
     def _record_use(self, id: UUID) -> None:  # noqa: A002
-        """Record the use of a token, at intervals, as most reads must not cause a write."""
+        """Record when an API token was used, at intervals, as most reads must not cause a write."""
         now = time.monotonic()
         last_noted = self._use_noted.get(id)
         if last_noted is not None and now - last_noted < USE_NOTED_EVERY.total_seconds():
@@ -165,6 +165,7 @@ class Tokens:
 
     @retry_on_rollback
     def _write_use(self, id: UUID) -> None:  # noqa: A002
+        """Write the time at which an API token was used, unless it was written recently."""
         with self._database.write() as connection:
             at = db_now(connection)
             known = tokens.c.last_used_at
@@ -174,7 +175,7 @@ class Tokens:
             )
 
     def get(self, id: UUID) -> Token:  # noqa: A002 - the contract's name
-        """Return a token, or raise `NotFoundError`."""
+        """Return an API token by its id, or raise `NotFoundError`."""
         with self._database.read() as connection:
             row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
         if row is None:
@@ -182,7 +183,7 @@ class Tokens:
         return _to_token(row)
 
     def list(self, *, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Token]:
-        """Return a page of tokens, oldest first, revoked ones included."""
+        """Return a page of API tokens, oldest first, revoked ones included."""
         query = _SELECT.order_by(tokens.c.id).limit(check_limit(limit) + 1)
         if cursor is not None:
             query = query.where(tokens.c.id > cursor_uuid(cursor))
@@ -192,7 +193,7 @@ class Tokens:
 
     @retry_on_rollback
     def revoke(self, id: UUID, *, actor: str) -> Token:  # noqa: A002 - the contract's name
-        """Revoke a token and the tokens of its logins; a repeated call is no error."""
+        """Revoke an API token and the tokens of its logins; a repeated call is no error."""
         with self._database.write() as connection:
             token = read_token(connection, id)
             if token is None:
@@ -201,7 +202,7 @@ class Tokens:
 
 
 def insert_token(connection: Connection, now: datetime, secret: str, **values: Any) -> Token:
-    """Write a token's row and return it."""
+    """Write the row of a new API token and return its record."""
     key = uuid7()
     row = {"id": key, "digest": digest_of(secret), "created_at": now, **values}
     connection.execute(insert(tokens).values(row))
@@ -209,13 +210,13 @@ def insert_token(connection: Connection, now: datetime, secret: str, **values: A
 
 
 def read_token(connection: Connection, id: UUID) -> Token | None:  # noqa: A002
-    """Return a token in a caller's transaction, or None."""
+    """Return an API token in a caller's transaction, or None."""
     row = connection.execute(_SELECT.where(tokens.c.id == id)).one_or_none()
     return None if row is None else _to_token(row)
 
 
 def revoke_token(connection: Connection, token: Token, now: datetime, *, actor: str) -> Token:
-    """Revoke a token, the tokens of its logins, and their tokens in turn.
+    """Revoke an API token, the tokens of its logins, and their tokens in turn.
 
     Each row is written before its children are searched: a login locks the row of the token that
     created it, so no new child appears afterwards.
@@ -232,10 +233,11 @@ def revoke_token(connection: Connection, token: Token, now: datetime, *, actor: 
 
 
 def _revoke_expired_namesake(connection: Connection, name: str, now: datetime) -> None:
-    """Mark an expired token as revoked, so that its name is free."""
+    """Mark an expired API token as revoked, so that its name is free."""
     over = (tokens.c.name == name, tokens.c.revoked_at.is_(None), tokens.c.expires_at <= now)
     connection.execute(update(tokens).where(*over).values(revoked_at=tokens.c.expires_at))
 
 
 def _to_token(row: Row[Any]) -> Token:
+    """Return the record of an API token from its row."""
     return record_of(Token, row)

@@ -29,7 +29,7 @@ _LOCKED: Final = _NAMED.with_for_update(key_share=True)
 
 
 def key_query(name: str) -> ScalarSelect[UUID]:
-    """Return a scalar subquery for the id of a tenant or group, or NULL.
+    """Return a scalar subquery for the id of the tenant or group with a name, or NULL.
 
     The database evaluates it first. With a join it could not know that the rows of one tenant are
     in the order of an index.
@@ -63,7 +63,7 @@ def lock_requesting_tenant(connection: Connection, name: str) -> UUID:
 
 
 def group_id(connection: Connection, name: str) -> UUID:
-    """Return the id of a group; `InvalidError` for a tenant, which can have none below it."""
+    """Return the id of a group of tenants; `InvalidError` if the name is a tenant's."""
     key, is_group = _find_node(connection, name)
     if not is_group:
         raise InvalidError("parent", name, f"a group; {name} is a tenant, which asks for itself")
@@ -71,7 +71,7 @@ def group_id(connection: Connection, name: str) -> UUID:
 
 
 def lock_tree(connection: Connection) -> None:
-    """Lock the tree: no other transaction changes it until this one ends."""
+    """Lock the tree of tenants: no other transaction changes it until this one ends."""
     take_advisory_lock(connection, _TREE)
 
 
@@ -105,7 +105,7 @@ def read_paths(connection: Connection, keys: Collection[UUID]) -> Mapping[UUID, 
 
 
 def descendants(connection: Connection, key: UUID) -> tuple[UUID, ...]:
-    """Return all nodes below a group, level by level; a tenant has none."""
+    """Return all tenants and groups below a group, level by level; a tenant has none."""
     found: list[UUID] = []
     layer = [key]
     while layer:
@@ -135,7 +135,7 @@ def check_parent(connection: Connection, key: UUID | None, parent_id: UUID | Non
 
 
 def _find_node(connection: Connection, name: str, *, locked: bool = False) -> tuple[UUID, bool]:
-    """Return the id, and whether it is a group."""
+    """Return the id of the tenant or group with a name, and whether it is a group."""
     query = _LOCKED if locked else _NAMED
     found = connection.execute(query, {"named": lookup_name("tenant", name)}).one_or_none()
     if found is None:
@@ -144,6 +144,7 @@ def _find_node(connection: Connection, name: str, *, locked: bool = False) -> tu
 
 
 def _subtree_height(connection: Connection, key: UUID) -> int:
+    """Return the number of levels of a tenant's or group's subtree, with its own."""
     height, layer = 0, [key]
     while layer:
         height += 1

@@ -56,18 +56,18 @@ class Inbox:
         )
 
     def record_turn(self) -> None:
-        """Record a turn of the main loop, which fetches no message while all threads are busy."""
+        """Record a turn of the worker's main loop, also while all threads are busy."""
         self.turned_at = self._clock()
 
     def readable_queues(self) -> list[str]:
-        """Return the queues that may deliver one more message."""
+        """Return the queues from which one more message may be taken, as a thread is free."""
         self.record_turn()
         with self._lock:
             in_hand = Tally(self._in_hand.values())
         return [each.queue for each in self._known.values() if in_hand[each.queue] < each.threads]
 
     def check_message(self, queue: str, content: bytes) -> dict[str, Any] | None:
-        """Return the checked envelope for Celery; None for a foreign message, which is dropped."""
+        """Return a message's checked envelope for Celery; None for a foreign one, now dropped."""
         try:
             message = envelope(content, self._known[queue], now=datetime.now(UTC))
         except ForeignMessageError as error:
@@ -78,7 +78,7 @@ class Inbox:
         return message
 
     def record_done(self, delivery_tag: str) -> None:
-        """Record that a message is done, whatever its outcome."""
+        """Record that a taken message is done, whatever its outcome."""
         with self._lock:
             self._in_hand.pop(delivery_tag, None)
 
@@ -108,11 +108,11 @@ class InboxChannel:
     inbox: Inbox
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Acknowledge a message, even if its connection is gone."""
+        """Acknowledge a message to the broker, even if its connection is gone."""
         self.inbox.record_done(delivery_tag)
         super().basic_ack(delivery_tag, multiple)  # type: ignore[misc]  # it is mixed in
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Refuse a message."""
+        """Refuse a message to the broker."""
         self.inbox.record_done(delivery_tag)
         super().basic_reject(delivery_tag, requeue)  # type: ignore[misc]  # it is mixed in

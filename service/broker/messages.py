@@ -47,7 +47,7 @@ class AllowedMessages:
 
 
 def is_id(value: object) -> bool:
-    """Return whether a value is a UUID in fuga's form."""
+    """Return whether a value of a message is a UUID in fuga's form."""
     if not isinstance(value, str) or len(value) != 36:
         return False
     try:
@@ -57,19 +57,19 @@ def is_id(value: object) -> bool:
 
 
 def is_text(value: object, *, max_length: int = _MAX_TEXT) -> bool:
-    """Return whether a value is text that may be a file name."""
+    """Return whether a value of a message is text that may be a file name."""
     if not isinstance(value, str) or len(value) > max_length:
         return False
     return not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in value)
 
 
 def is_one_id(arguments: list[Any]) -> bool:
-    """Return whether the arguments are one id."""
+    """Return whether the arguments of a message's task are one id."""
     return len(arguments) == 1 and is_id(arguments[0])
 
 
 def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[str, Any]:
-    """Return an envelope for Celery, built from the checked parts of a message.
+    """Return a message's envelope for Celery, built from its checked parts.
 
     Raises
     ------
@@ -104,6 +104,7 @@ def envelope(content: bytes, known: AllowedMessages, *, now: datetime) -> dict[s
 
 
 def _parse_json(content: bytes | str, reason: str) -> Any:
+    """Parse JSON of a message, or raise `ForeignMessageError`."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -111,6 +112,7 @@ def _parse_json(content: bytes | str, reason: str) -> Any:
 
 
 def _parse_arguments(body: str) -> list[Any]:
+    """Return the task's arguments in a message's body, or raise `ForeignMessageError`."""
     try:
         decoded = base64.b64decode(body, validate=True)
     except ValueError:  # characters outside of ASCII, too
@@ -122,6 +124,7 @@ def _parse_arguments(body: str) -> list[Any]:
 
 
 def _checked_expiry(expires: str | None, now: datetime) -> str | None:
+    """Return a message's time of expiry in one form; raise `ForeignMessageError` if it is over."""
     if expires is None:
         return None
     try:
@@ -141,6 +144,7 @@ def _checked_expiry(expires: str | None, now: datetime) -> str | None:
 def _rebuilt_envelope(
     task_id: str, task: str, arguments: list[Any], expires: str | None, queue: str
 ) -> dict[str, Any]:
+    """Return the envelope of a message as fuga's Celery would have written it."""
     body = json.dumps([arguments, {}, dict(_EMBED)]).encode()
     return {
         "body": base64.b64encode(body).decode(),
@@ -189,7 +193,7 @@ def _check_keys_and_values(
     optional: Mapping[str, ValueCheck],
     reason: str,
 ) -> None:
-    """Raise unless ``found`` has exactly these keys and each value passes its check."""
+    """Raise `ForeignMessageError` unless a dict has exactly these keys with valid values."""
     if not isinstance(found, dict):
         raise ForeignMessageError(reason)
     keys = found.keys()
@@ -200,23 +204,28 @@ def _check_keys_and_values(
 
 
 def _check_equals(wanted: object) -> ValueCheck:
+    """Return a check that a message's value equals another of the same type."""
     # By type as well: to Python, 0, 0.0 and False are one.
     return lambda value: type(value) is type(wanted) and value == wanted
 
 
 def _allow_none(check: ValueCheck) -> ValueCheck:
+    """Return a check of a message's value that None passes, too."""
     return lambda value: value is None or check(value)
 
 
 def _is_bool(value: object) -> bool:
+    """Return whether a message's value is true or false."""
     return isinstance(value, bool)
 
 
 def _is_dict(value: object) -> bool:
+    """Return whether a message's value is an object of JSON."""
     return isinstance(value, dict)
 
 
 def _is_number_in_text(value: object) -> bool:
+    """Return whether a message's value is a whole number as text."""
     return isinstance(value, str) and len(value) <= 12 and value.isascii() and value.isdigit()
 
 

@@ -45,6 +45,7 @@ class _ShortReplies:
     """A connection that closes instead of reading a long reply."""
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Have the new connection close instead of reading a reply beyond the limit."""
         super().on_connect_check_health(check_health)  # type: ignore[misc]  # it is mixed in
         buffer = self._parser._buffer  # type: ignore[attr-defined]
         read = buffer.read
@@ -58,10 +59,14 @@ class _ShortReplies:
 
 
 class _PlainConnection(_ShortReplies, Connection):
+    """A connection to Redis without TLS that closes instead of reading a long reply."""
+
     pass
 
 
 class _TlsConnection(_ShortReplies, SSLConnection):
+    """A connection to Redis with TLS that closes instead of reading a long reply."""
+
     pass
 
 
@@ -79,7 +84,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
         self._taken = 0
 
     def _brpop_start(self, timeout: None = None) -> None:
-        """Request a message from the readable queues, the most urgent first.
+        """Request a message from Redis for the readable queues, the most urgent first.
 
         A copy of kombu's method with other queues and another timeout: a full queue is requested
         soon after one of its threads is free.
@@ -94,7 +99,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
         self.client.connection.send_command("BRPOP", *readable, wait_s)
 
     def _brpop_read(self, **options: Any) -> bool:
-        """Take one message; a copy of kombu's method with fuga's checks and error handling."""
+        """Take one message from Redis; a copy of kombu's method with fuga's checks."""
         try:
             found = self._read_reply(options)
             if not found:
@@ -110,6 +115,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
             self._flush_brpop_reauth()  # type: ignore[no-untyped-call]  # kombu
 
     def _read_reply(self, options: dict[str, Any]) -> Any:
+        """Return Redis's reply to the request for a message; drop what is none of fuga's."""
         try:
             return self.client.parse_response(self.client.connection, "BRPOP", **options)
         except TooLongError as error:
@@ -125,6 +131,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
         return None
 
     def _remove_foreign_keys(self) -> None:
+        """Remove keys of Redis with a queue's name that are no lists."""
         with self.conn_or_acquire() as client:
             for queue in self.active_queues:
                 if (kind := client.type(queue)) not in (b"list", b"none"):
@@ -132,6 +139,7 @@ class RedisChannel(InboxChannel, kombu_redis.Channel):
                     self.inbox.drop("not_a_queue", kind)
 
     def _trim_flooded_queues(self) -> None:
+        """Cut queues of Redis to their newest messages if they have far too many."""
         self._taken += 1
         if self._taken % _MEASURED_EVERY:
             return
