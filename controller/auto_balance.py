@@ -13,13 +13,14 @@ _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)
 
 
 def _validate_hours(value: str) -> str:
+    """Return the hours of the auto-balance rule, such as 01:00-05:00, if they are valid."""
     found = _HOURS.fullmatch(value)
     if found is None or found.group(1, 2) == found.group(3, 4):
         raise ValueError("two different times such as 01:00-05:00")
     return value
 
 
-def _validate_zone(value: str) -> str:
+def _validate_time_zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError("UTC, or a time zone that this machine knows such as Europe/Berlin")
     return value
@@ -35,10 +36,10 @@ class BalanceRule(BaseModel):
     most_gib: PositiveFloat = Field(allow_inf_nan=False)  #: that one plan moves
     #: Hours of the day in which plans are created and waves begin; None: at any time.
     hours: Annotated[str, AfterValidator(_validate_hours)] | None = None
-    zone: Annotated[str, AfterValidator(_validate_zone)] = "UTC"  #: of the hours
+    zone: Annotated[str, AfterValidator(_validate_time_zone)] = "UTC"  #: of the hours
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether a time is within the hours, which may span midnight; the end is out."""
+        """Return whether a time is within the hours of the rule; they may span midnight."""
         if self.hours is None:
             return True
         zone = UTC if self.zone == "UTC" else ZoneInfo(self.zone)
@@ -50,11 +51,11 @@ class BalanceRule(BaseModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The planner's arguments."""
+        """The arguments of each balance plan that the rule requests."""
         return {"most_gib": self.most_gib}
 
     def objection(self, gain: float, moves: int) -> str | None:
-        """Return the reason why a decided plan is declined, or None if it is approved."""
+        """Return the reason why the rule declines a decided plan, or None if it approves it."""
         if not moves:
             return "no useful move"
         if gain < self.least_gain:

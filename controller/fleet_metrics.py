@@ -15,7 +15,7 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from controller.queries.lateness import OverdueWork, Work, overdue_work
+from controller.queries.overdue_work import OverdueWork, Work, overdue_work
 from controller.queries.tenant_shares import tenant_shares
 from registry import AssignmentState, FenceState, HostAdmin, Registry, RequestState
 from registry.admin import FleetCounts, FleetHost, FleetMoves, Liveness
@@ -267,6 +267,7 @@ def _is_overcommitted(host: FleetHost) -> bool:
 
 
 def _add_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
+    """Add the leader's lease, the pause, the ages of token and backup, and the last round."""
     if fleet.lease is not None:
         live = fleet.lease.expires_at > fleet.now
         found["lease_held"].add_metric((fleet.lease.holder,), float(live))
@@ -289,6 +290,7 @@ def _add_rounds(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> N
 
 
 def _add_prices(found: Mapping[str, GaugeMetricFamily], prices: Mapping[str, Any] | None) -> None:
+    """Add the last round's price of fairness, and each resource's highest price."""
     if prices is None or prices["error"] is not None:
         return
     of_fairness = prices["of_fairness"] / prices["most"] if prices["most"] else 0.0

@@ -189,19 +189,19 @@ class HostNames:
         return self._identities().secret()
 
     def alias(self, tenant: str, host: str) -> str:
-        """Return a tenant's alias of a host."""
+        """Return a tenant's alias of a host: a keyed digest of both names."""
         # Names hold no NUL, so the message is unambiguous.
         digest = hmac.digest(self.secret, f"host\0{tenant}\0{host}".encode(), "sha256")
         text = base64.b32encode(digest[:10]).decode().lower()
         return ALIAS_PREFIX + text[:_ALIAS_LENGTH]
 
     def resolve_name(self, tenant: str, alias: str) -> str | None:
-        """Return the host with a tenant's alias, or None."""
+        """Return the real name of the host with a tenant's alias, or None."""
         known = self._read_hosts()
         return self._meant(tenant, known.names).get(alias)
 
     def look_up(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Return (host, alias) of the hosts that have this name or this alias."""
+        """Return real name and alias of hosts that have this name, or this alias of the tenant."""
         candidates = {
             self.resolve_name(tenant, name),
             name if name in self._read_hosts().names else None,
@@ -224,6 +224,7 @@ class HostNames:
         return {self.alias(tenant, name): name for name in names}
 
     def _read_hosts(self) -> _HostTable:
+        """Return all hosts, read again after one was added or retired, or after an interval."""
         identities, now = self._identities(), self._clock()
         change_mark = identities.change_mark()
         with self._lock:
@@ -279,7 +280,7 @@ class Viewer:
         return found
 
     def text(self, text: str) -> str:
-        """Return a text without anything that identifies a machine or an operator."""
+        """Return a text; for a tenant, without anything that identifies machines or operators."""
         if self.tenant is None:
             return text
         text = remove_addresses(_OPERATOR.sub("an operator", text))
@@ -312,6 +313,7 @@ class Viewer:
         return self.names.words()
 
     def _shown_word(self, found: re.Match[str]) -> str:
+        """Return the reader's name of the host that a word means; other words unchanged."""
         whole = found[0].lower()
         for word in (whole, whole.partition(".")[0]):
             if word in self._host_words:

@@ -16,7 +16,7 @@ def pointer_of(path: Sequence[object]) -> str:
 
 
 def pointer_text(pointer: str) -> str:
-    """Return the place of a JSON pointer as people read it."""
+    """Return a JSON pointer as people read it, such as ``hosts[3].name``."""
     parts = [
         part.replace("~1", "/").replace("~0", "~")
         for part in pointer.removeprefix("#").split("/")[1:]

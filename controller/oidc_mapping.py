@@ -89,7 +89,7 @@ def _claim_value(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def is_private_address(address: str, *, local: bool) -> bool:
-    """Return whether an address is https, or http on the loopback interface if ``local``."""
+    """Return whether a URL is https, or http on the loopback interface if ``local``."""
     try:
         parts = urlsplit(address)
         named = bool(parts.hostname) and parts.username is None and not parts.fragment
@@ -101,7 +101,7 @@ def is_private_address(address: str, *, local: bool) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether the host of an address is the loopback interface."""
+    """Return whether the host of a URL is the loopback interface."""
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

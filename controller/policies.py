@@ -13,7 +13,7 @@ from registry import SettingsError
 
 def check_policies(settings: ControllerSettings) -> None:
     """Raise `SettingsError`, with one line, for the first policy that is invalid."""
-    for setting, policy, parameters in _policies_named(settings):
+    for setting, policy, parameters in _policies_of_settings(settings):
         try:
             policy_by_name(policy, parameters)
         except PlacementError as error:
@@ -26,7 +26,10 @@ def check_policies(settings: ControllerSettings) -> None:
         raise SettingsError(f"FUGA_POLICY_PARAMETERS: {error}") from None
 
 
-def _policies_named(settings: ControllerSettings) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _policies_of_settings(
+    settings: ControllerSettings,
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield each policy of the settings: the setting, the policy's name, and its parameters."""
     yield "FUGA_POLICY", settings.policy, settings.policy_parameters
     for zone, each in settings.zone_policies.items():
         yield f"FUGA_ZONE_POLICIES, zone {zone}", each.policy, each.parameters

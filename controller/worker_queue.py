@@ -52,7 +52,7 @@ class CeleryQueue:
         self._connection: Any = None
 
     def send(self, task: str, row_id: UUID) -> bool:
-        """Publish the task to its queue."""
+        """Publish a task with a row's id to the broker; return whether the broker took it."""
         try:
             self._app.send_task(
                 task,
@@ -67,7 +67,7 @@ class CeleryQueue:
         return True
 
     def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
-        """Return the waiting messages of each queue; None if the broker does not answer."""
+        """Return the number of waiting messages by queue; None if the broker does not answer."""
         try:
             if self._connection is None:
                 self._connection = self._app.connection_for_write()
@@ -85,6 +85,7 @@ class CeleryQueue:
         return known if self._connection is None else (*known, *self._connection.connection_errors)
 
     def _queue_length(self, queue: WorkQueue) -> int:
+        """Return the number of waiting messages in a queue; 0 if the broker has no such queue."""
         channel = self._connection.default_channel
         try:
             return int(channel.queue_declare(queue.broker_name, passive=True).message_count)

@@ -22,14 +22,14 @@ class _CommandEntry(NamedTuple):
     """The help panel and the module of a command."""
 
     panel: str
-    written: str  #: ``module:attribute`` below this package; a function, or a `typer.Typer`
+    location: str  #: ``module:attribute`` below this package; a function, or a `typer.Typer`
 
 
 _ASK, _RUN, _SERVE = "VMs", "This machine", "Single processes"
 _LOOK, _MANAGE = "Decisions", "Operators"
 
 #: In the order of the help: single commands first, then groups of them.
-PLACES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
+COMMAND_ENTRIES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
     {
         "request": _CommandEntry(_ASK, "vms.requests:request"),
         "requests": _CommandEntry(_ASK, "vms.requests:requests"),
@@ -81,7 +81,7 @@ PLACES: Final[Mapping[str, _CommandEntry]] = MappingProxyType(
         "roll": _CommandEntry(_MANAGE, "moving.rolls:app"),
         "what-if": _CommandEntry(_MANAGE, "simulations.what_if:app"),
         "resource": _CommandEntry(_MANAGE, "site.resources:app"),
-        "type": _CommandEntry(_MANAGE, "site.catalogue:types"),
+        "type": _CommandEntry(_MANAGE, "site.vm_types:types"),
         "image": _CommandEntry(_MANAGE, "site.images:app"),
         "tenant": _CommandEntry(_MANAGE, "site.tenants:app"),
         "quota": _CommandEntry(_MANAGE, "site.quotas:app"),
@@ -108,22 +108,23 @@ class _LazyCommands(Mapping[str, "Command"]):
     """Commands by name, each made at its first use."""
 
     def __init__(self) -> None:
-        self._load_command: dict[str, Command] = {}
+        self._loaded: dict[str, Command] = {}
 
     def __getitem__(self, name: str) -> Command:
-        if name not in self._load_command:
-            self._load_command[name] = _load_command(name, PLACES[name])
-        return self._load_command[name]
+        if name not in self._loaded:
+            self._loaded[name] = _load_command(name, COMMAND_ENTRIES[name])
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(PLACES)
+        return iter(COMMAND_ENTRIES)
 
     def __len__(self) -> int:
-        return len(PLACES)
+        return len(COMMAND_ENTRIES)
 
 
-def _load_command(name: str, place: _CommandEntry) -> Command:
-    module, _, attribute = place.written.partition(":")
+def _load_command(name: str, entry: _CommandEntry) -> Command:
+    """Import the module of a command of `fuga` and return the command, with its help panel."""
+    module, _, attribute = entry.location.partition(":")
     found = getattr(import_module(f"controller.cli.{module}"), attribute)
     command: Command
     if isinstance(found, typer.Typer):
@@ -132,7 +133,7 @@ def _load_command(name: str, place: _CommandEntry) -> Command:
         alone = typer.Typer(add_completion=False)
         alone.command(name)(found)
         command = typer.main.get_command(alone)
-    command.rich_help_panel = place.panel  # type: ignore[attr-defined]  # both kinds of Typer's have it
+    command.rich_help_panel = entry.panel  # type: ignore[attr-defined]  # both kinds of Typer's have it
     _refuse_non_finite(command)
     return command
 

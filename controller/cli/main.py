@@ -10,10 +10,10 @@ import typer
 
 from controller.cli.commands import Commands
 from controller.client.errors import ApiError
-from controller.session.session import AsOption, Common, OutputOption, UrlOption
+from controller.session.session import AsOption, CommonOptions, OutputOption, UrlOption
 from controller.terminal.errors import CliError, command_error
+from controller.terminal.guarded_stdout import READER_LEFT, OutputLostError, drop_output
 from controller.terminal.output import echo_lines
-from controller.terminal.streams import READER_LEFT, OutputLostError, drop_output
 from controller.terminal.times import RULE
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ def fuga(
     ] = False,
 ) -> None:
     """Store the options that are allowed before or after a command's name."""
-    ctx.obj = Common(output, as_tenant, url)
+    ctx.obj = CommonOptions(output, as_tenant, url)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

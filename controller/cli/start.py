@@ -11,7 +11,7 @@ def main() -> None:
     before = signal.signal(signal.SIGINT, _exit_on_interrupt)
     try:
         from controller.cli.main import main as run  # noqa: PLC0415
-        from controller.terminal.streams import guard_output  # noqa: PLC0415
+        from controller.terminal.guarded_stdout import guard_output  # noqa: PLC0415
     except ModuleNotFoundError as error:
         sys.exit(
             f"fuga: the Python package {error.name} is missing in {sys.prefix}, which was not"

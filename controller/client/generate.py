@@ -32,7 +32,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
 def models_module(document: Mapping[str, Any]) -> str:
-    """Return the source of the module of models."""
+    """Return the source of the Python client's module of types, from the OpenAPI document."""
     schemas = document["components"]["schemas"]
     written = [
         "\n".join(_class_source(name, schema))
@@ -43,6 +43,7 @@ def models_module(document: Mapping[str, Any]) -> str:
 
 
 def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the Python type of an OpenAPI schema: a `TypedDict`, or an alias."""
     if "properties" not in schema:
         yield f"{_class_name(name)}: TypeAlias = {to_annotation(schema)}"
         return
@@ -57,7 +58,7 @@ def _class_source(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def to_annotation(schema: Mapping[str, Any]) -> str:
-    """Return the annotation of a schema."""
+    """Return the Python annotation of an OpenAPI schema."""
     if "$ref" in schema:
         return _class_name(schema["$ref"].rsplit("/", 1)[1])
     if "enum" in schema or "const" in schema:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import httpx
 
-from controller.client.addresses import FailoverTransport, is_surely_unsent
 from controller.client.collections import Collection
 from controller.client.connection import ApiConnection
 from controller.client.errors import ApiProblemError, ApiUnreachableError
+from controller.client.failover import FailoverTransport, is_surely_unsent
 
 if TYPE_CHECKING:
     from controller.client import models  # types alone: a hundred of them take time to make
@@ -307,7 +307,7 @@ class Client:
             self._sleep(pause)
 
     def _unreachable_error(self, error: httpx.TransportError) -> ApiUnreachableError:
-        reason = self._addresses.reason(str(error) or repr(error))
+        reason = self._addresses.errors_text(str(error) or repr(error))
         return ApiUnreachableError(self._called, reason)
 
     def _json_content(self, response: httpx.Response) -> Json:

@@ -30,7 +30,7 @@ class ClockWatch:
         self._epoch: int | None = None  #: in which the whole history was checked
 
     def run(self, stop: threading.Event) -> None:
-        """Check until stopped."""
+        """Check the database's clock at an interval until stopped."""
         while not stop.wait(INTERVAL_S):
             try:
                 self.settle_times()
@@ -40,7 +40,7 @@ class ClockWatch:
                 log.exception("clock_not_read")
 
     def settle_times(self) -> float:
-        """Correct times that lie in the future; return the least step back that explains them."""
+        """Correct stored times that lie in the future; return the clock's least step back in s."""
         lease = self._lease()
         if lease is None:
             return 0.0
@@ -54,7 +54,7 @@ class ClockWatch:
 
 
 def lease_lengths(settings: ControllerSettings) -> LeaseLengths:
-    """Return how long leases and holds last."""
+    """Return the settings' lengths of leases and holds, which bound the times that rows store."""
     return LeaseLengths(
         lease_s=settings.lease_s,
         fence_timeout_s=settings.fence_timeout_s,

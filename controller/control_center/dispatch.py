@@ -35,7 +35,7 @@ class Broker(TaskQueue, Protocol):
     """A task queue that also counts the messages that wait."""
 
     def queue_lengths(self) -> Mapping[WorkQueue, int] | None:
-        """Return the messages that wait in each queue, or None if the broker does not answer."""
+        """Return the number of waiting messages by queue; None if the broker does not answer."""
         ...
 
 
@@ -76,7 +76,7 @@ class Dispatcher:
         return self._now() - self._swept_at
 
     def check(self) -> Check:
-        """Return whether sweeps run, and whether the broker takes messages."""
+        """Return the health check of the sweep: that it runs, and the broker takes messages."""
         age_s = self.age_s
         if not self._broker_takes:
             return Check("sweep", False, f"the broker has accepted no messages for {age_s:.0f} s")
@@ -129,7 +129,7 @@ class Dispatcher:
         return sent
 
     def run(self, stop: threading.Event) -> None:
-        """Sweep until stopped."""
+        """Send due tasks to workers, sweep after sweep, until stopped."""
         while not stop.is_set():
             try:
                 more = self.sweep() > 0

@@ -50,7 +50,7 @@ class FailedHosts:
         return fenced
 
     def run(self, stop: threading.Event) -> None:
-        """Check until stopped."""
+        """Request the fencing of failed hosts at an interval until stopped."""
         while not stop.wait(self._interval_s):
             try:
                 self.request_fencing()

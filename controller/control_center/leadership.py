@@ -43,7 +43,7 @@ class Leadership:
         return self._lease
 
     def take(self) -> Lease | None:
-        """Take the lease if it is free, or keep it."""
+        """Take the control centre's lease if it is free, or keep it; None: another one leads."""
         with self._lock:
             if self._lease is None:
                 self._lease = self._registry.leases.acquire(
@@ -74,7 +74,7 @@ class Leadership:
             stop.wait(self._lease_s / 3)
 
     def check(self) -> Check:
-        """Return whether this process renewed or requested the lease within the lease's length."""
+        """Return the health check of the lease: that it was requested within its length."""
         requested_at = self._requested_at
         if requested_at is None:
             return Check("lease", False, "not requested yet")

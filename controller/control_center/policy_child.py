@@ -18,7 +18,7 @@ from controller.plans.plan_inputs import decide_plan
 from controller.queries import capacity_after_queue, failure_survival
 from controller.queries.reservation_decision import judge_reservation
 from controller.queries.wait_forecast import estimate_waits
-from controller.rounds.game import decide_in_steps
+from controller.rounds.game_steps import decide_in_steps
 from controller.rounds.inputs import allocation_document, decode_inputs
 from controller.rounds.policy_process import (
     HEADER,
@@ -48,7 +48,7 @@ _inputs = functools.lru_cache(maxsize=1)(decode_inputs)
 
 
 def decide(data: bytes) -> PolicyAnswer:
-    """Run the policy of the inputs, without the requests that can never fit."""
+    """Run a round's policy on its encoded inputs, without requests that can never fit."""
     inputs = _inputs(data)
     who = RoundPolicies(policy=inputs.policy, parameters=inputs.parameters, zones=inputs.zones)
     started = time.perf_counter()
@@ -84,7 +84,7 @@ def _decode_and_find_ideal(argument: tuple[bytes, int]) -> Ideal:
     return compute_ideal(_inputs(data).snapshot, resource)
 
 
-def _import_bound(_: object) -> bool:
+def _import_lp_solver(_: object) -> bool:
     """Import the LP solver before the first round needs it; other calls may never need it."""
     import scipy.optimize  # noqa: F401, PLC0415 - slow to import
 
@@ -93,7 +93,7 @@ def _import_bound(_: object) -> bool:
 
 _OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
-        "ready": _import_bound,
+        "ready": _import_lp_solver,
         "decide": decide,
         "steps": decide_in_steps,
         "ideal": _decode_and_find_ideal,
@@ -113,7 +113,7 @@ _OF_ROUNDS: Final = ("decide", "ideal")
 
 
 def answer_request(operation: str, argument: Any) -> Any:
-    """Return the answer to the parent, a `PolicyFailure` if the operation raised."""
+    """Run an operation for the parent process; return a `PolicyFailure` if it raised."""
     if operation not in _OPERATIONS:
         return PolicyFailure(f"unknown operation {operation!r}")
     try:

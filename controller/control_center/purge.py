@@ -42,7 +42,7 @@ class Purger:
         self._pause_s = pause_s
 
     def run(self, stop: threading.Event) -> None:
-        """Purge until stopped."""
+        """Purge expired history at an interval until stopped."""
         pause = min(FIRST_AFTER_S, self._interval_s)
         while not stop.wait(pause):
             try:
@@ -69,7 +69,7 @@ class Purger:
             stop.wait(self._pause_s)
         if taken:
             log.info("history_purged", **dataclasses.asdict(taken))
-            _log_purged(self._registry, taken, actor="control")
+            _record_purge(self._registry, taken, actor="control")
         return taken
 
 
@@ -79,11 +79,11 @@ def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Pu
     while batch := registry.retention.purge_batch(periods):
         taken += batch
     if taken:
-        _log_purged(registry, taken, actor=actor)
+        _record_purge(registry, taken, actor=actor)
     return taken
 
 
-def _log_purged(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
+def _record_purge(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
     counts = dataclasses.asdict(taken)
     registry.events.add(
         actor=actor,

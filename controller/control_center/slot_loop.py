@@ -19,7 +19,7 @@ from controller.control_center.failures import FailedHosts
 from controller.control_center.leadership import Leadership
 from controller.control_center.metrics import SlotMetrics
 from controller.control_center.purge import Purger
-from controller.control_center.reservations import ReservationDecider
+from controller.control_center.reservation_decider import ReservationDecider
 from controller.errors import SlotSkippedError
 from controller.fleet_metrics import FleetCollector
 from controller.fork_server.children import StartChild
@@ -82,7 +82,7 @@ class SlotLoopRunner:
         self.turned_at = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Run slot after slot until stopped."""
+        """Wait for each slot and run its round until stopped."""
         while not stop.is_set():
             start = self.next_start()
             while (left_s := start - self._now()) > 0:
@@ -198,6 +198,7 @@ def policy_choice(settings: ControllerSettings) -> PolicyChoice:
 
 
 def _named_policies(zones: Mapping[str, ZonePolicy]) -> dict[str, NamedPolicy]:
+    """Return the policies of zones in the form that rounds take."""
     return {
         name: NamedPolicy(policy=zone.policy, parameters=zone.parameters)
         for name, zone in zones.items()
@@ -220,6 +221,7 @@ def build_planning(settings: ControllerSettings) -> Planning:
 
 
 def _build_room_rule(settings: ControllerSettings) -> RoomRule | None:
+    """Build the rule by which moves make room for starving requests; None if it is off."""
     patience = room_patience(settings.policy_parameters)
     if settings.make_room == "off" or patience == 0:  # then no request is said to starve
         return None

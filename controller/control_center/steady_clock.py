@@ -77,6 +77,7 @@ class SteadyClock:
             self._held_since = elapsed_s - (now - step.at).total_seconds()
 
     def _record_backward_step(self, time_before: datetime, elapsed_s: float) -> None:
+        """Record the time before a backward step, less this machine's time since boot."""
         before = time_before - timedelta(seconds=elapsed_s)
         self._before_back = max(before, self._before_back or before)
 

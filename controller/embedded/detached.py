@@ -17,8 +17,8 @@ from controller.session.settings import load_settings
 def run_detached(*, arguments: list[str]) -> int:
     """Start `fuga up` in the background; relay its output until it is ready.
 
-    Returns its exit status if it ends before, else 0. Interrupted before it is
-    ready, it gets a signal to end.
+    Returns 0 once it is ready, or its exit status if it ends before. An interrupt
+    before it is ready ends it.
     """
     state = StateDir(load_settings().state_dir.resolve())
     os.umask(0o077)
@@ -58,18 +58,19 @@ def run_detached(*, arguments: list[str]) -> int:
 
 
 def notify_ready(descriptor: int) -> None:
-    """Notify the starting command that all processes run."""
+    """Notify `fuga up --detach` through a pipe that all processes run."""
     os.write(descriptor, b"+")
     os.close(descriptor)
 
 
 def print_line(line: str) -> None:
-    """Print to standard output."""
+    """Print a line without buffering."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def _copy_output(follow: BinaryIO) -> None:
+    """Copy what the log of `fuga up` gained to standard output."""
     text = follow.read().decode(errors="replace")
     if text:
         sys.stdout.write(text)
@@ -77,7 +78,7 @@ def _copy_output(follow: BinaryIO) -> None:
 
 
 def up_arguments(hosts: Path | None, driver: str, port: int | None) -> list[str]:
-    """Return the options of the `fuga up` that is started."""
+    """Return the options of the `fuga up` that runs in the background."""
     arguments = ["--driver", driver]
     if hosts is not None:
         arguments += ["--hosts", str(hosts)]

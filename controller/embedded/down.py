@@ -95,9 +95,9 @@ def end_running_up(state: StateDir) -> bool:
 def remove_site(settings: ControllerSettings, state: StateDir) -> str:
     """End the lab, release its VMs and retire its hosts; return a summary.
 
-    In this order: a host whose machine is gone for good, with all that ran on it
-    and its disks, proves that its domains are absent. Interrupted anywhere, the
-    next `fuga down` or `fuga up` finishes it.
+    The lab ends first: its machines and their disks are then gone for good, which proves
+    that the domains are absent. If it is interrupted, the next `fuga down` or `fuga up`
+    finishes it.
     """
     memory = dataclasses.replace(SetupRecord.load(state), ending=True).save(state)
     stop_lab(state.lab)
@@ -123,7 +123,7 @@ def release_vms(
 ) -> int:
     """Delete pending work of hosts and release their VMs; return the number of VMs.
 
-    Requests go whole, but for VMs that live on other hosts: those stay.
+    Requests are deleted, too, except those with VMs on other hosts.
     """
     here = set(hosts)
     elsewhere = {vm.request_id for vm in _all_vms(registry) if vm.host and vm.host not in here}
@@ -157,7 +157,7 @@ def release_vms(
 
 
 def retire_hosts(registry: Registry, names: tuple[str, ...]) -> int:
-    """Retire these hosts; return how many were not retired before."""
+    """Retire the lab's hosts; return how many were not retired before."""
     present = {host.name for host in registry.hosts.all()} & set(names)
     for name in sorted(present):
         registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=ACTOR, reason="fuga down")
@@ -176,6 +176,7 @@ def _all_vms(registry: Registry, *, include_deleted: bool = False) -> list[Vm]:
 
 
 def _check_no_vms_left(settings: ControllerSettings) -> None:
+    """Raise `CliError` if hosts have VMs, which cannot be deleted without the database."""
     registry = Registry.connect(settings.resolved_database_url())
     try:
         held = [vm for vm in _all_vms(registry, include_deleted=True) if vm.host]

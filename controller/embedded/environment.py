@@ -58,7 +58,7 @@ def child_environ(
     *,
     image: str | None = None,
 ) -> dict[str, str]:
-    """Return the environment of the child processes."""
+    """Return the environment of the processes that `fuga up` starts."""
     added = embedded_settings(environ, lab_uris, image=image)
     return {
         **environ,

@@ -19,7 +19,7 @@ DOMAIN_TYPES: Final = ("kvm", "qemu", "test")
 
 
 def read_hosts_file(path: Path) -> list[dict[str, Any]]:
-    """Read the hosts, as bodies of `POST /v1/hosts`.
+    """Read the hosts of a TOML file, as bodies of `POST /v1/hosts`.
 
     Raises
     ------
@@ -61,6 +61,7 @@ class _HostTable:
         self._table: Mapping[str, Any] = table
 
     def body(self) -> dict[str, Any]:
+        """Return the table as the body of `POST /v1/hosts`; refuse unknown keys and bad values."""
         for key in self._table:
             if key not in _ALLOWED:
                 raise BadInputError(

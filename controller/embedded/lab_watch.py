@@ -46,8 +46,8 @@ class LabWatch:
     _restarts: dict[str, _RestartState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Skip what was reported before."""
-        self._read = [len(_last_lines(host.log_dir)) for host in self.lab.hosts]
+        """Skip daemons that ended before the watch began."""
+        self._read = [len(_ended_daemon_lines(host.log_dir)) for host in self.lab.hosts]
 
     def check(self) -> None:
         """Report ended processes of the lab; restart those that no other process restarts."""
@@ -61,7 +61,7 @@ class LabWatch:
 
     def _report_ended_daemons(self) -> None:
         for index, (name, host) in enumerate(zip(self.names, self.lab.hosts, strict=False)):
-            lines = _last_lines(host.log_dir)
+            lines = _ended_daemon_lines(host.log_dir)
             for line in lines[self._read[index] :]:
                 self.say(f"{name}: {line.split(maxsplit=2)[-1]}. Guests run on.")
             self._read[index] = len(lines)
@@ -85,6 +85,7 @@ class LabWatch:
                 state.start_at, state.started_at = None, self.now()
 
     def _postpone_start(self, state: _RestartState, what: str) -> None:
+        """Schedule the next start of a host's libvirtd; pauses double up to a limit."""
         steady = state.start_at is None and self.now() - state.started_at >= _LONGEST_PAUSE_S
         longer = min(2 * state.pause_s, _LONGEST_PAUSE_S)
         state.pause_s = _FIRST_PAUSE_S if steady or not state.pause_s else longer
@@ -92,7 +93,8 @@ class LabWatch:
         self.say(f"{what}; it starts again in {state.pause_s:g} s")
 
 
-def _last_lines(log_dir: Path) -> list[str]:
+def _ended_daemon_lines(log_dir: Path) -> list[str]:
+    """Return the lines in which a lab host logged daemons that ended."""
     try:
         return (log_dir / _LOG_NAME).read_text(errors="replace").splitlines()
     except OSError:

@@ -190,7 +190,7 @@ class ChildSupervisor:
             return Path(os.devnull).open("ab")
 
     def _write_record(self) -> None:
-        """Write the record, or try again later: the children need none."""
+        """Write the pids of the running children to a file; try again later if that fails."""
         running = {
             each.name: {"pid": each.identity.pid, "started": each.identity.started}
             for each in self._children

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from controller.client.errors import ApiError
-from controller.session.round_words import decided_by_text, shares_text
+from controller.session.round_texts import decided_by_text, shares_text
 from controller.terminal.times import clock
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from controller.client.connection import ApiConnection
 from controller.client.errors import ApiError
 from controller.client.http import Client
 from controller.embedded import setup
-from controller.embedded.address import choose_address
 from controller.embedded.detached import notify_ready
 from controller.embedded.down import remove_site
 from controller.embedded.environment import child_environ
 from controller.embedded.hosts_file import read_hosts_file
 from controller.embedded.lab_hosts import AUTO, QEMU, LabHosts, start_lab, start_new_lab
 from controller.embedded.lab_watch import LabWatch
+from controller.embedded.listen_address import choose_listen_address
 from controller.embedded.processes import FUGA, ChildSupervisor, terminate_leftovers
 from controller.embedded.reports import NEEDED_FOR, processes_without_report
 from controller.embedded.state import SetupRecord, StateDir, lock_state_dir
@@ -74,7 +74,7 @@ def _print_with_time(line: str) -> None:
 def run(
     *, hosts_file: Path | None, driver: str, port: int | None, ready_fd: int | None = None
 ) -> int:
-    """Run everything until a signal comes; return the exit status."""
+    """Run `fuga up` until a signal comes; return its exit status."""
     settings = load_settings()
     check_policies(settings)
     own_hosts = read_hosts_file(hosts_file) if hosts_file is not None else None
@@ -127,7 +127,7 @@ class LocalSite:
         left = terminate_leftovers(self.state.processes)
         if left:
             print_line(f"  stopped processes of an earlier `fuga up`: {', '.join(left)}")
-        listen, url = choose_address(self.settings.listen, self.port)
+        listen, url = choose_listen_address(self.settings.listen, self.port)
         if self.settings.tls_cert is not None:
             url = f"https{url.removeprefix('http')}"
         self.memory = SetupRecord.load(self.state)
@@ -249,6 +249,7 @@ class LocalSite:
         print_line(f"  hosts      {moved} have new addresses, by {scheme}")
 
     def _start_lab(self) -> LabHosts:
+        """Start the lab's hosts, with the driver of the first start."""
         before = self.memory.driver
         with self._timed_step("hosts") as done:
             count = len(setup.CAPACITIES)
@@ -285,6 +286,7 @@ class LocalSite:
             done(f"{', '.join(PROCESSES)}; logs in {_short_path(self.state.logs)}")
 
     def _wait_until(self, condition: Callable[[], bool], length_s: float, otherwise: str) -> None:
+        """Wait for a condition while the processes run; raise `CliError` if it takes too long."""
         assert self.supervisor is not None  # noqa: S101
         deadline = time.monotonic() + length_s
         while not condition():
@@ -316,6 +318,7 @@ class LocalSite:
         return [str(host["name"]) for host in self.api.items("hosts") if host["admin"] == "active"]
 
     def _await_hosts(self, names: list[str]) -> None:
+        """Wait until the hosts are up; print those that are not in time."""
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + (_LAB_UP_S if self.memory.hosts_from == "lab" else _OWN_UP_S)
         with self._timed_step("hosts up") as done:
@@ -333,7 +336,7 @@ class LocalSite:
             )
 
     def _await_reports(self) -> None:
-        """Wait until each process has reported; raise `CliError` naming those that have not."""
+        """Wait until each process has reported; print those that have not in time."""
         assert self.api is not None and self.supervisor is not None  # noqa: S101, PT018
         deadline = time.monotonic() + _REPORT_S
         with self._timed_step("reports") as done:
@@ -375,9 +378,10 @@ class LocalSite:
         )
 
     def _browser_address(self, fuga: str) -> str:
-        """Return the address of the web console for a browser; empty if it was not built.
+        """Return lines with a login link to the web console; empty if it was not built.
 
-        What is no terminal may be a log that others read: there it names a file instead.
+        If the output is no terminal, others may read it: the link is then written to a file,
+        and the lines name the file.
         """
         assert self.api is not None  # noqa: S101
         if not is_built():

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import IO, Final, Protocol
 
 from controller import debug
-from controller.fork_server.messages import status_of
+from controller.fork_server.messages import exit_status_of
 from registry.db.child_environ import child_environ
 
 #: Environment variables passed to policies in addition to the harmless ones: settings of numpy and
@@ -72,7 +72,7 @@ class StartedChild:
             return self._process.returncode
         # Not waited for before `close`, so that no other process has its id.
         found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return None if found is None else status_of(found)
+        return None if found is None else exit_status_of(found)
 
     def kill(self) -> None:
         """Kill the child and its process group, from any thread."""

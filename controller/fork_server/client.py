@@ -99,7 +99,7 @@ class ForkedChild:
                 kill_group(self.pid)
 
     def _read_reports(self, patience_s: float) -> None:
-        """Read the server's reports about the child; note if the server has died."""
+        """Read the fork server's reports about the child; record if the server has died."""
         while not self._closed and not self._orphaned:
             self._line.settimeout(patience_s)
             try:

@@ -24,6 +24,6 @@ class ChildReport(IntEnum):
     FAILED = 3  #: the number is the errno of the failed fork
 
 
-def status_of(ended: os.waitid_result) -> int:
+def exit_status_of(ended: os.waitid_result) -> int:
     """Return the exit status of a child that ended, negative for a signal."""
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status

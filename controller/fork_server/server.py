@@ -33,7 +33,7 @@ from controller.fork_server.messages import (
     MAX_NAME_BYTES,
     MESSAGE,
     ChildReport,
-    status_of,
+    exit_status_of,
 )
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -42,7 +42,7 @@ _OWN_END_S: Final = 5.0
 
 
 def main() -> None:
-    """Import the modules of the command line, then serve the client at a descriptor."""
+    """Run the fork server: import modules, then fork children for the client at a socket."""
     since = time.time_ns()
     control, *modules = sys.argv[1:]
     client = socket.socket(fileno=int(control))
@@ -90,6 +90,7 @@ class ForkSession:
                 os.waitpid(child.pid, 0)
 
     def _handle_messages(self) -> None:
+        """Fork requested children, report their ends, and kill those that nobody wants."""
         while self._client is not None or self._children:
             ready = dict(self._poll.poll(self._poll_timeout_ms()))
             for child in [*self._children]:
@@ -111,6 +112,7 @@ class ForkSession:
         return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000
 
     def _handle_message(self, client: socket.socket) -> None:
+        """Fork the child that the client's next message requests; close the client's last one."""
         name, descriptors, _, _ = socket.recv_fds(client, MAX_NAME_BYTES, DESCRIPTORS)
         if not name:
             self._poll.unregister(client)
@@ -209,7 +211,7 @@ class ForkSession:
         child.over = True
         found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert found is not None  # noqa: S101 - waited for
-        _send_report(child.line, ChildReport.ENDED, status_of(found))
+        _send_report(child.line, ChildReport.ENDED, exit_status_of(found))
 
     def _schedule_kill(self, child: _ForkedProcess, *, client_died: bool) -> None:
         self._poll.unregister(child.line)
@@ -231,12 +233,14 @@ class ForkSession:
 
 
 def _end_server(server: int, _number: int, _frame: FrameType | None) -> None:
+    """End the fork server on SIGTERM; end a new child, which has the same handler, at once."""
     if os.getpid() != server:  # a child that was forked a moment ago
         os._exit(1)
     sys.exit()
 
 
 def _has_hung_up(line: socket.socket) -> bool:
+    """Return whether the other end of a socket is closed."""
     poll = select.poll()
     poll.register(line, 0)
     return bool(poll.poll(0))
@@ -253,7 +257,7 @@ def _modification_times() -> dict[str, int]:
 
 
 def _change_times() -> dict[str, int]:
-    """Return the ctime of the same files, which also shows a replaced file."""
+    """Return the ctime of each of these files and folders, which also shows a replaced file."""
     return {path: found.st_ctime_ns if found else 0 for path, found in _file_stats()}
 
 

@@ -100,6 +100,7 @@ def plan_turns(preview: DryRunInputs) -> DryRunResult:
 def _refusal_message(
     running: RunningState, plan: MovePlan, hosts: Sequence[str], vms: Sequence[str]
 ) -> str:
+    """Return why the hosts of a turn cannot be emptied, with some VMs and their reasons."""
     stays = [each for each in plan.stays if each.obstacle not in _PASSING]
     reasons = [
         f"{vms[each.vm]} ({(each.obstacle or each.why).value.replace('_', ' ')})"

@@ -21,9 +21,9 @@ from controller.errors import PolicyFailedError
 from controller.plans.plan_inputs import PlanInputs
 from controller.plans.ready_moves import ReadyMoves, select_ready_moves
 from controller.plans.room_plans import RoomPlanner, RoomRule
+from controller.rounds.failure_domains import failure_domains_of
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running_state import to_running
-from controller.rounds.spare_domains import domains_of
 from placement.errors import PlacementError
 from placement.rebalancing.check import check_plan
 from placement.rebalancing.model import MovePlan as DecidedPlan
@@ -146,6 +146,7 @@ class PlanExecutor:
         return rule.objection(_total_gain(decided) or 0.0, len(decided.moves))
 
     def _decide_plan(self, plan: Plan) -> None:
+        """Compute the moves of a pending plan, check and store them; record a failure."""
         bound = log.bind(plan=str(plan.id), kind=plan.kind)
         try:
             inputs = self._read_inputs(plan)
@@ -177,10 +178,12 @@ class PlanExecutor:
         bound.info("plan_proposed", moves=len(decided.moves), stays=len(decided.stays))
 
     def _report_auto_plan(self, plan: Plan, outcome: str) -> None:
+        """Report the outcome of a plan to the metrics, if the auto-balance rule requested it."""
         if plan.requested_by == STANDING_RULE:
             self._on_standing(outcome)
 
     def _read_inputs(self, plan: Plan) -> PlanInputs:
+        """Read the running VMs from the register center; return the inputs of a plan."""
         view = self._registry.plans.view_running(rest_s=self._planning.rest_s)
         running, names = to_running(view)
         later = self._registry.rolls.hosts_emptied_later(plan.id)
@@ -193,10 +196,11 @@ class PlanExecutor:
             limits=self._planning.limits,
             seed=self._planning.seed,
             budget_units=self._planning.budget_units,
-            domain=None if spare is None else domains_of(spare, view.cluster.hosts).of_host,
+            domain=None if spare is None else failure_domains_of(spare, view.cluster.hosts).of_host,
         )
 
     def _carry_out_plan(self, plan: Plan) -> None:
+        """Request the moves of an approved plan that are ready; end the plan after its last."""
         turns = select_ready_moves(self._registry.plans.moves(plan.id), self._planning.limits)
         if turns is None:
             if self._registry.room_plans.keeps_room(plan.id, for_s=self._planning.room_hold_s):
@@ -288,6 +292,7 @@ def _planned_moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
 
 
 def _room_result(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
+    """Return as JSON values where a room plan lets the request in, and what still waits."""
     hosts = inputs.names.snapshot.hosts
     left = plan.still_waits[0] if plan.still_waits else None
     return {
@@ -303,7 +308,7 @@ def _room_result(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, Any]:
 
 
 def _plan_measures(plan: DecidedPlan, place: int) -> dict[str, Any]:
-    """Return the measures before the first move of a plan (0), or after the last (-1).
+    """Return a plan's measures before its first move (``place`` 0), or after its last (-1).
 
     If the plan comes from a game, ``potential`` is the potential of that game, which rises.
     """
@@ -327,6 +332,7 @@ def _resting_vms(inputs: PlanInputs, plan: DecidedPlan) -> Mapping[str, int]:
 
 
 def _staying_vm_document(inputs: PlanInputs, stays: Any) -> Mapping[str, Any]:
+    """Return as JSON values why a VM of a plan stays, and what the nearest host lacks."""
     names = inputs.names.snapshot.hosts
     missing = None
     if stays.missing is not None:

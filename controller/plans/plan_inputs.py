@@ -59,7 +59,7 @@ class PlanInputs:
 
 
 def build_move_limits(settings: ControllerSettings) -> RebalanceLimits:
-    """Return the limits on simultaneous moves of a plan."""
+    """Return the settings' limits on simultaneous moves: per host, and in total."""
     return RebalanceLimits(
         per_source=settings.moves_per_host,
         per_destination=settings.moves_per_host,
@@ -92,7 +92,7 @@ def decide_plan(data: bytes) -> dict[str, Any]:
 
 
 def compute_plan(inputs: PlanInputs) -> MovePlan:
-    """Compute a plan. Raises `PolicyFailedError` for a kind without a planner."""
+    """Compute the moves of a plan. Raises `PolicyFailedError` for a kind without a planner."""
     how: dict[str, Any] = {
         "limits": inputs.limits,
         "seed": inputs.seed,
@@ -100,8 +100,8 @@ def compute_plan(inputs: PlanInputs) -> MovePlan:
     }
     match inputs.kind:
         case "evacuate":
-            hosts = _named_hosts(inputs, inputs.arguments["hosts"])
-            later = _named_hosts(inputs, inputs.arguments.get("later", ()))
+            hosts = _host_rows(inputs, inputs.arguments["hosts"])
+            later = _host_rows(inputs, inputs.arguments.get("later", ()))
             return evacuate_before(inputs.running, hosts, set(later), **how)
         case "repair" | "mend" as kind:  # "mend": plans from before revision 0066
             return replace(repair(inputs.running, **how), policy=kind)
@@ -123,6 +123,7 @@ def compute_plan(inputs: PlanInputs) -> MovePlan:
             raise PolicyFailedError(inputs.kind, "is no kind of plan that can be decided")
 
 
-def _named_hosts(inputs: PlanInputs, hosts: Sequence[str]) -> list[int]:
+def _host_rows(inputs: PlanInputs, hosts: Sequence[str]) -> list[int]:
+    """Return the rows of hosts by their names."""
     wanted = set(hosts)
     return [at for at, (_, name) in enumerate(inputs.names.snapshot.hosts) if name in wanted]

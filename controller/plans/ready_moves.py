@@ -51,6 +51,8 @@ def select_ready_moves(moves: Sequence[PlanMove], limits: RebalanceLimits) -> Re
 
 
 class _MoveRequests:
+    """The moves of a plan to request now; few enough per host that each begins soon."""
+
     def __init__(self, limits: RebalanceLimits, moves: Sequence[PlanMove]) -> None:
         self._limits = limits
         self._first = min(move.wave for move in moves if not move.is_over)
@@ -64,7 +66,7 @@ class _MoveRequests:
         self.early: list[PlanMove] = []
 
     def take(self, number: int, wave: Sequence[PlanMove]) -> bool:
-        """Add the moves of a wave that may be requested; return whether no move is left out."""
+        """Add the moves of a wave that may be requested; return False if a move is left out."""
         is_early, all_created = number > self._first, True
         for move in wave:
             if move.is_over or move.move_id is not None:

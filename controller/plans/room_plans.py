@@ -38,7 +38,7 @@ class RoomPlanner:
         self._looked_after: tuple[int, int] | None = None
 
     def create_plan_if_due(self, lease: Lease) -> None:
-        """Create a plan if a request starves and a round or a plan ended since the last check.
+        """Create a room plan if a request starves, and a round or plan ended since the last check.
 
         A request starves by the rule of the policies that reserve hosts for it.
         """
@@ -70,6 +70,7 @@ class RoomPlanner:
                 return
 
     def _create_plan(self, request: UUID) -> bool:
+        """Create a room plan for a request; return False if the request is placed or deleted."""
         try:
             plan = self._registry.plans.create(
                 PlanKind.ROOM,

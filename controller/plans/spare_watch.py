@@ -33,7 +33,7 @@ class SpareWatch:
         self._report = report
 
     def run(self, stop: threading.Event) -> None:
-        """Check until stopped."""
+        """Check spare capacity at an interval until stopped."""
         while True:
             try:
                 self.check()

@@ -55,7 +55,7 @@ def capacity_left(
     named: Sequence[str] | None,
     rules: Rules,
 ) -> Capacity:
-    """Return the number of VMs of one request with these rules that fit on the hosts now."""
+    """Return how many more VMs of a type fit on the hosts now, by the rules of a request."""
     demand = np.array(view.demand, dtype=np.int64)
     hosts = view.hosts
     capacity = _int_rows([host.capacity for host in hosts], len(demand))
@@ -181,6 +181,7 @@ def _scarcest_resources(free: IntArray, demand: IntArray) -> IntArray:
 def _most_frequent_resource(
     resources: Sequence[str], ends_first: IntArray, which: BoolArray, hosts: Sequence[int]
 ) -> str | None:
+    """Return the resource that runs out first on most of the hosts; None if on none."""
     counted = Counter(int(ends_first[host]) for host in hosts if which[host])
     if not counted:
         return None

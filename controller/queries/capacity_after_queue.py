@@ -57,9 +57,10 @@ def capacity_in_turn(
     within_s: float = TIME_S,
     max_in_thread: int = MAX_IN_THREAD,
 ) -> Capacity:
-    """Compute ``in_turn``, the VMs that fit after a round has served the queue, and add it.
+    """Return the capacity with ``in_turn``: how many VMs fit after a round has served the queue.
 
-    The process is killed after ``within_s``; then ``in_turn`` stays None.
+    On a large cluster a child process computes it. If it takes longer than ``within_s`` it is
+    killed, and ``in_turn`` stays None.
     """
     found, cluster = question.found, question.view.cluster
     if cluster is None:
@@ -81,7 +82,7 @@ def capacity_in_turn(
 
 
 def capacity_after_round(question: CapacityInputs) -> int:
-    """Simulate a round on the queue; return how many VMs fit after it."""
+    """Simulate a round on the queue; return how many more VMs of the type it then places."""
     view, found, rules = question.view, question.found, question.rules
     cluster = view.cluster
     assert cluster is not None  # noqa: S101 no child is started without it

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from controller.errors import PolicyFailedError
+from controller.rounds.failure_domains import failure_domains_of
 from controller.rounds.policy_process import PolicyProcess
 from controller.rounds.running_state import RunningNames, to_running
-from controller.rounds.spare_domains import domains_of
 from placement.rebalancing.model import RunningState, StayingVm
 from placement.rebalancing.spare_capacity import SpareCapacity, spare_capacity
 from registry import ConflictError, Registry
@@ -73,7 +73,7 @@ class SurvivalInputs:
 
 
 def survival(registry: Registry, domain: str, *, max_domains: int = _MAX_DOMAINS_SHOWN) -> Survival:
-    """Test whether the current cluster survives the failure of any one domain.
+    """Test for each failure domain whether its VMs would find room elsewhere if it failed.
 
     ``domain`` is ``host``, ``zone`` or ``label:KEY``. For the first ``max_domains`` domains that
     may not fail, the answer lists what their VMs lack; this takes most of the time. Stopped VMs
@@ -93,7 +93,7 @@ def survival_in_child(
     process: PolicyProcess | None = None,
     within_s: float = TIME_S,
 ) -> Survival:
-    """Test in a child process whether the cluster survives the failure of any one domain.
+    """Test in a child process which failure domains may fail, as `survival` does.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def survival_in_child(
 def compute_survival(inputs: SurvivalInputs) -> Survival:
     """Compute the failure domains whose VMs would all find room elsewhere if the domain failed."""
     running, names = to_running(inputs.view, to_move=False)
-    domains = domains_of(inputs.domain, inputs.view.cluster.hosts)
+    domains = failure_domains_of(inputs.domain, inputs.view.cluster.hosts)
     found = spare_capacity(
         running, domains.of_host, budget_units=BUDGET_UNITS, max_rows=inputs.max_domains
     )

@@ -24,7 +24,7 @@ from controller.queries.explanations import (
     UndecidedExplanation,
     WaitingExplanation,
 )
-from controller.queries.lateness import overdue_work, unattended_work
+from controller.queries.overdue_work import overdue_work, unattended_work
 from controller.queries.wait_estimates import WaitingTime, WaitingTimes, missing_estimate
 from controller.rounds.obstacles import REQUEST_OBSTACLES, remedy_text
 from placement import is_poorer
@@ -78,7 +78,7 @@ def explain_request(
 ) -> RequestExplanation:
     """Return a request's state for a reader, with the reasons and the estimate of its wait.
 
-    A tenant sees the names of its own VMs' hosts only, and numbers of hosts in steps.
+    A tenant sees only aliases of its own VMs' hosts, and coarsely rounded numbers of hosts.
 
     Raises
     ------
@@ -251,6 +251,7 @@ def redact_wait_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _redact_obstacle(obstacle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an obstacle as a tenant may see it: no hosts, numbers rounded coarsely."""
     missing = obstacle["missing"]
     if missing is not None and obstacle["kind"] not in REQUEST_OBSTACLES:
         missing = round_up_to_step(missing)
@@ -264,6 +265,7 @@ def _redact_obstacle(obstacle: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unbuilt_vms_reason(liveness: Liveness) -> str | None:
+    """Return why placed VMs are not created: no worker does it; None if one does."""
     no_process = unattended_work(overdue_work(liveness), "build")
     if no_process is None:
         return None
@@ -272,6 +274,7 @@ def _unbuilt_vms_reason(liveness: Liveness) -> str | None:
 
 
 def _explain_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) -> WaitingExplanation:
+    """Add to an explanation that no control centre decides, if that is so."""
     no_process = unattended_work(overdue_work(liveness), "decide")
     if no_process is None:
         return waiting
@@ -286,6 +289,7 @@ def _explain_unattended_loop(waiting: WaitingExplanation, liveness: Liveness) ->
 
 
 def _explain_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> WaitingExplanation:
+    """Add to an explanation that an operator paused the slot loop, if that is so."""
     if status.state is not SlotLoopState.PAUSED:
         return waiting
     return replace(

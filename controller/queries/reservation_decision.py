@@ -41,7 +41,7 @@ class ReservationQuery:
 
 
 def judge_reservation(question: ReservationQuery) -> ReservationVerdict:
-    """Judge a reservation by sampling which VMs will have ended at its beginning."""
+    """Judge whether a reservation will have room: sample which VMs will have ended by then."""
     view, wanted = question.view, question.reservation
     present, _ = forecast_start(view)
     hosts = view.cluster.hosts
@@ -108,7 +108,7 @@ def _release_kept_room(cluster: ClusterView, over: Collection[UUID]) -> ClusterV
 
 
 def to_reservation_decision(wanted: Reservation, judged: ReservationVerdict) -> ReservationDecision:
-    """Return the decision to store for a verdict."""
+    """Return the decision on a reservation: accepted if the verdict says that all VMs fit."""
     if judged.samples:
         found = f"{judged.samples_with_room} of {judged.samples}"
         by = f"in {found} samples of which VMs will have ended"

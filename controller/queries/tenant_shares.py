@@ -95,6 +95,7 @@ class _SharePosition:
 
 
 def _share_positions(view: ClusterView) -> Mapping[str, _SharePosition]:
+    """Return share, entitlement and fair target of each tenant and group, by name."""
     snapshot, _ = to_snapshot(drop_spot_requests(view))
     tree = _NamedTree.of(view.tenants, view.groups)
     shares = tree.shares(fractions_of_pool(snapshot.held, snapshot.pool))

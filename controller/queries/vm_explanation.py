@@ -10,8 +10,8 @@ from uuid import UUID
 from controller.host_aliases import Viewer
 from controller.queries.explanations import VmExplanation, WeighedCombination
 from controller.queries.move_text import move_sentence, redact_move
-from controller.rounds.games import solution_sentence, solved_games
 from controller.rounds.inputs import RoundInputs, read_round_inputs
+from controller.rounds.solved_games import solution_sentence, solved_games
 from registry import CopyState, Registry, RoundDamagedError, RoundPurgedError
 from registry.hosts import FailurePolicy, Host, failure_outlook, failure_policy_of, is_replaced
 from registry.requests import ImageWait, Vm
@@ -102,7 +102,7 @@ def explain_vm(
         return placed
     message = (
         f"{placed.message}; it is created once image {image.image} is there:"
-        f" {_upload_progress(image)}"
+        f" {_upload_progress_text(image)}"
     )
     return replace(placed, waits_for_image=image, message=message)
 
@@ -143,7 +143,8 @@ def _unplaced_explanation(vm: Vm, message: str) -> VmExplanation:
     )
 
 
-def _upload_progress(image: ImageWait) -> str:
+def _upload_progress_text(image: ImageWait) -> str:
+    """Return how far the upload of the image for which a VM waits is."""
     if image.held:
         return (
             "it is held because hosts stopped answering while they received it,"
@@ -228,7 +229,7 @@ def _base_explanation(vm: Vm, record: RoundRecord, reader: Viewer, message: str)
 def _tenants_vms_in_game(
     details: Mapping[str, Any], inputs: RoundInputs, tenant: str, host: int
 ) -> dict[str, int]:
-    """Return the number of a tenant's VMs that a host took in the game, by VM type."""
+    """Return how many VMs of a tenant a host took in the game, by VM type."""
     owners = inputs.snapshot.tenant
     of_tenants = inputs.names.tenants
     own = {
@@ -271,6 +272,7 @@ def _counts_by_type(
 
 
 def _request_host_pairs(rows: Iterable[Sequence[int]]) -> list[list[int]]:
+    """Return request and host of rows of a round's details."""
     return [list(row[:2]) for row in rows]
 
 

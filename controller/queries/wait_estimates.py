@@ -115,7 +115,7 @@ class WaitingTimes:
         self._waiting = threading.Semaphore(_MAX_WAITING_CALLS)
 
     def waiting_time(self, request_id: UUID, patience_s: float = PATIENCE_S) -> WaitingTime:
-        """Return the estimate of a waiting request; start a new forecast if the last is old."""
+        """Return the estimated wait of a request; start a new forecast if the last is old."""
         with self._lock:
             made = self._made
             making = self._making
@@ -134,6 +134,7 @@ class WaitingTimes:
         return _cached_waiting_time(made, request_id)
 
     def _make_forecast(self, done: threading.Event) -> None:
+        """Make a forecast for all waiting requests and cache it; then set ``done``."""
         began = time.monotonic()
         at, estimates, why = None, None, None
         try:
@@ -170,7 +171,7 @@ class WaitingTimes:
 
 
 def unavailable_reason(view: ForecastInputs) -> WhyUnavailable | None:
-    """Return the reason why no forecast can be made, or None."""
+    """Return the reason why no forecast of waiting times can be made, or None."""
     if view.inputs is None or view.slot_length_s is None:
         return "not_decided"
     if sum(life.ended for life in view.lives) < MIN_ENDS:
@@ -179,7 +180,7 @@ def unavailable_reason(view: ForecastInputs) -> WhyUnavailable | None:
 
 
 def missing_estimate(why: WhyUnavailable, at: datetime | None = None) -> WaitingTime:
-    """Return an answer without an estimate, with the reason."""
+    """Return a waiting time without an estimate, with the reason."""
     return WaitingTime(message=_WHY[why], unavailable=why, made_at=at)
 
 
@@ -193,7 +194,7 @@ def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime
 
 
 def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> WaitingTime:
-    """Return an estimate with coarsely rounded times, which hide other tenants' VMs."""
+    """Return an estimated wait with coarsely rounded times, which hide other tenants' VMs."""
     median_s, p90_s = round_duration(estimate.half_s), round_duration(estimate.nine_in_ten_s)
     return WaitingTime(
         message=_estimate_message(median_s, p90_s, horizon_s),
@@ -209,7 +210,7 @@ def waiting_time(estimate: Estimate, horizon_s: float, at: datetime | None) -> W
 
 
 def round_duration(seconds: float | None, *, up: bool = True) -> float | None:
-    """Round a duration up to a step, or down if not ``up``."""
+    """Round a waiting time in seconds up to the next coarse step, or down if not ``up``."""
     if seconds is None:
         return None
     if up:

@@ -61,7 +61,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
     assert view.inputs is not None  # noqa: S101 the caller has checked
     assert view.slot_length_s is not None  # noqa: S101 the same
     inputs = decode_inputs(view.inputs)
-    present, roll_host_rows = forecast_start(view)
+    present, rows_of_request = forecast_start(view)
     ahead = RunAheadOptions(
         policy=_zone_policies(view.cluster, inputs),
         slot_length_s=view.slot_length_s,
@@ -76,7 +76,7 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
         present, build_lifetimes(view), ahead, lambda: time.monotonic() - began > question.time_s
     )
     found = {}
-    for request, rows in roll_host_rows.items():
+    for request, rows in rows_of_request.items():
         estimate = estimate_wait(
             waits_s[:, rows].max(axis=1),
             slot_length_s=view.slot_length_s,
@@ -93,7 +93,10 @@ def estimate_waits(question: ForecastQuery) -> Estimates:
 
 
 def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Sequence[int]]]:
-    """Return the state from which a forecast starts, and the rows of each waiting request."""
+    """Return the state from which a forecast starts.
+
+    Also returns the rows that each waiting request has in its snapshot.
+    """
     cluster = drop_spot_requests(view.cluster)
     tenant_index = {tenant.id: index for index, tenant in enumerate(cluster.tenants)}
     host_index = {host.id: index for index, host in enumerate(cluster.hosts)}
@@ -113,9 +116,9 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
     ]
     numbers: dict[UUID, int] = {}
     came = [each for each in view.came if row_of_kind[each.kind] >= 0]
-    roll_host_rows: defaultdict[UUID, list[int]] = defaultdict(list)
+    rows_of_request: defaultdict[UUID, list[int]] = defaultdict(list)
     for row, request in enumerate(cluster.requests):
-        roll_host_rows[request.id].append(row)
+        rows_of_request[request.id].append(row)
     present = CurrentState(
         snapshot=dataclasses.replace(snapshot, count=count),
         groups=groups.rows([(each.tenant_id, each.vm_type) for each in both.requests]),
@@ -155,11 +158,11 @@ def forecast_start(view: ForecastInputs) -> tuple[CurrentState, Mapping[UUID, Se
             span_s=(cluster.now - view.came_since).total_seconds(),
         ),
     )
-    return present, roll_host_rows
+    return present, rows_of_request
 
 
 def build_lifetimes(view: ForecastInputs) -> Lifetimes:
-    """Return the observed lifetimes of VMs."""
+    """Return the lifetimes of VMs that were observed, for drawing those of running VMs."""
     lives = view.lives
     return Lifetimes(
         ObservedLifetimes(
@@ -191,6 +194,7 @@ class _LifetimeGroups:
 
 
 def _zone_policies(cluster: ClusterView, inputs: RoundInputs) -> _SubsetPolicies:
+    """Return the maker of policies for subsets of hosts, as in the latest round."""
     return _SubsetPolicies(
         policy=NamedPolicy(policy=inputs.policy, parameters=inputs.parameters),
         zones={

@@ -21,22 +21,22 @@ from controller.queries.wait_estimates import WaitingTimes
 from controller.rest import health
 from controller.rest.dependencies import LOGIN_LIFE_S, Services
 from controller.rest.login import routes as login
-from controller.rest.login.provider import Provider
+from controller.rest.login.identity_provider import Provider
 from controller.rest.metrics import HttpMetrics, watch_streams
 from controller.rest.metrics import router as metrics_router
 from controller.rest.middleware.access_log import AccessLog
 from controller.rest.middleware.audit_trail import AuditTrail
-from controller.rest.middleware.auth import PROTECTED_PREFIX
 from controller.rest.middleware.authentication import Authentication
+from controller.rest.middleware.callers import PROTECTED_PREFIX
 from controller.rest.middleware.concurrent_calls import ConcurrentCalls
 from controller.rest.middleware.rate_limits import RateLimits
+from controller.rest.middleware.refused_calls import Refusals
 from controller.rest.pages.docs import docs_pages
 from controller.rest.pages.openapi import TITLE, build_openapi
 from controller.rest.pages.static_pages import StaticPage
 from controller.rest.pages.web import WEB_PATH, to_web, web_pages
 from controller.rest.problems.documents import problem_handler
 from controller.rest.problems.pages import PROBLEMS_PATH, problem_meanings, problem_page
-from controller.rest.problems.refusals import Refusals
 from controller.rest.routers import (
     audit,
     capacity,
@@ -68,8 +68,8 @@ from controller.rest.routers.moving import moves, plans, rolls
 from controller.rest.routers.site import counts
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
-from controller.rest.streams import EventFeed, StreamPlaces
-from controller.rest.streams.places import MAX_STREAMS
+from controller.rest.streams import EventFeed, StreamPermits
+from controller.rest.streams.permits import MAX_STREAMS
 from controller.settings import ControllerSettings
 from controller.what_ifs.decision_settings import decision_from_settings
 from controller.what_ifs.executor import WhatIfBounds, WhatIfExecutor
@@ -110,7 +110,7 @@ def create_app(
     what_ifs: WhatIfExecutor | None = None,
     start_child: StartChild = start_interpreter,
 ) -> FastAPI:
-    """Return the application.
+    """Build the FastAPI application of the REST API.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def create_app(
     """
     host_names = HostNames.of(registry, host_naming)
     metrics = metrics if metrics is not None else ProcessMetrics("api")
-    streams = StreamPlaces(event_streams)
+    streams = StreamPermits(event_streams)
     watch_streams(metrics, streams)
     app = FastAPI(
         title=TITLE,

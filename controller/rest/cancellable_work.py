@@ -18,7 +18,7 @@ from controller.rounds.policy_process import PolicyProcess
 
 #: Lower priority than API and rounds, higher than estimates and what-ifs: a caller waits.
 NICENESS: Final = 5
-#: Time for which a call waits for a free place.
+#: Time for which a call waits for a permit.
 WAIT_S: Final = 5.0
 _CHECK_EVERY_S: Final = 0.5
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 async def run_until_disconnect(
     request: HttpRequest,
-    places: threading.Semaphore,
+    permits: threading.Semaphore,
     work: Callable[[PolicyProcess], T],
     *,
     start: StartChild = start_interpreter,
@@ -38,9 +38,9 @@ async def run_until_disconnect(
     Raises
     ------
     BusyError
-        If no place becomes free within ``wait_s``.
+        If no permit becomes free within ``wait_s``.
     """
-    await _acquire_place(request, places, wait_s)
+    await _acquire_permit(request, permits, wait_s)
     try:
         process = PolicyProcess(niceness=NICENESS, start=start)
         done = asyncio.ensure_future(run_in_threadpool(partial(_run_and_close, process, work)))
@@ -51,12 +51,15 @@ async def run_until_disconnect(
                     process.kill()
         return done.result()
     finally:
-        places.release()
+        permits.release()
 
 
-async def _acquire_place(request: HttpRequest, places: threading.Semaphore, wait_s: float) -> None:
+async def _acquire_permit(
+    request: HttpRequest, permits: threading.Semaphore, wait_s: float
+) -> None:
+    """Take a permit once one is free; raise `BusyError` after ``wait_s``."""
     end = time.monotonic() + wait_s
-    while not places.acquire(blocking=False):
+    while not permits.acquire(blocking=False):
         if time.monotonic() >= end or await request.is_disconnected():
             raise BusyError("other rounds are being computed again")
         await asyncio.sleep(0.1)

@@ -14,10 +14,10 @@ from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
 from controller.rest.idempotency.call_batches import CallBatcher
-from controller.rest.login.provider import Provider
-from controller.rest.middleware.auth import caller_of
+from controller.rest.login.identity_provider import Provider
+from controller.rest.middleware.callers import caller_of
 from controller.rest.schemas.operations import Readiness
-from controller.rest.streams import EventFeed, StreamPlaces
+from controller.rest.streams import EventFeed, StreamPermits
 from controller.what_ifs.executor import WhatIfExecutor
 from controller.worker_queue import TaskQueue
 from placement.rebalancing.model import RebalanceLimits
@@ -65,7 +65,7 @@ class Services:
     move_limits: RebalanceLimits
     waiting_times: WaitingTimes
     feed: EventFeed
-    streams: StreamPlaces
+    streams: StreamPermits
     what_ifs: WhatIfExecutor
     start_child: StartChild  #: starts the processes in which policies run
     images: ImageStore | None = None
@@ -92,8 +92,8 @@ class Services:
     def on_failure(self) -> FailurePolicy:
         """The site's default for VMs of a host that fails.
 
-        The control centres decide: by their setting if they have one in common, else by this
-        process's.
+        It is the setting of the control centres, which decide; if they differ, or none runs,
+        this process's.
         """
         processes = self.registry.processes.settings()
         found = {each.settings.get(_ON_FAILURE) for each in processes if each.kind == "control"}

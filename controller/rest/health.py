@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from controller.queries.lateness import overdue_work
+from controller.queries.overdue_work import overdue_work
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.schemas.operations import Liveness, Readiness

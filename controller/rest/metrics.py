@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from controller.rest.dependencies import ServicesDep
-from controller.rest.middleware.auth import METRICS_PATH, Operator
+from controller.rest.middleware.callers import METRICS_PATH, Operator
 from controller.rest.middleware.streams import END_STREAM
-from controller.rest.streams import StreamPlaces
+from controller.rest.streams import StreamPermits
 from service import ProcessMetrics
 from service.metrics import CONTENT_TYPE
 
@@ -63,7 +63,7 @@ def refusal_counter(metrics: ProcessMetrics) -> Callable[[str], None]:
     return lambda reason: counter.labels(reason).inc()
 
 
-def watch_streams(metrics: ProcessMetrics, places: StreamPlaces) -> None:
+def watch_streams(metrics: ProcessMetrics, places: StreamPermits) -> None:
     """Register the gauge of open event streams."""
     gauge = Gauge("fuga_event_streams", "Open streams of events.", registry=metrics.registry)
     gauge.set_function(lambda: places.taken)

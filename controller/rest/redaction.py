@@ -15,7 +15,7 @@ from controller.host_aliases import Viewer
 from controller.queries.coarse_numbers import round_down_to_step, round_to_percent
 from controller.queries.request_explanation import redact_wait_detail
 from controller.queries.tenant_shares import TenantShare
-from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.callers import Caller
 from controller.rest.schemas.operations import RoundDetail
 from controller.rest.schemas.operations import RoundSummary as RoundInList
 from registry.audit import Event
@@ -88,7 +88,7 @@ def redact_vm_group(group: VmGroup, reader: Viewer) -> VmGroup:
 
 
 def redact_network(network: Network, caller: Caller) -> Network:
-    """Hide the network's names on hosts, its other users, and their number of addresses."""
+    """Hide a network's names on hosts and its other users; round their number of addresses."""
     if caller.is_operator:
         return network
     return dataclasses.replace(
@@ -102,7 +102,7 @@ def redact_network(network: Network, caller: Caller) -> Network:
 
 
 def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
-    """Hide machines in the reason of a session's end."""
+    """Hide machines in the reason why a console session ended."""
     return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
 
 
@@ -131,7 +131,7 @@ def redact_event(event: Event, reader: Viewer) -> Event:
 
 
 def redact_round(summary: RoundListEntry, reader: Viewer) -> RoundInList:
-    """Hide the shares of others, and counts over all tenants' VMs."""
+    """Hide a round's shares of others, and its counts over all tenants' VMs."""
     entry = RoundInList.model_validate(summary)
     if reader.is_operator:
         return entry
@@ -153,6 +153,7 @@ def redact_round_detail(detail: RoundDetail, reader: Viewer) -> RoundDetail:
 
 
 def _own_part_of_round(entry: RoundListEntry | RoundDetail, reader: Viewer) -> dict[str, Any]:
+    """Return the fields of a round that a tenant sees otherwise than an operator."""
     return {
         "shares": [
             _rounded_share(each) for each in entry.shares if each["tenant"] == reader.tenant

@@ -24,15 +24,15 @@ from controller.fork_server.client import ForkServer
 from controller.plans.plan_inputs import build_move_limits
 from controller.policies import check_policies
 from controller.rest.app import build_what_if_executor, create_app
-from controller.rest.login.provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import Provider, ProviderSettings
 from controller.rest.metrics import refusal_counter
-from controller.rest.middleware.connections import (
+from controller.rest.middleware.connection_limits import (
     LimitedListener,
     ServingLoop,
     build_bounds,
     raise_file_limit,
-    throttle_library_logs,
 )
+from controller.rest.middleware.log_throttle import throttle_library_logs
 from controller.rest.middleware.protocol import BoundedProtocol, Deadlines
 from controller.rest.middleware.rate_limits import Rate, RateLimits
 from controller.rest.middleware.tls import ServerCertificate, renewed_on_hangup
@@ -76,7 +76,7 @@ class WatchedServer(uvicorn.Server):
         return self._turned_at
 
     def check(self) -> Check:
-        """Return whether the server accepts calls."""
+        """Return the health check of the server: that it accepts calls."""
         message = "calls are answered" if self.started else "it has not begun"
         return Check("server", self.started, message)
 
@@ -185,7 +185,7 @@ def open_listener(listen: str) -> LimitedListener:
 
 
 def build_rate_limits(settings: ControllerSettings) -> RateLimits:
-    """Return the rate limits of this process, a share of the site's."""
+    """Return the rate limits of this process: its share of those in the settings."""
     tokens = Rate(per_s=settings.rate_limit_per_s, burst=settings.rate_limit_burst)
     failures = Rate(per_s=settings.auth_failures_per_s, burst=settings.auth_failures_burst)
     return RateLimits(

@@ -135,6 +135,7 @@ class PieceCache:
         yield "}"
 
     def _cached_piece(self, where: tuple[str, str], value: Any) -> InputPiece:
+        """Return the piece of a value; the last one of its key if the value is unchanged."""
         piece = self._latest.get(where)
         if piece is None or not _is_equal_value(piece.value, value):
             piece = self._latest[where] = InputPiece(value, canonical_json(value).encode())
@@ -142,7 +143,7 @@ class PieceCache:
 
 
 def zlib_stream(pieces: Iterator[InputPiece]) -> bytes:
-    """Join pieces into one zlib stream."""
+    """Join the pieces of a round's inputs into one zlib stream."""
     parts, check = [_BEGIN], zlib.adler32(b"")
     for piece in pieces:
         parts.append(piece.compressed)
@@ -256,7 +257,7 @@ class RoundInputs:
     reserved: ReservedInputs | None = None
 
     def decide_with(self, who: RoundPolicies) -> Allocation:
-        """Run a policy on the inputs, within the rules that apply to any policy."""
+        """Run a policy on the round's inputs, within the rules that apply to any policy."""
         policy = who.make_policy()
         left = () if self.snapshot.spot is None else self.snapshot.spot.kept
         if self.freed or left:
@@ -287,7 +288,7 @@ class RoundInputs:
         return room_for_failures(after, self.spare.domain)
 
     def encode(self, pieces: PieceCache | None = None) -> bytes:
-        """Return the inputs as compressed JSON; equal inputs give equal bytes for any cache."""
+        """Return the round's inputs as compressed JSON; equal inputs give equal bytes."""
         return zlib_stream(
             (pieces or PieceCache()).pieces_of(self.document(plain=lambda value: value))
         )
@@ -319,7 +320,7 @@ class RoundInputs:
         return [each for at, each in enumerate(levels) if each not in levels[:at]]
 
     def document(self, plain: Callable[[Any], Any] = _json_value) -> dict[str, Any]:
-        """Return JSON values that `parse_round_inputs` converts back.
+        """Return the round's inputs as JSON values that `parse_round_inputs` converts back.
 
         ``plain`` converts arrays; by default to lists.
         """
@@ -385,7 +386,7 @@ def read_round_inputs(record: RoundRecord) -> RoundInputs:
 
 
 def parse_round_inputs(document: Mapping[str, Any]) -> RoundInputs:
-    """Convert the JSON values of `RoundInputs.document` back."""
+    """Convert the JSON values of `RoundInputs.document` back to the inputs of a round."""
     stored = document["snapshot"]
     resources = tuple(stored["resources"])
     hosts, requests = len(stored["host_class"]), len(stored["count"])
@@ -459,7 +460,7 @@ def allocation_document(allocation: Allocation) -> dict[str, Any]:
 
 
 def parse_allocation(document: Mapping[str, Any]) -> Allocation:
-    """Convert the JSON values of `allocation_document` back."""
+    """Convert the JSON values of `allocation_document` back to an allocation."""
     return Allocation(
         placed=np.array(document["placed"], dtype=np.int64).reshape(-1, 3),
         left_out=tuple(
@@ -483,6 +484,7 @@ def games_of(details: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _names_as_json(names: SnapshotNames) -> dict[str, Any]:
+    """Return the names of a snapshot's rows as JSON values; empty ones of later versions go."""
     document = {field.name: getattr(names, field.name) for field in dataclasses.fields(names)}
     for name in ("groups", "quotas", "spot", "reserved"):  # rounds without any keep their bytes
         if not document[name]:

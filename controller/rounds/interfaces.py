@@ -35,7 +35,7 @@ class PolicyChoice:
     decision_time_s: float
     seed: int | None = None  #: None: the start of the slot, in whole seconds
     zones: Mapping[str, NamedPolicy] = field(default_factory=dict)  #: by zone with its own
-    spare: str | None = None  #: failure domain to keep spare for (see `domains_of`)
+    spare: str | None = None  #: failure domain to keep spare for (see `failure_domains_of`)
     spot_grace_s: int = 120  #: from the announcement of a spot VM's end to the end
     spot_margin: float = 0  #: part of each resource that new spot VMs leave free
     room_hold_s: float = 600  #: time after it ended for which its room is kept for the request
@@ -50,11 +50,11 @@ class RoundStore(Protocol):
     """Reads and writes of the register center that a round needs."""
 
     def read_cluster(self, lease: Lease) -> ClusterView:
-        """Read the cluster consistently."""
+        """Read hosts, tenants and waiting requests in one transaction."""
         ...
 
     def commit_round(self, commit: RoundCommit) -> CommittedRound:
-        """Write decision and record in one transaction."""
+        """Write a round's assignments and its record in one transaction."""
         ...
 
 
@@ -62,7 +62,7 @@ class RunningStore(Protocol):
     """Reads of the register center that a round with spare also needs."""
 
     def read_running(self, lease: Lease) -> RunningView:
-        """Read the cluster and its running VMs consistently."""
+        """Read the cluster and its running VMs in one transaction."""
         ...
 
 

@@ -46,7 +46,7 @@ class PlacementObstacle:
     until: datetime | None = None  #: for ``failed_builds``: the time of the first retry
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return the obstacle as JSON values."""
         return {
             "kind": self.kind,
             "what": self.what,
@@ -293,14 +293,17 @@ class Obstacles:
         return mask
 
     def _hosts_with_label(self, label: str) -> BoolArray:
+        """Return the mask of hosts with a label, shape (H,)."""
         return self._hosts_where(lambda labels: label in labels)
 
     def _host_mask(self, hosts: Iterable[Any]) -> BoolArray:
+        """Return the mask of hosts with these ids, shape (H,)."""
         mask = np.zeros(len(self._accepts), dtype=np.bool_)
         mask[[self._index[host] for host in hosts if host in self._index]] = True
         return mask
 
     def _full_zones(self, row: int, request: RequestView) -> BoolArray:
+        """Return the mask of hosts in zones that may get no more VMs of a spread request."""
         assert request.spread is not None  # noqa: S101 - called for spread requests alone
         held: dict[str, int] = dict(request.spread.placed)
         for host, count in self._placed.get(row, ()):
@@ -336,7 +339,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
 def remedy_text(obstacle: Mapping[str, Any], *, exact: bool) -> str | None:
     """Return the change that would remove an obstacle; None if it would not suffice alone.
 
-    Unless ``exact``, the numbers are steps and the text says so.
+    Unless ``exact``, the numbers are rounded coarsely and the text says so.
     """
     if not obstacle["only"]:
         return None

@@ -67,7 +67,7 @@ class PolicyFailure:
 
 
 def encode_frame(message: object) -> bytes:
-    """Encode a message for the pipe."""
+    """Encode a message for the pipe between parent and child: its length, then its pickle."""
     data = pickle.dumps(message)
     return HEADER.pack(len(data)) + data
 
@@ -119,7 +119,8 @@ class PolicyProcess:
     ) -> dict[str, Any]:
         """Return a decision step by step, with up to ``max_steps`` steps.
 
-        See `controller.rounds.game.decide_in_steps`. Raises `PolicyFailedError` as `decide` does.
+        See `controller.rounds.game_steps.decide_in_steps`. Raises `PolicyFailedError` as `decide`
+        does.
         """
         if self._child is None or self._child.poll() is not None:
             self.warm_up()
@@ -184,7 +185,7 @@ class PolicyProcess:
             child.kill()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child process."""
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -192,6 +193,7 @@ class PolicyProcess:
     def _call_child(
         self, operation: str, argument: object, deadline_s: float, *, policy: str
     ) -> Any:
+        """Have the child do an operation, and return its answer; kill it after ``deadline_s``."""
         deadline = time.monotonic() + deadline_s
         try:
             child = self._running_child(deadline)
@@ -211,6 +213,7 @@ class PolicyProcess:
         return answer
 
     def _running_child(self, deadline: float) -> Child:
+        """Return the child process; start one if there is none or it has ended."""
         if self._child is not None and self._child.poll() is not None:
             self.close()
         if self._child is None:
@@ -222,6 +225,7 @@ class PolicyProcess:
 
 
 def _send_frame(pipe: IO[bytes], data: bytes, deadline: float) -> None:
+    """Write a message to the child; raise `TimeoutError` after ``deadline``."""
     rest = memoryview(data)
     while rest:
         remaining = deadline - time.monotonic()
@@ -231,6 +235,7 @@ def _send_frame(pipe: IO[bytes], data: bytes, deadline: float) -> None:
 
 
 def _receive_frame(pipe: IO[bytes], length: int, deadline: float) -> bytes:
+    """Read ``length`` bytes from the child; raise `TimeoutError` after ``deadline``."""
     parts: list[bytes] = []
     while length > 0:
         remaining = deadline - time.monotonic()

@@ -12,7 +12,7 @@ MAX_CLASSES: Final = 20
 
 
 def prices_document(snapshot: Snapshot, found: Prices | str, resource: int) -> dict[str, Any]:
-    """Return the prices, or the reason why there are none, as JSON values.
+    """Return a round's prices, or the reason why there are none, as JSON values.
 
     A class is identified by the index of its first host, ``host``.
     """

@@ -79,7 +79,7 @@ def replay_round_game(
     Returns
     -------
     dict
-        See `controller.rounds.game.game_view`; ``identical`` and ``differences`` compare the
+        See `controller.rounds.game_steps.game_view`; ``identical`` and ``differences`` compare the
         recomputed outcome with the stored one.
     """
     record = registry.rounds.get(number)
@@ -145,7 +145,7 @@ def decide_again_by(
 
 
 def outcome_differences(stored: dict[str, Any], recomputed: dict[str, Any]) -> list[str]:
-    """Return descriptions of the differences between two outcomes; empty if they are equal."""
+    """Return texts about the differences between a stored outcome and its replay; empty: equal."""
     differences = []
     for key in sorted(stored.keys() | recomputed.keys()):
         before, after = stored.get(key), recomputed.get(key)
@@ -167,6 +167,7 @@ def outcome_differences(stored: dict[str, Any], recomputed: dict[str, Any]) -> l
 
 
 def _version_note(record: RoundRecord, differences: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a note if a replay differs and another version of fuga decided the round."""
     if not differences or record.engine_version == engine_version():
         return ()
     return (

@@ -33,7 +33,7 @@ class SettledReservations:
     drawn_or_kept: IntArray  #: (A,) amount of each allowance drawn, or kept for begun ones
 
     def kept_amounts(self) -> IntArray:
-        """Return the amounts kept on each host, (H, R)."""
+        """Return the amounts that reservations keep on each host, (H, R)."""
         found = np.zeros_like(self.rest.free)
         for number, host, count in self.inputs.kept:
             found[host] += count * self.inputs.reserved.demand[number]
@@ -90,6 +90,7 @@ def settle_reservations(
 
 
 def _kept_counts(reserved: Reservations, settled: ReservationPlacement) -> tuple[int, ...]:
+    """Return for how many VMs room is kept, by reservation."""
     kept = [0] * len(reserved.count)
     for number, _, count in settled.kept:
         kept[number] += count

@@ -15,6 +15,7 @@ import structlog
 
 from controller.errors import PolicyFailedError, SlotSkippedError
 from controller.rounds.draft import RoundDraft
+from controller.rounds.failure_domains import failure_domains_of
 from controller.rounds.inputs import (
     RoundCache,
     RoundInputs,
@@ -36,7 +37,6 @@ from controller.rounds.reservations import settle_reservations
 from controller.rounds.running_state import to_running
 from controller.rounds.shares import record_shares
 from controller.rounds.snapshots import freed_rows, to_snapshot
-from controller.rounds.spare_domains import domains_of
 from controller.rounds.wait_reasons import waiting_requests
 from placement import Allocation, InfeasibleAllocationError
 from placement.catalog.zone_policies import (
@@ -151,7 +151,7 @@ def _build_snapshot(draft: RoundDraft) -> None:
         return
     state, names = to_running(draft.running, to_move=False, known=draft.kept.arrays)
     draft.snapshot, draft.names = state.snapshot, names.snapshot
-    domains = domains_of(draft.choice.spare, draft.view.hosts)
+    domains = failure_domains_of(draft.choice.spare, draft.view.hosts)
     draft.spare = SpareInputs(running=state, domain=domains.of_host)
 
 

@@ -44,7 +44,7 @@ class RunningNames:
 def to_running(
     view: RunningView, *, to_move: bool = True, known: KnownArrays | None = None
 ) -> tuple[RunningState, RunningNames]:
-    """Convert one read of the register center to the state on which a plan is decided.
+    """Convert rows of running VMs to the state on which a plan of moves is decided.
 
     Without ``to_move``, to the state for which a round keeps spare capacity: recent moves do not
     matter, and hosts with room kept for a request may take VMs of failed hosts.

@@ -45,7 +45,7 @@ class HostArrays:
 
     @classmethod
     def of(cls, hosts: tuple[HostView, ...], resources: int) -> HostArrays:
-        """Convert hosts to arrays."""
+        """Convert rows of hosts to arrays."""
         kinds: dict[tuple[bool, tuple[str, ...]], int] = {}
         kind = [kinds.setdefault((host.accepts, host.labels), len(kinds)) for host in hosts]
         return cls(
@@ -205,7 +205,7 @@ def to_snapshot(
 
 
 def freed_rows(view: ClusterView) -> tuple[tuple[int, int], ...]:
-    """Return (request, host) indices of the hosts that moves free for requests."""
+    """Return rows of request and host: the hosts on which moves make room for a request."""
     if not view.freed:
         return ()
     rows_of = rows_by_request(view.requests)
@@ -322,10 +322,12 @@ def rows_by_request(requests: Sequence[RequestView]) -> Mapping[UUID, Sequence[i
 
 
 def _known_indices(hosts: Sequence[UUID], index_of: dict[UUID, int]) -> tuple[int, ...]:
+    """Return the indices of the hosts that the snapshot has, in order."""
     return tuple(sorted(index_of[host] for host in hosts if host in index_of))
 
 
 def _zone_indices(hosts: Sequence[HostView], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the index of each host's zone among the names; -1: it is in no zone."""
     place = {name: index for index, name in enumerate(names)}
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in hosts)
 

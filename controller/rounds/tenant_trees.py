@@ -82,7 +82,7 @@ def build_allowances(
 
 
 def _amount_held(tenant: TenantView, resource: int | None) -> int:
-    """Return the amount that counts towards a quota, including spot VMs."""
+    """Return what a tenant holds that counts towards a quota, including its spot VMs."""
     if resource is None:
         return tenant.vms
     return tenant.held[resource] + (tenant.spot_held[resource] if tenant.spot_held else 0)

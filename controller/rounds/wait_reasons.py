@@ -98,7 +98,7 @@ def waiting_requests(draft: RoundDraft) -> dict[UUID, WaitingStatus]:
 def _details_of_policy(
     allocation: Allocation, names: SnapshotNames
 ) -> Mapping[int, dict[str, Any]]:
-    """Return the policy's details of each waiting request."""
+    """Return by request which hosts the policy held back, and to which requests it gave way."""
     found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
     for request, host in allocation.details.get("holding", ()):
         found[request].setdefault("holding", []).append({"host": names.hosts[host][1]})
@@ -116,6 +116,7 @@ def _merge_status(one: WaitingStatus, other: WaitingStatus) -> WaitingStatus:
 
 
 def _left_out_by_request(left_out: Sequence[LeftOut]) -> dict[int, list[LeftOut]]:
+    """Return what an allocation left out by request, the reason of most VMs first."""
     parts: dict[int, list[LeftOut]] = {}
     for left in left_out:
         parts.setdefault(left.request, []).append(left)

@@ -10,6 +10,7 @@ import typer
 
 
 def _export_config(config: Path | None) -> Path | None:
+    """Set FUGA_CONFIG to the path that --config gives, for this process and its children."""
     if config is not None:
         os.environ["FUGA_CONFIG"] = str(config.absolute())
     return config

@@ -30,7 +30,7 @@ class Credentials:
 
     @classmethod
     def load(cls, path: Path) -> Credentials | None:
-        """Read the file; return None if there is none."""
+        """Read the credentials that `fuga up` stored; return None if there is no file."""
         try:
             with path.open() as file:
                 check_only_owner_writes(file.fileno(), path)
@@ -53,7 +53,7 @@ class Credentials:
             ) from None
 
     def save(self, path: Path) -> None:
-        """Write the file atomically, readable only by its owner."""
+        """Write the credentials to a file atomically, readable only by its owner."""
         content = {"url": self.url, "operator": self.operator, "tenants": dict(self.tenants)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 

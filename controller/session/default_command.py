@@ -16,7 +16,7 @@ class ImpliedCommand(TyperGroup):
     implied: ClassVar[str]  #: the default command
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Put the command first: a given one, even behind options, or else the default."""
+        """Put the command's name first: the typed one, even behind options, or the default."""
         if args and args[0] not in ctx.help_option_names:
             at = self._first_word(args)
             if at is not None and args[at] in self.commands:

@@ -11,7 +11,7 @@ LINKS: Final = "login/links"
 
 
 def login_url(url: str, made: dict[str, Any]) -> str:
-    """Return the link of a code; browsers do not send the fragment to servers."""
+    """Return the URL that logs a browser in with a code; its fragment is not sent to servers."""
     return f"{url}/web/#login={made['code']}"
 
 

@@ -22,7 +22,7 @@ class StoredLogins:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the file; without a file there are no logins."""
+        """Read the stored logins; without a file there are none."""
         try:
             with path.open() as file:
                 check_only_owner_writes(file.fileno(), path)
@@ -36,7 +36,7 @@ class StoredLogins:
             raise BadInputError(f"{path} is not a file of logins ({error!r}); remove it") from None
 
     def save(self, path: Path) -> None:
-        """Write the file atomically, readable only by its owner."""
+        """Write the logins to a file atomically, readable only by its owner."""
         content = {"last": self.last, "tokens": dict(self.tokens)}
         write_private(path, json.dumps(content, indent=2) + "\n")
 
@@ -52,7 +52,7 @@ class StoredLogins:
 
 
 def change_logins(path: Path, change: Callable[[StoredLogins], StoredLogins]) -> None:
-    """Change the file under a lock, so that simultaneous commands do not lose changes."""
+    """Change the file of logins under a lock, so that simultaneous commands lose no change."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with path.with_suffix(".lock").open("a") as lock:

@@ -195,6 +195,7 @@ def _lifetime_text(vm: Json) -> str:
 
 
 def _choose_match(typed: str, found: Sequence[LookupTarget]) -> LookupTarget:
+    """Return the live request or VM of several matches, or the newest; refuse two live ones."""
     live = [each for each in found if each.is_live]
     if len(live) > 1:
         listed = "\n".join(f"  {each}: {each.record['id']}" for each in live)
@@ -254,7 +255,7 @@ def is_part_of_id(typed: str, whole: object) -> bool:
 
 
 def find_request(api: Client, typed: str) -> Json:
-    """Find a request; refuse a VM."""
+    """Find a request by its name or id; refuse the name or id of a VM."""
     target = find_target(api, typed)
     if target.kind != "request":
         raise BadInputError(f"{typed!r} is a VM, not a request")

@@ -27,7 +27,7 @@ _INTERRUPTED: Final = 130  #: the exit status of a command that Ctrl-C ended
 
 
 class Bar(Protocol):
-    """A function that shows the progress of a plan."""
+    """A function that shows the progress of a plan or a what-if."""
 
     def __call__(self, done: int, total: int, line: str) -> None:
         """Show the number done, the total, and a line of text."""
@@ -65,15 +65,15 @@ def wait_for_plan(
                         return seen
                     show(seen["ended"], seen["moves"], moves_under_way(api))
     except KeyboardInterrupt:
-        echo(f"plan {seen['id']}: {_next_commands(seen)}", err=True)
+        echo(f"plan {seen['id']}: {_next_commands_text(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     raise WaitExpiredError(
         f"plan {seen['id']}: {seen['ended']} of {seen['moves']} moves are over after"
-        f" {timeout_s:g} s. {_next_commands(seen)}"
+        f" {timeout_s:g} s. {_next_commands_text(seen)}"
     )
 
 
-def _next_commands(plan: Mapping[str, Any]) -> str:
+def _next_commands_text(plan: Mapping[str, Any]) -> str:
     return (
         f"It goes on: `fuga plan show {plan['id']}` shows it,"
         f" `fuga plan cancel {plan['id']}` ends it."

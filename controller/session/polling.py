@@ -26,7 +26,7 @@ class ProgressLine(Protocol):
     """A function that shows one changing line."""
 
     def __call__(self, line: str) -> None:
-        """Replace the line."""
+        """Replace the line of progress."""
         ...
 
 

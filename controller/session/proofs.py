@@ -53,12 +53,12 @@ class VerifiedChain:
 
 
 def build_proof_document(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the document to save, with all that `verify_chain` needs."""
+    """Return the document of a tenant's rows and their proofs, to save for `verify_chain`."""
     return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
 
 
 def parse_document(data: bytes) -> dict[str, Any]:
-    """Parse a saved file strictly.
+    """Parse a saved document of a tenant's rows and their proofs, strictly.
 
     Raises
     ------
@@ -143,6 +143,7 @@ def verify_chain(
 
 
 def _check_chain_continues(newer: Mapping[str, Any], older: Mapping[str, Any]) -> None:
+    """Check that a round follows the round below it in the chain."""
     if older["round"] >= newer["round"]:
         raise ProofError(
             f"round {older['round']} stands below round {newer['round']}: they are not in order"
@@ -195,6 +196,7 @@ def _check_round(proof: Any, where: str) -> None:
 
 
 def _chain_header(header: Any, where: str) -> list[Any]:
+    """Return the checked values of a round's header, in the order in which they are digested."""
     _expect_object(header, _OF_HEADER, f"{where}.header")
     return [
         _expect_int(header["round"], f"{where}.header.round"),
@@ -216,6 +218,7 @@ def _chain_header(header: Any, where: str) -> list[Any]:
 
 
 def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
+    """Compute the root of a round's Merkle tree from a tenant's row and its path."""
     row = _expect_object(proof["row"], _OF_ROW, f"{where}.row")
     values = [
         _expect_str(row["tenant"], f"{where}.row.tenant"),

@@ -41,7 +41,7 @@ class LoginAttempt:
 
     @classmethod
     def begin(cls, way: Mapping[str, Any], redirect_uri: str) -> LoginAttempt:
-        """Begin a login; refuse a provider whose endpoint is no web address."""
+        """Begin a login at the provider; refuse one whose endpoint is no web address."""
         endpoint = urlsplit(str(way["authorization_endpoint"]))
         if endpoint.scheme not in ("https", "http") or not endpoint.netloc:
             raise CliError("the API names no web address to log in at")
@@ -92,12 +92,12 @@ class CallbackListener:
 
     @property
     def redirect_uri(self) -> str:
-        """The redirect address of this listener."""
+        """The address of this listener, to which the provider redirects the browser."""
         return f"http://{_HOST}:{self._server.server_port}{_PATH}"
 
     @contextmanager
     def listening(self, state: str) -> Iterator[None]:
-        """Accept a browser with this state until the block ends."""
+        """Accept a redirected browser with the state of this login until the block ends."""
         self._state = state
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         thread.start()
@@ -142,6 +142,7 @@ class CallbackListener:
         return Handler
 
     def _accept_answer(self, path: str) -> bool:
+        """Store the path of the first request with the state of this login; refuse others."""
         address = urlsplit(path)
         state = (parse_qs(address.query).get("state") or [""])[0]
         ours = hmac.compare_digest(state.encode(), self._state.encode())
@@ -158,5 +159,6 @@ def remote_redirect_uri() -> str:
 
 
 def _challenge_digest(text: str) -> str:
+    """Return the unpadded base64url SHA-256 of a text, as PKCE wants it."""
     digest = hashlib.sha256(text.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

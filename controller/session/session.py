@@ -89,6 +89,7 @@ def option_of_field(command: Any, field: str) -> str:
 
 
 def _option_name(parameter: Any) -> str:
+    """Return an argument's name in capitals, or an option's long name."""
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name).upper().rstrip(".")
     return str(next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0]))
@@ -118,16 +119,16 @@ WatchOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """The options that may stand before or after the command."""
+class CommonOptions:
+    """The options of every command: they may stand before or after its name."""
 
     output: OutputFormat | None = None
     tenant: str | None = None
     url: str | None = None
 
-    def with_defaults(self, other: Common) -> Common:
+    def with_defaults(self, other: CommonOptions) -> CommonOptions:
         """Return these options, with those of ``other`` where these are unset."""
-        return Common(
+        return CommonOptions(
             self.output or other.output, self.tenant or other.tenant, self.url or other.url
         )
 
@@ -136,7 +137,7 @@ class Session:
     """One run of a command: the API client, created when first needed, and the output."""
 
     def __init__(
-        self, common: Common, environ: Mapping[str, str], *, before_another: bool = False
+        self, common: CommonOptions, environ: Mapping[str, str], *, before_another: bool = False
     ) -> None:
         self.before_another = before_another  #: whether a subcommand follows this command
         output = common.output or OutputFormat.TABLE
@@ -148,7 +149,7 @@ class Session:
 
     @property
     def api(self) -> Client:
-        """The API's client."""
+        """The client of the API, created at its first use."""
         if self._api is None:
             # A third of httpx's import time is its command line, which is not needed.
             sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # no such module
@@ -177,7 +178,7 @@ class Session:
             echo(message)
 
     def print_note(self, message: str) -> None:
-        """Print lines on standard error."""
+        """Print a note of one or more lines on standard error."""
         for line in message.splitlines():
             echo(line, err=True)
 
@@ -231,8 +232,8 @@ def _add_options(
     @functools.wraps(command)
     def run(**given: Any) -> None:
         context: typer.Context = given.pop("ctx")
-        here = Common(given.pop("output"), given.pop("as_tenant"), given.pop("url"))
-        before = context.obj if isinstance(context.obj, Common) else Common()
+        here = CommonOptions(given.pop("output"), given.pop("as_tenant"), given.pop("url"))
+        before = context.obj if isinstance(context.obj, CommonOptions) else CommonOptions()
         context.obj = here.with_defaults(before)
         follows = context.invoked_subcommand is not None
         watched = given.pop("watched", False)

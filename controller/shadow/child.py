@@ -112,7 +112,7 @@ def _decision_measures(
 
 
 def _share_rows(inputs: RoundInputs, ours: Allocation, theirs: Allocation) -> list[dict[str, Any]]:
-    """Return the shares of tenants for whom either policy placed something."""
+    """Return the dominant shares by both policies of tenants for whom either placed something."""
     snapshot = inputs.snapshot
     before, first, second = (
         dominant_shares(held, snapshot.pool)

@@ -42,7 +42,7 @@ class ShadowCounters(Protocol):
     """Counts rounds of the second policy; see `ShadowMetrics`."""
 
     def count(self, shadow: NewShadowRound) -> None:
-        """Count a round."""
+        """Count a round that the second policy decided, failed or skipped."""
         ...
 
 
@@ -73,18 +73,18 @@ class ShadowDecider:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that decides rounds by the second policy."""
         self._thread = threading.Thread(
             target=self._decide_until_stopped, name="shadow", daemon=True
         )
         self._thread.start()
 
     def nudge(self) -> None:
-        """Wake the thread after a round was committed."""
+        """Wake the thread of the second policy after a round was committed."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Stop the thread, and kill a decision under way."""
+        """Stop the thread of the second policy, and kill a decision under way."""
         self._stop.set()
         self._woken.set()
         while self._thread is not None and self._thread.is_alive():
@@ -109,6 +109,7 @@ class ShadowDecider:
         return shadow
 
     def _decide_round(self, number: int, skipped: int) -> NewShadowRound:
+        """Decide a recorded round by the second policy; a failure becomes its ``error``."""
         second = self._second
         document: dict[str, Any] = {
             "round": number,

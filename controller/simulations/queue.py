@@ -65,7 +65,7 @@ class SimulationQueue:
             ) from error
 
     def send(self, folder: Path, name: str) -> bool:
-        """Send a job; return whether the broker took it."""
+        """Send a simulation job to a worker; return whether the broker took it."""
         try:
             self._app.send_task(TASK, args=[str(folder), name], ignore_result=True, retry=False)
         except (OperationalError, OSError):
@@ -73,7 +73,7 @@ class SimulationQueue:
         return True
 
     def is_empty(self) -> bool:
-        """Return whether no message waits; False if the broker does not answer."""
+        """Return whether no simulation job waits; False if the broker does not answer."""
         try:
             with self._open_connection() as connection:
                 channel = connection.default_channel

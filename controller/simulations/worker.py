@@ -74,7 +74,7 @@ class RunMetrics:
         )
 
     def run(self, work: Callable[[], RunMessageOutcome]) -> None:
-        """Run a job and count its outcome."""
+        """Run a simulation job and count its outcome."""
         started = time.perf_counter()
         became = RunMessageOutcome.ERROR
         try:
@@ -115,7 +115,7 @@ class SimulationWorker(Worker):  # type: ignore[misc]  # celery is untyped
 
 
 def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
-    """Run one worker until SIGTERM or SIGINT; return its exit status."""
+    """Run a simulation worker until SIGTERM or SIGINT; return its exit status."""
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)
     inbox = Inbox([AllowedMessages(QUEUE, {TASK: _is_folder_and_name}, jobs)], metrics)
@@ -160,7 +160,7 @@ def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
 def run_message(
     root: Path, folder: str, name: str, stopping: threading.Event, *, worker: str
 ) -> RunMessageOutcome:
-    """Run the job that a message names, if its file is below ``root``.
+    """Run the simulation job that a message names, if its file is below ``root``.
 
     Loading a job's checkpoint can execute code. So messages can only name files below one folder,
     and every process that may write there is trusted.

@@ -26,6 +26,6 @@ def field(
     prose: bool = False,
     spare: int = 0,
 ) -> Column:
-    """Make a column of one field of the row."""
+    """Make a column of a table that shows one field of each row."""
     heading = heading or name.replace("_", " ")
     return Column(heading, lambda row: row.get(name), right, prose, spare)

@@ -25,7 +25,7 @@ def columns_with_room(
     cells: Sequence[Sequence[str]],
     width: int | None,
 ) -> list[int]:
-    """Return the indices of the columns that have room, always including the first."""
+    """Return the indices of a table's columns that have room, always including the first."""
     needed = _needed_widths(columns, headings, cells)
     if width is not None and _line_width(needed, range(len(needed))) > width:
         needed = _needed_widths(columns, [_longest_line(each) for each in headings], cells)
@@ -39,7 +39,7 @@ def columns_with_room(
 def render_lines(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, bold: bool
 ) -> Iterator[str]:
-    """Yield the headings, a rule and the rows; a row is one line unless it has prose.
+    """Yield the lines of a table: headings, a rule, rows; a row is one line unless it has prose.
 
     Long headings are folded if the table is too wide.
     """
@@ -53,7 +53,7 @@ def render_lines(
     if width is not None:
         _fold_widths(columns, widths, width)
     for number, row in enumerate(rows):
-        for line in _cell_lines(columns, row, widths, width, heading=number == 0):
+        for line in _row_lines(columns, row, widths, width, heading=number == 0):
             yield _BOLD.format(line) if bold and number == 0 else line
         if number == 0:
             yield "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
@@ -69,7 +69,7 @@ def _fold_widths(columns: Sequence[Column], widths: list[int], width: int) -> No
         widths[0] = min(widths[0], width)
 
 
-def _cell_lines(
+def _row_lines(
     columns: Sequence[Column],
     row: Sequence[str],
     widths: Sequence[int],
@@ -109,7 +109,7 @@ def _align_cell(cell: str, wide: int, *, right: bool) -> str:
 def _needed_widths(
     columns: Sequence[Column], headings: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> list[int]:
-    """Return the minimum width of each column."""
+    """Return the minimum width of each column of a table."""
     return [
         min(wide, _PROSE) if column.prose else wide
         for column, wide in zip(columns, _column_widths([headings, *cells]), strict=True)

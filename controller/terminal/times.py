@@ -29,7 +29,7 @@ _POSIX_ZONE: Final = re.compile(r"(<[A-Za-z0-9+-]+>|[A-Za-z]{3,})[+-]?[0-9]{1,3}
 
 
 def parse_ttl(given: str, option: str = "--ttl") -> int:
-    """Read a span such as ``2h`` into seconds."""
+    """Parse a typed span of time, such as ``2h``, into seconds."""
     found = _SPAN.fullmatch(given)
     if found is None:
         raise BadInputError(
@@ -39,12 +39,12 @@ def parse_ttl(given: str, option: str = "--ttl") -> int:
 
 
 def parse_end(given: str, option: str = "--expires") -> int | Literal["never"]:
-    """Read a span such as ``90d`` into seconds, or ``never``."""
+    """Parse a typed end: a span such as ``90d`` into seconds, or ``never``."""
     return "never" if given == "never" else parse_ttl(given, option)
 
 
 def parse_moment(given: str, option: str, now: datetime) -> datetime:
-    """Read a span before now or a time."""
+    """Parse a typed moment in the past: a span before now, or a time."""
     if (at := parse_time(given, option)) is not None:
         return at
     try:
@@ -57,7 +57,7 @@ def parse_moment(given: str, option: str, now: datetime) -> datetime:
 
 
 def parse_start(given: str, option: str, now: datetime) -> datetime:
-    """Read ``now``, a span from now or a time."""
+    """Parse a typed beginning: ``now``, a span from now, or a time."""
     if given == "now":
         return now
     if (at := parse_time(given, option)) is not None:
@@ -127,14 +127,14 @@ def clock(value: object, zone: tzinfo | None = None) -> str:
 
 
 def time_since(value: object) -> str:
-    """Return how long ago an API time was."""
+    """Return how long ago an API time was, as text."""
     if not isinstance(value, str):
         return "-"
     return span(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(value)).total_seconds()))
 
 
 def time_until(value: object) -> str:
-    """Return how long it is until an API time."""
+    """Return how long it is until an API time, as text."""
     if not isinstance(value, str):
         return "-"
     seconds = (datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds()

@@ -38,7 +38,7 @@ def watch(show: Callable[[], None], *, interval_s: float = INTERVAL_S) -> None:
 
 
 def newest_lines(text: str, height: int) -> str:
-    """Return the lines that fit the height: the headings and the newest rows."""
+    """Return the lines of a list that fit the height: the headings and the newest rows."""
     lines = text.splitlines()
     if len(lines) < height:
         return text

@@ -25,7 +25,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _block_lines(value: Any) -> Iterator[str]:
-    """Yield the lines of a value, not indented."""
+    """Yield the YAML lines of a value, not indented."""
     if isinstance(value, Mapping) and value:
         for key, each in value.items():
             yield from _entry_lines(f"{_string_text(str(key))}:", each, indent="  ")
@@ -37,6 +37,7 @@ def _block_lines(value: Any) -> Iterator[str]:
 
 
 def _entry_lines(head: str, value: Any, *, indent: str) -> Iterator[str]:
+    """Yield the YAML lines of an entry of a mapping."""
     if isinstance(value, Mapping | list | tuple) and value:
         yield head
         yield from (indent + line for line in _block_lines(value))
@@ -45,6 +46,7 @@ def _entry_lines(head: str, value: Any, *, indent: str) -> Iterator[str]:
 
 
 def _item_lines(value: Any) -> Iterator[str]:
+    """Yield the YAML lines of an item of a list."""
     lines = _block_lines(value)
     yield f"- {next(lines)}"
     yield from (f"  {line}" for line in lines)

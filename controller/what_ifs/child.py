@@ -32,7 +32,7 @@ _OPERATIONS: Final[Mapping[str, Callable[[Mapping[str, Any], Report], Mapping[st
 
 
 def main() -> None:
-    """Run the job and report its result or its error."""
+    """Run one job of a what-if in this process; report its result or its error."""
     answers = capture_stdout()
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_exit_with_parent, args=(job["folder"],), daemon=True).start()
@@ -50,6 +50,7 @@ def main() -> None:
 
 
 def _exit_with_parent(folder: str) -> None:
+    """Exit when the parent closes standard input or dies; remove the folder of the job."""
     while os.read(0, 4096):
         time.sleep(0)
     # A parent that was killed could not remove its files.

@@ -88,7 +88,7 @@ class WhatIfExecutor:
             thread.start()
 
     def close(self) -> None:
-        """End all children; their what-ifs become `interrupted`."""
+        """End all children of what-ifs; their what-ifs become `interrupted`."""
         self._closing.set()
         for thread in list(self._threads):
             thread.join(timeout=5.0)
@@ -118,6 +118,7 @@ class WhatIfExecutor:
             log.warning("what_if_end_not_stored", what_if=str(id), error=str(lost))
 
     def _make_report(self, heard: _Heartbeat, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait for the turn of the what-if, record the site, and simulate it twice."""
         while heard.report(0.0) is not WhatIfState.RUNNING:
             heard.pause(_REPORT_EVERY_S)
         with tempfile.TemporaryDirectory(
@@ -205,6 +206,7 @@ class WhatIfExecutor:
                 self._closing.wait(_POLL_EVERY_S)
 
     def _check_bounds(self, pid: int, deadline: float) -> None:
+        """Raise `WhatIfFailedError` if a child exceeds the time or memory of a what-if."""
         if time.monotonic() > deadline:
             raise WhatIfFailedError(
                 f"it is not over after {_TIMES_LONGER * self.bounds.time_s:g} s,"
@@ -256,7 +258,7 @@ class _Heartbeat:
         return self._state
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the process is closing."""
+        """Wait between two heartbeats, unless the process is closing."""
         self._closing.wait(seconds)
 
 

@@ -25,7 +25,7 @@ _LABEL: Final = "label="
 def simulate_both(
     job: Mapping[str, Any], report: Callable[[Mapping[str, Any]], None]
 ) -> Mapping[str, Any]:
-    """Simulate the unchanged and the changed site; return both documents, and what was cut off."""
+    """Simulate the site as it is and with the changes of a what-if; return both results."""
     folder, changes = Path(job["folder"]), job["changes"]
     recording = read_recording(folder / RECORDING)
     first = _recording_spec(recording, "as-it-is")
@@ -61,6 +61,7 @@ def simulate_both(
 
 
 def _recording_spec(recording: Recording, name: str) -> RunSpec:
+    """Return the run that simulates a recording as the live system decided it."""
     decided = recording.decided
     zones = zone_policies([recording.zones] if recording.zones else [])
     slots = max(1.0, recording.length_s / decided.slot_length_s)
@@ -162,6 +163,7 @@ def _added_hosts(
 
 
 def _write_weights(tree: Path, changed: Path, weights: Mapping[str, float]) -> None:
+    """Write the tree of tenants anew, with changed weights."""
     with (
         tree.open(encoding="utf-8", newline="") as old,
         changed.open("w", encoding="utf-8", newline="") as new,

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import pytest
 
-from controller.cli.commands import PLACES
+from controller.cli.commands import COMMAND_ENTRIES
 from controller.rest.app import create_app
-from controller.rest.middleware.auth import PROTECTED_PREFIX
+from controller.rest.middleware.callers import PROTECTED_PREFIX
 from controller.rounds.interfaces import PolicyChoice
 from controller.rounds.policy_process import PolicyProcess
 from placement.catalog.plugins import POLICY_GROUP
@@ -261,8 +261,8 @@ def test_every_route_is_in_the_application_and_in_the_published_document(
 
 
 def test_every_command_is_written_where_its_list_says() -> None:
-    for name, place in PLACES.items():
-        module, _, attribute = place.written.partition(":")
+    for name, entry in COMMAND_ENTRIES.items():
+        module, _, attribute = entry.location.partition(":")
         assert hasattr(import_module(f"controller.cli.{module}"), attribute), name
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.oidc_mapping import OidcRule
-from controller.rest.login.provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import Provider, ProviderSettings
 from tests.servers import provider_app
 from tests.servers.provider_app import PASSWORD
 

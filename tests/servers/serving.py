@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI
 
-from controller.rest.middleware.connections import UNBOUNDED, Bounds
+from controller.rest.middleware.connection_limits import UNBOUNDED, Bounds
 from controller.rest.middleware.protocol import Deadlines
 from controller.rest.middleware.rate_limits import RateLimits
 from controller.rest.server import DEADLINES, bounded_server, open_listener

@@ -25,6 +25,8 @@ _OUTPUT_S: Final = 1.0
 
 @dataclass(slots=True)
 class _HostCommand:
+    """The operator's command that runs for one host."""
+
     process: subprocess.Popen[bytes]
     reader: threading.Thread
     until: float
@@ -36,8 +38,8 @@ class _HostCommand:
 class CommandsOnHosts:
     """Runs ``argv HOST`` on hosts and reports their ends.
 
-    Each runs in a session of its own, so that a Ctrl-C at the terminal reaches only its driver,
-    and reads nothing.
+    Each runs with an empty standard input, and in a session of its own: a Ctrl-C at the terminal
+    reaches only the driver of the roll.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class CommandsOnHosts:
         self._running[host] = _HostCommand(process, reader, self._now() + self._within_s, last)
 
     def take_results(self) -> dict[str, str | None]:
-        """Return hosts whose command ended since the last call, each with its error or None."""
+        """Return the hosts whose command ended since the last call, each with its error or None."""
         ended: dict[str, str | None] = {**self._not_begun}
         self._not_begun.clear()
         for host, each in list(self._running.items()):
@@ -102,11 +104,12 @@ class CommandsOnHosts:
         return ended
 
     def end(self, why: str) -> None:
-        """Ask all running commands to end."""
+        """Send SIGTERM to all running commands; ``why`` becomes the error of each."""
         for each in self._running.values():
             self._terminate_command(each, why)
 
     def _terminate_then_kill(self, command: _HostCommand) -> None:
+        """Terminate a command after its time limit, and kill it after the grace period."""
         now = self._now()
         if command.killed_at is None:
             if now > command.until:
@@ -120,6 +123,7 @@ class CommandsOnHosts:
             _signal_process_group(command.process, signal.SIGTERM)
 
     def _read_output(self, host: str, stream: IO[bytes], last: list[str]) -> None:
+        """Report each line of a command's output; keep the last one for its error."""
         while piece := stream.readline(_LINE_BYTES):
             line = piece.decode(errors="replace").rstrip()
             if line:
@@ -133,6 +137,7 @@ def _signal_process_group(process: subprocess.Popen[bytes], signum: int) -> None
 
 
 def _error_text(command: _HostCommand) -> str | None:
+    """Return why a command failed, with its last line of output; None if it succeeded."""
     status = command.process.returncode
     if status == 0 and command.why is None:
         return None

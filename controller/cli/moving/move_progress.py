@@ -76,15 +76,15 @@ def wait_for_move(
                         return seen
                     show(seen)
     except KeyboardInterrupt:
-        echo(f"the move of {seen['vm_name']} continues: {_next_commands(seen)}", err=True)
+        echo(f"the move of {seen['vm_name']} continues: {_next_commands_text(seen)}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     raise WaitExpiredError(
         f"the move of {seen['vm_name']} is not over after {timeout_s:g} s: {progress_text(seen)}\n"
-        f"It continues: {_next_commands(seen)}"
+        f"It continues: {_next_commands_text(seen)}"
     )
 
 
-def _next_commands(move: Mapping[str, Any]) -> str:
+def _next_commands_text(move: Mapping[str, Any]) -> str:
     key = short_id(move["id"])
     return f"`fuga move show {key}` shows it, `fuga move cancel {key}` cancels it."
 

@@ -246,7 +246,7 @@ def _find_move(api: Client, typed: str) -> Json:
     try:
         whole = uuid.UUID(typed)
     except ValueError:
-        found = _find_by_part_of_id(api, typed)
+        found = _find_move_by_part_of_id(api, typed)
         if found is not None:
             return found
     else:
@@ -262,7 +262,8 @@ def _find_move(api: Client, typed: str) -> Json:
     return last
 
 
-def _find_by_part_of_id(api: Client, typed: str) -> Json | None:
+def _find_move_by_part_of_id(api: Client, typed: str) -> Json | None:
+    """Find one of the newest moves by a part of its id; None if none has it."""
     if len(typed) < _SHORTEST_PART or not set(typed.lower()) <= set("0123456789abcdef-"):
         return None
     newest = api.items("moves", max_items=_SEARCHED)

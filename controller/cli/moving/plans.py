@@ -230,9 +230,9 @@ def wait_until_carried_out(session: Session, plan: Mapping[str, Any], *, timeout
 
 
 def _failure_lines(session: Session, plan: Mapping[str, Any]) -> list[str]:
-    """Return a line for each VM that did not move, with the reason.
+    """Return a line for each VM of a plan that did not move, with the reason.
 
-    A VM that its tenant deleted is gone, and one that is on another host by now left without it.
+    VMs that were deleted, or are on another host by now, are left out: they left all the same.
     """
     lines, more = [], []
     if plan["failed"]:
@@ -280,7 +280,7 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
             echo(f"room is kept for it after `fuga plan approve {plan['id']}`")
         return
     if plan["before"]:
-        _show_measures(plan)
+        _print_measures(plan)
     _print_moves(moves)
     if plan["not_moved"]:
         echo("")
@@ -292,7 +292,8 @@ def print_plan(session: Session, plan: Mapping[str, Any]) -> None:
         echo(f"nothing moves before `fuga plan approve {plan['id']}`")
 
 
-def _show_measures(plan: Mapping[str, Any]) -> None:
+def _print_measures(plan: Mapping[str, Any]) -> None:
+    """Print the measures of a plan before and after its moves, and its gain."""
     rows = [
         {
             "measure": label,
@@ -368,6 +369,7 @@ def _measure_text(measures: Mapping[str, Any], key: str, form: Callable[[Any], s
 
 
 def _staying_vm_text(session: Session, stays: Mapping[str, Any]) -> str:
+    """Return why a VM of a plan stays on its host, with what the nearest other host lacks."""
     name = stays.get("name") or _vm_name(session, stays["vm"])
     reason = str(stays["obstacle"] or stays["why"])
     why = _STAYS.get(reason, reason.replace("_", " "))
@@ -379,7 +381,7 @@ def _staying_vm_text(session: Session, stays: Mapping[str, Any]) -> str:
 
 
 def _vm_name(session: Session, vm: str) -> str:
-    """Return the name of a VM whose plan, of an earlier version, has only its id."""
+    """Return the name of a VM of a plan; plans of earlier versions hold only its id."""
     try:
         return str(session.api.get(f"vms/{vm}")["name"])
     except ApiProblemError as problem:

@@ -38,11 +38,11 @@ class Screen(Protocol):
     """Prints permanent lines, and below them the progress of the current turn's moves."""
 
     def line(self, line: str) -> None:
-        """Print a line."""
+        """Print a line that stays on the screen."""
         ...
 
     def moves(self, done: int, total: int, what: str) -> None:
-        """Update the bar of moves; hide it without moves and text."""
+        """Show how many moves of the turn are over; hide the bar without moves and text."""
         ...
 
 
@@ -117,7 +117,7 @@ class RollRunner:
         return None
 
     def _start_commands(self, turn: Json) -> dict[str, str | None]:
-        """Start the command on hosts whose start is recorded; return hosts where it is too late.
+        """Start the command for hosts whose start is recorded; return them if the roll stops.
 
         The API records the start first: a resumed roll then knows that the command may have run.
         """
@@ -133,6 +133,7 @@ class RollRunner:
         return too_late
 
     def _show_turn(self, turn: Json) -> None:
+        """Show the phase of each host of the turn, and the moves of the plans that empty them."""
         self._printed_lines.pop("api", None)
         for each in turn["hosts"]:
             said = _PHASES[each["phase"]] if each["error"] is None else f"FAILED: {each['error']}"
@@ -167,6 +168,8 @@ class RollRunner:
 
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
+        """Record signals that end processes, for `_process_signals`, during the block."""
+
         def record_signal(signum: int, _frame: object) -> None:
             self._signals.append(signum)
             self._wakes.set()
@@ -181,6 +184,7 @@ class RollRunner:
                 signal.signal(each, handler)
 
     def _print_once(self, about: str, line: str) -> None:
+        """Print a line about a host or the API unless it is the last one printed about it."""
         if self._printed_lines.get(about) != line:
             self._printed_lines[about] = line
             self._screen.line(line)
@@ -188,9 +192,9 @@ class RollRunner:
 
 @contextmanager
 def open_screen(*, quiet: bool) -> Iterator[Screen]:
-    """Show lines on standard error, and on a terminal a bar below them.
+    """Open the display of a roll on standard error: lines, and on a terminal a bar below them.
 
-    Quietly only what commands print, which nothing else keeps.
+    With ``quiet``, only the output of commands is shown, because it is stored nowhere else.
     """
     if sys.stderr.isatty() and not quiet:
         with _progress_bar() as shown:
@@ -200,6 +204,8 @@ def open_screen(*, quiet: bool) -> Iterator[Screen]:
 
 
 class _LineScreen:
+    """Prints lines alone, if standard error is no terminal or only output is wanted."""
+
     def __init__(self, *, only_output: bool) -> None:
         self._only_output = only_output
         self._last: tuple[int, int] | None = None
@@ -216,6 +222,7 @@ class _LineScreen:
 
 @contextmanager
 def _progress_bar() -> Iterator[Screen]:
+    """Show a bar of the moves of the current turn on the terminal."""
     from rich.progress import MofNCompleteColumn  # noqa: PLC0415
 
     with new_bar(MofNCompleteColumn()) as shown:

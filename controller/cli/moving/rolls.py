@@ -161,7 +161,7 @@ def run_over_hosts(
         claim = session.api.post(f"rolls/{find_roll(session, resume)['id']}/resume", body)
     else:
         claim = session.api.begin_roll({**body, "hosts": hosts, **given})
-    _print_started(session, claim["roll"])
+    _print_begun_roll(session, claim["roll"])
     roll = run_roll(session.api, claim, argv, quiet=session.json)
     if roll["state"] != "done":
         if session.json:
@@ -239,6 +239,7 @@ def find_roll(session: Session, typed: str) -> Json:
 
 
 def _parse_command(command: str) -> Sequence[str]:
+    """Split the command of ``--run`` into words; its program must exist on this machine."""
     try:
         argv = shlex.split(command)
     except ValueError as error:
@@ -251,7 +252,8 @@ def _parse_command(command: str) -> Sequence[str]:
     return argv
 
 
-def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
+def _print_begun_roll(session: Session, roll: Mapping[str, Any]) -> None:
+    """Print how many hosts a begun roll has, and for how many turns room was looked for."""
     turns = -(-roll["hosts"] // roll["at_once"])
     hosts = f"{roll['hosts']} host{'s' * (roll['hosts'] != 1)}"
     session.print_message(f"roll {roll['id']}: {hosts}, {roll['at_once']} at once")
@@ -262,7 +264,7 @@ def _print_started(session: Session, roll: Mapping[str, Any]) -> None:
 
 
 def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
-    """Return a sentence about finished and remaining hosts, with the command to continue."""
+    """Return lines about the state of a roll and its hosts, with the command to continue it."""
     why = f": {roll['last_error']}" if roll["last_error"] else ""
     lines = [
         f"roll {roll['id']} is {roll['state']}{why}",
@@ -279,7 +281,7 @@ def _status_text(session: Session, roll: Mapping[str, Any], run: str) -> str:
 
 
 def _maintenance_lines(session: Session, roll: Mapping[str, Any]) -> list[str]:
-    """Return a line that names the hosts in maintenance, if there are any."""
+    """Return a line that names the hosts that a roll left in maintenance, if there are any."""
     over = ("waiting", "done")
     hosts = session.api.items(f"rolls/{roll['id']}/hosts")
     left = [each["host"] for each in hosts if each["admin_before"] and each["phase"] not in over]

@@ -29,6 +29,7 @@ def _caller_text(row: Mapping[str, Any]) -> str:
 
 
 def _result_text(row: Mapping[str, Any]) -> str:
+    """Return the HTTP status of a call, or the numbers of refused calls by status."""
     refusals = row.get("refusals")
     if refusals:
         counts: Counter[str] = Counter()
@@ -70,8 +71,8 @@ NARROW: Final = (
 )
 
 
-def columns_for(width: int) -> Sequence[Column]:
-    """Return the columns that fit a table of this width."""
+def audit_columns(width: int) -> Sequence[Column]:
+    """Return the columns of `fuga audit` that fit a table of this width, in characters."""
     return COLUMNS if width >= _ALL_FROM else NARROW
 
 
@@ -127,4 +128,4 @@ def audit(
     if since is not None:
         filters["since"] = parse_moment(since, "--since", datetime.now(UTC)).isoformat()
     rows = session.api.items("audit", max_items=limit, **filters)
-    session.show(rows, columns_for(table_width()), empty="no calls")
+    session.show(rows, audit_columns(table_width()), empty="no calls")

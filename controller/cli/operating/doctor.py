@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from controller.cli.extras import MissingExtraError, require_libvirt
+from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
+from controller.cli.operating.doctor_differences import print_differences
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
     confinement_findings,
@@ -22,7 +24,8 @@ from controller.cli.operating.doctor_hosts import (
     host_exclusion_reason,
     move_findings,
 )
-from controller.cli.operating.doctor_register import CheckResult, login_findings, register_findings
+from controller.cli.operating.doctor_logins import login_findings
+from controller.cli.operating.doctor_register import register_findings
 from controller.cli.operating.doctor_settings import settings_of_processes
 from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
@@ -30,7 +33,6 @@ from controller.cli.operating.status import (
     clock_sentence,
     healthy_sentence,
     overdue_sentence,
-    print_differences,
     release_sentence,
 )
 from controller.client.errors import ApiError
@@ -212,6 +214,7 @@ def _credentials_findings(folder: Path) -> Iterator[CheckResult]:
 
 
 def _lab_uris() -> tuple[str, ...]:
+    """Return the libvirt URIs of the lab hosts that `fuga up` started on this machine."""
     from controller.embedded.state import SetupRecord, StateDir  # noqa: PLC0415
 
     return SetupRecord.load(StateDir(load_settings().state_dir)).lab_uris

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.doctor_register import CheckResult
+from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.encryption import is_local
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -157,7 +157,7 @@ def _suggested_networks(
 
 
 def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collection[Address]]:
-    """Return the addresses of hosts in URIs; names that do not resolve in time have none."""
+    """Return the IP addresses of the host in each URI; none for a name that does not resolve."""
     found: dict[str, Collection[Address]] = dict.fromkeys(uris, ())
     names: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     left = 0
@@ -194,7 +194,7 @@ def addresses_of(uris: Sequence[str], resolve: Resolve) -> Mapping[str, Collecti
 
 
 def resolve_name(name: str) -> Collection[str]:
-    """Return the addresses of a name, none if it has none."""
+    """Return the IP addresses of a host's name; none if it does not resolve."""
     try:
         return {str(each[4][0]).split("%")[0] for each in socket.getaddrinfo(name, None)}
     except (OSError, UnicodeError):

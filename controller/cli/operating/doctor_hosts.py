@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from controller.cli.operating.doctor_register import CheckResult
+from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.encryption import is_local
 
 if TYPE_CHECKING:

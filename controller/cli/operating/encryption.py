@@ -10,15 +10,15 @@ from urllib.parse import parse_qsl, urlsplit
 if TYPE_CHECKING:
     from controller.settings import ControllerSettings
 
-#: What it is about, whether it is well, and what is found.
-Found = tuple[str, bool, str]
+#: The subject of a check, whether it is well, and what was found.
+Finding = tuple[str, bool, str]
 
 _ADVICE: Final = "others can read passwords and data on the way"
 
 
 def encryption_findings(
     settings: ControllerSettings, api_urls: Sequence[str], environ: Mapping[str, str]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """Check whether the connections to API, database and broker are encrypted."""
     yield from map(_api_finding, api_urls)
     database = settings.database_url
@@ -39,7 +39,7 @@ def is_local(host: str | None) -> bool:
         return False
 
 
-def _api_finding(url: str) -> Found:
+def _api_finding(url: str) -> Finding:
     about, parts = "connection to API", urlsplit(url)
     if parts.scheme == "https":
         return about, True, "encrypted, server name verified"
@@ -48,7 +48,7 @@ def _api_finding(url: str) -> Found:
     )
 
 
-def _database_finding(url: str, environ: Mapping[str, str]) -> Found:
+def _database_finding(url: str, environ: Mapping[str, str]) -> Finding:
     about, parts = "connection to database", urlsplit(url)
     if not parts.scheme.startswith("postgres"):
         return about, True, "a local file"
@@ -70,7 +70,7 @@ def _database_finding(url: str, environ: Mapping[str, str]) -> Found:
             )
 
 
-def _broker_findings(url: str) -> Iterator[Found]:
+def _broker_findings(url: str) -> Iterator[Finding]:
     about, parts = "connection to broker", urlsplit(url)
     if parts.scheme == "rediss":
         said = dict(parse_qsl(parts.query))
@@ -85,7 +85,7 @@ def _broker_findings(url: str) -> Iterator[Found]:
         yield "broker", False, "anybody who reaches it can use it: the URL has no password"
 
 
-def _unencrypted_finding(about: str, host: str | None, advice: str) -> Found:
+def _unencrypted_finding(about: str, host: str | None, advice: str) -> Finding:
     if is_local(host):
         return about, True, "not encrypted, local to this machine"
     return about, False, f"not encrypted: {_ADVICE}; {advice}"

@@ -29,8 +29,8 @@ class NoSubjectError(BadInputError):
     """The typed name is that of no request, VM or host."""
 
 
-def subject_of(event: Mapping[str, Any]) -> str:
-    """Return the subject of an event: its name, or else its short id."""
+def subject_text(event: Mapping[str, Any]) -> str:
+    """Return the kind of an event's subject with its name, or else its short id."""
     kind, key, name = event["subject_type"], str(event["subject_id"]), event.get("subject_name")
     if name is not None:
         return f"{kind} {'of ' if kind == 'assignment' else ''}{name}"
@@ -47,7 +47,7 @@ def _change_text(event: Mapping[str, Any]) -> str | None:
 EVENT_COLUMNS = (
     Column("at", lambda row: clock(row["at"])),
     field("kind", spare=2),
-    Column("subject", subject_of),
+    Column("subject", subject_text),
     Column("change", _change_text),
     field("reason", spare=1),
     field("actor", spare=3),
@@ -146,7 +146,7 @@ def _follow_events(session: Session, after: int, query: Mapping[str, Any]) -> No
 
 
 def _print_event(event: Mapping[str, Any]) -> None:
-    parts = [clock(event["at"]), event["kind"], subject_of(event), _change_text(event)]
+    parts = [clock(event["at"]), event["kind"], subject_text(event), _change_text(event)]
     parts.append(event["reason"])
     echo("  ".join(str(each) for each in parts if each))
 

@@ -1,4 +1,4 @@
-"""A round step by step, and as another policy would have decided it: words and tables."""
+"""Prints a round step by step, and as another policy would have decided it."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def login(
     if read_only:
         raise BadInputError("--read-only needs --link")
     found = session.connection
-    stranger = _api_client(found, None)
+    anonymous = _api_client(found, None)
     try:
-        way = _provider_login(stranger)
-        made = stranger.post("login", _obtain_code(way, tenant, no_browser=no_browser))
+        way = _login_provider(anonymous)
+        made = anonymous.post("login", _obtain_code(way, tenant, no_browser=no_browser))
     finally:
-        stranger.close()
+        anonymous.close()
     path = _logins_path()
     before = StoredLogins.load(path).tokens.get(found.url)
     elsewhere = found.token is not None and found.token != before
@@ -102,11 +102,12 @@ def _api_client(found: ApiConnection, token: str | None) -> Client:
     )
 
 
-def _provider_login(stranger: Client) -> Mapping[str, Any]:
-    way = stranger.get("login")["provider"]
+def _login_provider(api: Client) -> Mapping[str, Any]:
+    """Return the login provider of the site; raise `CliError` if it has none that works."""
+    way = api.get("login")["provider"]
     if way is None:
         raise CliError(
-            f"{stranger.url} has no provider to log in at: set FUGA_TOKEN to a token that an"
+            f"{api.url} has no provider to log in at: set FUGA_TOKEN to a token that an"
             " operator gave you"
         )
     if way["authorization_endpoint"] is None:

@@ -10,7 +10,7 @@ import typer
 
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.shadow import print_comparison
-from controller.session.round_words import decided_by_text, duration_s, shares_text
+from controller.session.round_texts import decided_by_text, duration_s, shares_text
 from controller.session.session import Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError, CliError
@@ -32,7 +32,7 @@ def _bound_text(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def _price_of_fairness_text(prices: Mapping[str, Any] | None) -> float | None:
+def _price_of_fairness(prices: Mapping[str, Any] | None) -> float | None:
     """Return the price of fairness, as a fraction of what could be placed without it."""
     if not prices or prices["of_fairness"] is None:
         return None
@@ -55,9 +55,7 @@ COLUMNS = (
     Column("bound", lambda row: _bound_text(row.get("bound")), right=True),
     Column("distance from fair", lambda row: percent(row.get("fair_distance")), right=True),
     Column(
-        "price of fairness",
-        lambda row: percent(_price_of_fairness_text(row.get("prices"))),
-        right=True,
+        "price of fairness", lambda row: percent(_price_of_fairness(row.get("prices"))), right=True
     ),
     Column("took", lambda row: _duration_text(duration_s(row)), right=True),
 )
@@ -199,7 +197,7 @@ def _print_prices(prices: Mapping[str, Any]) -> None:
     resource = prices["resource"]
     echo(f"could be placed   {prices['most']:g} {resource}")
     echo(f"within fair share {prices['fair']:g} {resource}")
-    cost = f"{prices['of_fairness']:g} {resource}, {percent(_price_of_fairness_text(prices))}"
+    cost = f"{prices['of_fairness']:g} {resource}, {percent(_price_of_fairness(prices))}"
     echo(f"price of fairness {cost}")
     if not prices["classes"]:
         echo("no resource had a price: what waited had room")

@@ -18,10 +18,10 @@ Row = Mapping[str, Any]
 _LAST: Final = 100
 
 
-def _both_policies_column(
+def _both_policies_cell(
     name: str, render: Callable[[Any], str] = str
 ) -> Callable[[Row], str | None]:
-    """Return a cell function that shows a measure of both policies."""
+    """Return a cell function for a measure of a round by both policies: ``first / second``."""
 
     def cell(row: Row) -> str | None:
         if row["first"] is None or row["decided"] is None:
@@ -32,7 +32,7 @@ def _both_policies_column(
 
 
 def _used_percent(used: Mapping[str, float]) -> str:
-    """Return the used fraction of the first resource."""
+    """Return the used percentage of the first resource."""
     return percent(next(iter(used.values()), None))
 
 
@@ -44,33 +44,33 @@ COLUMNS = (
     field("round", right=True),
     Column("slot", lambda row: clock(row["slot_start_at"])),
     Column("first / second", lambda row: f"{row['first_policy']} / {row['policy']}"),
-    Column("placed", _both_policies_column("placed"), right=True),
-    Column("not placed", _both_policies_column("left_out"), right=True),
+    Column("placed", _both_policies_cell("placed"), right=True),
+    Column("not placed", _both_policies_cell("left_out"), right=True),
     field("agreed", "same host", right=True),
-    Column("in use", _both_policies_column("used", _used_percent), right=True),
-    Column("distance from fair", _both_policies_column("fair_distance", percent), right=True),
+    Column("in use", _both_policies_cell("used", _used_percent), right=True),
+    Column("distance from fair", _both_policies_cell("fair_distance", percent), right=True),
     Column("took", _duration_text, right=True),
     field("error"),
 )
 
 
-def _placed_column(row: Row) -> str | None:
+def _placed_text(row: Row) -> str | None:
     """Return the number of a tenant's VMs that each policy placed, if the round recorded it."""
     return f"{row['placed_first']} / {row['placed_second']}" if "placed_first" in row else None
 
 
-def _share_column(name: str) -> Callable[[Row], str]:
+def _share_cell(name: str) -> Callable[[Row], str]:
     return lambda row: number(row[name])
 
 
 TENANTS = (
     field("tenant"),
     field("asked", "requested", right=True),
-    Column("placed", _placed_column, right=True),
+    Column("placed", _placed_text, right=True),
     field("agreed", "same host", right=True),
-    Column("share before", _share_column("before"), right=True),
-    Column("after", _share_column("first"), right=True),
-    Column("by the second", _share_column("second"), right=True),
+    Column("share before", _share_cell("before"), right=True),
+    Column("after", _share_cell("first"), right=True),
+    Column("by the second", _share_cell("second"), right=True),
     Column("difference", lambda row: f"{row['second'] - row['first']:+.3f}", right=True),
 )
 
@@ -118,7 +118,7 @@ def shadow(
 
 
 def agreement_summary(rows: Sequence[Row]) -> str:
-    """Return a summary of all these rounds."""
+    """Return a line that says how far two policies agreed in these rounds."""
     both = [row for row in rows if row["first"] is not None and row["decided"] is not None]
     failed, skipped = len(rows) - len(both), sum(row["skipped"] for row in rows)
     words = [f"{len(both)} rounds"]
@@ -127,7 +127,7 @@ def agreement_summary(rows: Sequence[Row]) -> str:
         agreed = sum(row["agreed"] for row in both)
         part = agreed / max(*placed, 1)
         far = [
-            _mean_difference([row[which]["fair_distance"] for row in both])
+            _mean_of_known([row[which]["fair_distance"] for row in both])
             for which in ("first", "decided")
         ]
         words += [
@@ -140,7 +140,7 @@ def agreement_summary(rows: Sequence[Row]) -> str:
     return "; ".join(words)
 
 
-def _mean_difference(values: Sequence[float | None]) -> float | None:
+def _mean_of_known(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
 
@@ -154,7 +154,7 @@ def print_comparison(found: Row) -> None:
         return
     lines = comparison_rows(found)
     if found["first"]["zones"] or found["decided"]["zones"]:
-        lines.append(("in zones", _both_policies_column("zones", _zone_policies_text)(found)))
+        lines.append(("in zones", _both_policies_cell("zones", _zone_policies_text)(found)))
     for label, value in lines:
         echo(f"{label:18}{value}")
     echo("")
@@ -162,13 +162,13 @@ def print_comparison(found: Row) -> None:
 
 
 def comparison_rows(found: Row) -> list[tuple[str, str | None]]:
-    """Return labels and the results of both policies."""
+    """Return lines, each a label and a text, that compare both policies' decisions of a round."""
     lines = [
-        ("placed", _both_policies_column("placed")(found)),
-        ("not placed", _both_policies_column("left_out")(found)),
+        ("placed", _both_policies_cell("placed")(found)),
+        ("not placed", _both_policies_cell("left_out")(found)),
         ("on the same host", str(found["agreed"])),
-        ("in use", _both_policies_column("used", _used_percent)(found)),
-        ("distance from fair", _both_policies_column("fair_distance", percent)(found)),
+        ("in use", _both_policies_cell("used", _used_percent)(found)),
+        ("distance from fair", _both_policies_cell("fair_distance", percent)(found)),
         ("took", _duration_text(found)),
     ]
     if found["cut"]:

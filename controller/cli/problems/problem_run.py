@@ -69,7 +69,7 @@ def solve_problem(
     Raises
     ------
     BadInputError
-        With the place of each error in the file.
+        With the field or line of each error in the file.
     """
     try:
         entry = entry_by_name(policy)  # before the file: a slip in the name shows at once
@@ -194,13 +194,14 @@ def _replace_parameters(problem: Problem, given: Mapping[str, object]) -> Proble
 
 
 def _place_text(place: str, given: Mapping[str, object]) -> str:
-    """Return a place in the file, or the option that replaced the value there."""
+    """Return the field of an error in the file, or the option that replaced its value."""
     start, _, rest = place.partition("parameters.")
     name = re.split(r"[.\[]", rest, maxsplit=1)[0]
     return f"-p {rest}" if not start and name in given else place
 
 
 def _faults_text(file: str, error: ProblemFileError, given: Mapping[str, object]) -> str:
+    """Return the errors of a problem file, one on a line."""
     lines = [
         str(dataclasses.replace(fault, place=_place_text(fault.place, given)))
         for fault in error.faults

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from controller.cli.problems import table as solve_table
-from controller.session.session import Common, OutputOption
+from controller.cli.problems import answer_tables
+from controller.session.session import CommonOptions, OutputOption
 from controller.terminal.errors import BadInputError, CliError
+from controller.terminal.guarded_stdout import keep_output_clean
 from controller.terminal.output import OutputFormat, echo_lines
 from controller.terminal.pairs import parse_parameters
-from controller.terminal.streams import keep_output_clean
 
 # `problem_run` brings numpy and is imported where it is used: `--help` is there at once
 
@@ -65,14 +65,14 @@ def solve_command(
     tenants and demands each; quantities up to 10^12 with at most six decimal
     places; 2,000,000 VMs.
     """
-    before = ctx.obj if isinstance(ctx.obj, Common) else Common()
+    before = ctx.obj if isinstance(ctx.obj, CommonOptions) else CommonOptions()
     form = output or before.output or OutputFormat.TABLE
     if form not in (OutputFormat.TABLE, OutputFormat.JSON):
         raise BadInputError(f"-o: found {form.value!r}, wanted table or json")
     as_json = form is OutputFormat.JSON
     if list_policies:
         rows, broken = _catalogue_entries()
-        _print_json({"policies": rows}) if as_json else solve_table.print_catalogue(rows)
+        _print_json({"policies": rows}) if as_json else answer_tables.print_catalogue(rows)
         for message in broken:
             echo_lines(f"fuga: {message}", err=True)
         return
@@ -85,7 +85,7 @@ def solve_command(
     keep_output_clean()
     parameters = parse_parameters("-p", parameter or ())
     answer = solve_problem(file, policy, seed, parameters=parameters, details=details)
-    _print_json(answer) if as_json else solve_table.print_answer(answer, details=details)
+    _print_json(answer) if as_json else answer_tables.print_answer(answer, details=details)
 
 
 def _catalogue_entries() -> tuple[list[dict[str, Any]], list[str]]:

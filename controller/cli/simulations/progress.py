@@ -33,7 +33,7 @@ class StudyProgress(Protocol):
 
 @contextmanager
 def show_progress(names: Sequence[str], *, fleet: bool) -> Iterator[StudyProgress]:
-    """Show progress for the length of a block.
+    """Show the progress of a study's runs on standard error during the block.
 
     Parameters
     ----------

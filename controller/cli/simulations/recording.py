@@ -34,7 +34,7 @@ class RecordingWindow:
     anonymous: bool
 
     def times(self, now: datetime) -> tuple[datetime, datetime]:
-        """Return the window's beginning and end; the end is not after ``now``."""
+        """Return the beginning and end of the period; the end is not after ``now``."""
         since = parse_moment(self.since or _SINCE, "--since", now)
         until = now if self.until is None else min(now, parse_moment(self.until, "--until", now))
         if since >= until:
@@ -58,9 +58,9 @@ def record_and_build_options(
 ) -> SimulateOptions:
     """Record the register center into DIR; return options that simulate the recording.
 
-    A study that goes on does so on the recording that it began with. What is not given
-    is as rounds of the live system were: slots, parameters, budget, and the policies of
-    zones, if their hosts are those of the live system.
+    A resumed study keeps the recording that it began with. Slots, parameters and budget
+    that are not given are those of the live system's rounds; so are the policies of zones,
+    if the hosts are those of the live system.
     """
     stray = [word for word in options.sweep if "=" not in word]
     if stray:
@@ -100,6 +100,7 @@ def _zone_options(options: SimulateOptions, found: Recording) -> Sequence[str]:
 
 
 def _record_window(window: RecordingWindow, folder: Path) -> Recording:
+    """Record a period of the register center into a folder; refuse one without requests."""
     settings = load_settings()
     registry = Registry.connect(settings.resolved_database_url())
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.extras import require_simulation_packages
-from controller.session.session import Common, OutputOption
+from controller.session.session import CommonOptions, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
 
@@ -55,7 +55,7 @@ def reproduce_command(
     """
     from controller.cli.simulations import reproduction_run  # noqa: PLC0415
 
-    before = ctx.obj if isinstance(ctx.obj, Common) else Common()
+    before = ctx.obj if isinstance(ctx.obj, CommonOptions) else CommonOptions()
     form = output or before.output or OutputFormat.TABLE
     if list_them:
         reproduction_run.list_items(form)

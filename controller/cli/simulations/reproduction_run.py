@@ -24,7 +24,7 @@ from simulation.reproduction import (
 
 
 def list_items(form: OutputFormat) -> None:
-    """List tables and figures."""
+    """List the tables and figures of the papers that `fuga reproduce` recomputes."""
     rows = [
         {"name": item.name, "place": item.place, "shows": item.shows, "paper": item.paper.value}
         for item in ITEMS.values()
@@ -46,7 +46,10 @@ _LISTED = (
 def reproduce(
     names: Sequence[str], *, quick: bool, seed: int, out: Path, resume: bool, form: OutputFormat
 ) -> None:
-    """Run items and print verdicts; errors end the command with their status."""
+    """Recompute tables and figures and print a verdict of each.
+
+    Errors end the command with their exit status.
+    """
     try:
         items = items_named(names)
         out.mkdir(parents=True, exist_ok=True)

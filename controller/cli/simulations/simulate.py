@@ -10,7 +10,7 @@ import typer
 
 from controller.cli.extras import require_simulation_packages
 from controller.session.config_option import ConfigOption
-from controller.session.session import Common, OutputOption
+from controller.session.session import CommonOptions, OutputOption
 from controller.terminal.errors import BadInputError
 from controller.terminal.output import OutputFormat
 
@@ -345,7 +345,7 @@ def simulate_command(
         require_simulation_packages("fuga simulate")
     from controller.cli.simulations import study_run  # noqa: PLC0415
 
-    before = ctx.obj if isinstance(ctx.obj, Common) else Common()
+    before = ctx.obj if isinstance(ctx.obj, CommonOptions) else CommonOptions()
     form = output or before.output or OutputFormat.TABLE
     options = study_run.SimulateOptions(
         hosts=hosts,

@@ -129,7 +129,7 @@ _OF_MOVES = (
 )
 
 
-def _mean_column(
+def _mean_cell(
     path: str, shown: Callable[[float | None], str]
 ) -> Callable[[Mapping[str, Any]], str]:
     def cell(row: Mapping[str, Any]) -> str:
@@ -143,12 +143,12 @@ def _mean_column(
 _OF_VARIANTS = (
     Column("variant", lambda row: row["variant"]),
     Column("seeds", lambda row: len(row["seeds"]), right=True),
-    Column("placed", _mean_column("placed_part", _percent_text), right=True),
-    Column("mean wait", _mean_column("wait_s.mean", _seconds_text), right=True),
-    Column("95 % within", _mean_column("wait_s.p95", _seconds_text), right=True),
-    Column("in use", _mean_column("used.first.mean", _percent_text), right=True),
-    Column("distance from fair", _mean_column("fair_distance", _percent_text), right=True),
-    Column("of bound", _mean_column("bound_part", _percent_text), right=True),
+    Column("placed", _mean_cell("placed_part", _percent_text), right=True),
+    Column("mean wait", _mean_cell("wait_s.mean", _seconds_text), right=True),
+    Column("95 % within", _mean_cell("wait_s.p95", _seconds_text), right=True),
+    Column("in use", _mean_cell("used.first.mean", _percent_text), right=True),
+    Column("distance from fair", _mean_cell("fair_distance", _percent_text), right=True),
+    Column("of bound", _mean_cell("bound_part", _percent_text), right=True),
 )
 
 
@@ -191,7 +191,7 @@ class SimulateOptions:
     ideal_every: int
 
     def specs(self) -> list[RunSpec]:
-        """Return every run."""
+        """Return the specification of each run of the study."""
         assert self.hosts is not None  # noqa: S101 - checked, or from the register center
         zones = zone_policies(self.zone_policies)
         base = RunSpec(
@@ -239,7 +239,7 @@ class SimulateOptions:
 
 
 def parse_seconds(text: str | None, option: str) -> float | None:
-    """Parse a time of a trace into seconds."""
+    """Parse the seconds of a trace that an option gives; None if it is not given."""
     if text is None:
         return None
     try:
@@ -252,7 +252,7 @@ def parse_seconds(text: str | None, option: str) -> float | None:
 
 
 def parse_calendar_time(text: str | None, option: str) -> float:
-    """Parse a calendar time into seconds since 1970."""
+    """Parse a calendar time that an option gives into seconds since 1970; 0 if not given."""
     if text is None:
         return 0.0
     if (at := parse_time(text, option)) is None:
@@ -271,7 +271,10 @@ def run_study(
     as_csv: bool,
     form: OutputFormat,
 ) -> None:
-    """Simulate and print results; errors end the command with their status."""
+    """Run a study of `fuga simulate` and print its results.
+
+    Errors end the command with their exit status.
+    """
     if celery and jobs:
         raise BadInputError(
             "--jobs cannot be used with --celery: each `fuga simulation-worker` has its own"

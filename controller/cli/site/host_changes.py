@@ -77,7 +77,7 @@ def print_warnings(host: Mapping[str, Any]) -> None:
 
 
 def print_required_action(session: Session, host: Mapping[str, Any], message: str) -> None:
-    """Print the VMs that remain on a host without new VMs, and their tenants."""
+    """Print the VMs that remain on a host that takes no new ones, by tenant."""
     held: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for vm in session.api.items("vms", host=host["name"]):
         held[vm["tenant"]].append(vm)

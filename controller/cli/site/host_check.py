@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from controller.cli.extras import require_libvirt
-from controller.cli.operating.doctor_register import CheckResult
+from controller.cli.operating.check_result import CheckResult
 from controller.cli.site.host_findings import host_findings
 from controller.client.errors import ApiError, ApiProblemError
 from controller.session.completion import complete_host
@@ -140,7 +140,7 @@ def _check_results(
 
 
 def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
-    """Run the check in a process of the monitor, because the controller imports no hypervisor."""
+    """Check a host in a process of the monitor: the controller may not import `hypervisor`."""
     questions = 3  # the host, its pool, and the processors of others
     try:
         done = subprocess.run(
@@ -161,6 +161,7 @@ def _run_check(request: Mapping[str, Any], deadline_s: float) -> dict[str, Any]:
 
 
 def _target_fields(host: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a host that `python -m monitor.preflight` needs."""
     return {"name": host["name"]} | {key: host[key] for key in _FIELDS if host.get(key) is not None}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.doctor_guests import addresses_of, resolve_name
-from controller.cli.operating.doctor_register import CheckResult
 from controller.cli.operating.encryption import is_local
 from controller.terminal.times import clock
 
@@ -31,7 +31,7 @@ _LIBVIRTS_CLIENT: Final = (
 )
 
 
-def port_of(uri: str) -> int:
+def libvirt_port(uri: str) -> int:
     """Return the port of a libvirt URI, by default that of its transport."""
     parts = urlsplit(uri)
     transport = parts.scheme.partition("+")[2]
@@ -55,7 +55,7 @@ def reach_findings(uri: str, credential: Path | None) -> Iterator[CheckResult]:
         yield CheckResult(
             "name", True, f"{name} is {shown}" if shown != name else f"address {name}"
         )
-    port = port_of(uri)
+    port = libvirt_port(uri)
     fault = _connection_fault(name, port)
     if fault is not None:
         yield CheckResult(
@@ -143,11 +143,11 @@ def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult
     if not name or not parts.scheme.endswith("+tls") or own.lower() == name:
         return None
     try:
-        _accepted_certificate(name, port_of(uri), _tls_context(credential))
+        _accepted_certificate(name, libvirt_port(uri), _tls_context(credential))
     except (OSError, ValueError):
         return None
     try:
-        _accepted_certificate(name, port_of(uri), _tls_context(credential), by=own)
+        _accepted_certificate(name, libvirt_port(uri), _tls_context(credential), by=own)
     except ssl.SSLCertVerificationError:
         message = (
             f"the host calls itself {own}, which its certificate does not name, and other hosts"

@@ -23,7 +23,7 @@ _BOUNDED_MIB: Final = 64
 
 
 def _inventory_text(host: Mapping[str, Any], resource: str) -> str:
-    """Return committed and capacity of a host's resource."""
+    """Return committed and capacity of a host's resource as text: ``12/64``."""
     for each in host["inventories"]:
         if each["resource"] == resource:
             return f"{each['committed']}/{each['capacity']}"
@@ -124,6 +124,7 @@ def show_host(session: Session, name: NameArgument) -> None:
 
 
 def _read_report(session: Session, name: str) -> Json | None:
+    """Return the report of the last poll of a host; None if it has not been polled."""
     try:
         return session.api.get(f"hosts/{name}/report")
     except ApiProblemError as problem:
@@ -139,7 +140,7 @@ def _network_text(report: Json) -> str | None:
 
 
 def _consumption_text(report: Json | None) -> str:
-    """Return what the host consumed at its last poll."""
+    """Return a host's use of CPUs, memory and pool at its last poll, as text."""
     if report is None:
         return "not polled yet"
     busy, memory, disk = (

@@ -22,7 +22,7 @@ _SOURCE = "SOURCE is a libvirt network or bridge:NAME"
 
 
 def parse_source(text: str) -> dict[str, str]:
-    """Read ``default`` or ``bridge:br0``."""
+    """Parse the source of a network on hosts: a libvirt network, or ``bridge:`` and its name."""
     kind, colon, name = text.partition(":")
     if not colon:
         kind, name = "network", text
@@ -31,8 +31,8 @@ def parse_source(text: str) -> dict[str, str]:
     return {"kind": kind, "name": name}
 
 
-def parse_hosts(given: list[str] | None) -> dict[str, dict[str, str] | None]:
-    """Read ``HOST=SOURCE`` pairs; ``HOST=`` gives None."""
+def parse_host_sources(given: list[str] | None) -> dict[str, dict[str, str] | None]:
+    """Parse ``HOST=SOURCE`` pairs, the sources of a network by host; ``HOST=`` gives None."""
     return unique_pairs("HOST=SOURCE", map(_parse_host_source, given or ()))
 
 
@@ -44,7 +44,7 @@ def _parse_host_source(word: str) -> tuple[str, dict[str, str] | None]:
 
 
 def source_text(source: Mapping[str, Any] | None) -> str:
-    """Return a source in the form in which it is typed."""
+    """Return the source of a network on a host, in the form in which it is typed."""
     if source is None:
         return "-"
     return str(source["name"] if source["kind"] == "network" else f"bridge:{source['name']}")
@@ -61,7 +61,7 @@ def _hosts_text(network: Mapping[str, Any]) -> list[str]:
 
 
 def users_text(network: Mapping[str, Any]) -> str:
-    """Return the users of a network as text."""
+    """Return the tenants that may use a network, as text."""
     if network["tenant"] is not None:
         return f"{network['tenant']} alone"
     if network["offered_to"] is None:
@@ -76,7 +76,7 @@ def guest_traffic_text(network: Mapping[str, Any]) -> str:
 
 
 def parse_user_names(given: str) -> list[str] | None:
-    """Read names with commas between them, `all` or `nobody`."""
+    """Parse the tenants that may use a network: names with commas, `all` (None) or `nobody`."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     if names == ["all"]:
         return None
@@ -160,7 +160,7 @@ def add_network(
         {
             "name": name,
             "default": parse_source(source) if source is not None else None,
-            "hosts": parse_hosts(host),
+            "hosts": parse_host_sources(host),
             "subnet": subnet if cidr is not None else None,
             "tenant": tenant,
             "offered_to": parse_user_names(offer_to) if offer_to is not None else None,
@@ -219,7 +219,7 @@ def map_network(
     ],
 ) -> None:
     """Set the name of a network on single hosts (operators)."""
-    answer = session.api.patch(f"networks/{name}", {"hosts": parse_hosts(hosts)})
+    answer = session.api.patch(f"networks/{name}", {"hosts": parse_host_sources(hosts)})
     session.answer(answer, f"network {name} is mapped on {len(hosts)} hosts")
     print_warnings(answer)
 

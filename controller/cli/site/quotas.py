@@ -58,7 +58,7 @@ def set_(
 
 
 def parse_limits(given: list[str]) -> dict[str, int | None]:
-    """Read ``resource=limit`` pairs."""
+    """Parse the limits of a quota, ``resource=limit`` pairs; None removes a limit."""
     return unique_pairs("RESOURCE=LIMIT", map(_parse_limit, given))
 
 

@@ -43,7 +43,7 @@ def list_(session: Session) -> None:
         return
     print_table(
         [
-            Column("name", _indented_name(shares)),
+            Column("name", _indented_name_cell(shares)),
             Column("kind", _kind_text),
             field("weight", right=True),
             Column("share", lambda row: percent(row["share"]), right=True),
@@ -58,7 +58,7 @@ def list_(session: Session) -> None:
 @pass_session
 def show(session: Session, name: NameArgument) -> None:
     """Show one tenant or group: its group, weight, share and entitlement."""
-    found = {**_share_text(session, name), **session.api.get(f"tenants/{name}")}
+    found = {**_shares_of(session, name), **session.api.get(f"tenants/{name}")}
     if session.json:
         print_json(found)
         return
@@ -149,7 +149,7 @@ def _print_change(
 
 
 def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
-    """Print the effects of a change on all tenants and groups concerned."""
+    """Print how a change of the tree of tenants affects tenants and groups."""
     if session.json:
         print_json(answer)
         return
@@ -161,8 +161,8 @@ def _show_effects(session: Session, answer: Mapping[str, Any]) -> None:
             Column("kind", _kind_text),
             Column("group", _group_change_text),
             Column("share now", lambda row: percent(row["share"]), right=True),
-            Column("entitled to", _change_text("entitlement"), right=True),
-            Column("fair next round", _change_text("target"), right=True),
+            Column("entitled to", _change_cell("entitlement"), right=True),
+            Column("fair next round", _change_cell("target"), right=True),
         ],
         touched,
         empty="no share would change",
@@ -182,7 +182,9 @@ def _group_change_text(row: Mapping[str, Any]) -> str:
     return str(after) if before == after else f"{before} → {after}"
 
 
-def _change_text(what: str) -> Any:
+def _change_cell(what: str) -> Any:
+    """Return a cell function for a percentage before and after a change."""
+
     def render(row: Mapping[str, Any]) -> str:
         before, after = (percent(row[f"{what}_{when}"]) for when in ("before", "after"))
         return after if before == after else f"{before} → {after}"
@@ -190,7 +192,8 @@ def _change_text(what: str) -> Any:
     return render
 
 
-def _share_text(session: Session, name: str) -> Mapping[str, Any]:
+def _shares_of(session: Session, name: str) -> Mapping[str, Any]:
+    """Return share and entitlement of a tenant or group; empty if it has none yet."""
     shares = session.api.get("shares")["items"]
     return next((each for each in shares if each["name"] == name), {})
 
@@ -199,7 +202,8 @@ def _kind_text(row: Mapping[str, Any]) -> str:
     return "group" if row["is_group"] else "tenant"
 
 
-def _indented_name(rows: Sequence[Mapping[str, Any]]) -> Any:
+def _indented_name_cell(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a cell function that indents a tenant's name by its depth in the tree."""
     parent_of = {row["name"]: row["parent"] for row in rows}
 
     def name(row: Mapping[str, Any]) -> str:

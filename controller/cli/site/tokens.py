@@ -135,6 +135,7 @@ def revoke_token(
 
 
 def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
+    """Find a token that is neither revoked nor expired by its name or a part of its id."""
     good = [
         each for each in session.api.items("tokens") if _state_text(each) in {"good", "ends soon"}
     ]

@@ -96,6 +96,7 @@ def capacity(
 
 
 def _print_after_queue(found: Mapping[str, Any]) -> None:
+    """Print how many VMs of the type fit once the queue ahead of them is served."""
     if "in_turn" not in found:  # an older API
         return
     in_turn = found["in_turn"]

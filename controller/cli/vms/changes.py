@@ -23,7 +23,7 @@ TtlOption = Annotated[
 
 
 def parse_labels(given: list[str] | None) -> dict[str, str]:
-    """Read ``key=value`` pairs."""
+    """Parse the labels of a request or VM: ``key=value`` pairs."""
     return unique_pairs("KEY=VALUE", map(_parse_label, given or ()))
 
 
@@ -35,7 +35,7 @@ def _parse_label(word: str) -> tuple[str, str]:
 
 
 def labels_and_end(labels: list[str] | None, ttl: str | None) -> dict[str, Any]:
-    """Return the labels and the end of a new request, that the options set."""
+    """Return the fields of a new request that ``--label`` and ``--ttl`` set."""
     given: dict[str, Any] = {"labels": parse_labels(labels)} if labels else {}
     return given if ttl is None else given | {"ttl_s": parse_ttl(ttl)}  # the API refuses 0
 

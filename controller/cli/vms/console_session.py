@@ -42,7 +42,7 @@ class ConsoleSession:
     path : str
         The path of the VM's console.
     stdin, stdout : int
-        The terminal.
+        The file descriptors of the terminal.
     """
 
     def __init__(self, api: Client, path: str, *, stdin: int, stdout: int) -> None:
@@ -158,6 +158,7 @@ class ConsoleSession:
         os.write(self._stdout, f"\r\n[fuga: {plain(words)}]\r\n".encode())
 
     def _end_session(self, reason: str) -> None:
+        """End the console session for a reason, which `run` returns."""
         if not self._over.is_set():  # else it ends because the user left it
             self._reason = reason
         self._over.set()

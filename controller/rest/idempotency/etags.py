@@ -160,6 +160,7 @@ def entity_tags(header: str) -> Sequence[str]:
 
 
 def _versioned_fields(value: Any) -> Any:
+    """Return the settable fields of a record, and of records in it, as JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             name: _versioned_fields(getattr(value, name)) for name in settable_fields(type(value))
@@ -172,6 +173,7 @@ def _versioned_fields(value: Any) -> Any:
 
 
 def _parse_key(versioned: VersionedResource, typed: str) -> Any:
+    """Parse the key of a resource in a path; None if it is malformed."""
     try:
         return versioned.key_of(typed)
     except ValueError:

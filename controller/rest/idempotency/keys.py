@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import services_of
 from controller.rest.middleware.audit_trail import record_route
-from controller.rest.middleware.auth import CREDENTIALS, Caller, caller_of
+from controller.rest.middleware.callers import CREDENTIALS, Caller, caller_of
 from controller.rest.problems import patterns
 from registry import AnsweredBeforeError, ConflictError, Registry, RegistryError
 from registry.audit import AuditedCall, IdempotencyKey, IdempotentCall, parse_stored_record
@@ -109,7 +109,7 @@ class Creation:
         adapter: TypeAdapter[T],
         shown: Callable[[T], bytes],
     ) -> Response:
-        """Answer like `answer`, for a creation that is batched with others."""
+        """Create a record and answer as `answer` does, for a creation batched with others."""
         key = self.key_of(body, status)
         if key is not None and self.registry.idempotency.is_deletion_due():
             await run_in_threadpool(self.registry.idempotency.delete_expired)
@@ -158,6 +158,7 @@ IdempotencyDep = Annotated[Creation, Depends(_provide_creation)]
 def _replayed_answer(
     before: AnsweredBeforeError, adapter: TypeAdapter[T], shown: Callable[[T], bytes]
 ) -> Response:
+    """Return the stored answer of the first call with the same Idempotency-Key."""
     try:
         record = parse_stored_record(adapter, before.body)
     except ValueError as error:

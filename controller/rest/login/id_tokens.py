@@ -89,7 +89,7 @@ def verify_id_token(
         )
         _check_times(claims)
         _check_authorized_party(claims, client_id)
-        _check_login(claims, nonce, time.time())
+        _check_nonce_and_age(claims, nonce, time.time())
     except jwt.PyJWTError as error:
         raise _login_refusal(_WORDS.get(type(error), "it is not valid")) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -141,7 +141,8 @@ def _check_authorized_party(claims: Mapping[str, Any], client_id: str) -> None:
         raise _login_refusal("it is not valid")
 
 
-def _check_login(claims: Mapping[str, Any], nonce: str, now: float) -> None:
+def _check_nonce_and_age(claims: Mapping[str, Any], nonce: str, now: float) -> None:
+    """Refuse a token of another login, or one that was issued too long ago."""
     claimed_nonce = claims["nonce"]
     if not isinstance(claimed_nonce, str) or not hmac.compare_digest(
         claimed_nonce.encode(), nonce.encode()

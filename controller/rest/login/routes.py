@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import LoginRefusedError, ProviderError
 from controller.rest.schemas.tenants import TokenCreated

@@ -15,9 +15,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.metrics import HttpMetrics
-from controller.rest.middleware.connections import LOG_EVERY_S
+from controller.rest.middleware.log_throttle import LOG_EVERY_S
 from controller.rest.problems.documents import ProblemAnswer, build_problem
-from controller.rest.problems.faults import UNKNOWN, Names, RefusedCall, no_names
+from controller.rest.problems.input_errors import UNKNOWN, Names, RefusedCall, no_names
 from controller.rest.problems.known_names import KnownNames
 from registry import NotFoundError, UnknownNameError
 
@@ -52,7 +52,7 @@ class AccessLog:
         started = time.perf_counter()
         status: int | None = None
 
-        async def send_and_note(message: Message) -> None:
+        async def send_and_record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -64,12 +64,12 @@ class AccessLog:
 
         with structlog.contextvars.bound_contextvars(http_request_id=http_request_id):
             try:
-                await self.app(scope, receive, send_and_note)
+                await self.app(scope, receive, send_and_record_status)
             except Exception as error:  # the one place where any error becomes an answer
                 if status is not None:
                     raise
                 problem = await _problem_answer(error, scope)
-                await problem.response()(scope, receive, send_and_note)
+                await problem.response()(scope, receive, send_and_record_status)
             finally:
                 caller = scope.get("state", {}).get("caller")
                 seconds = time.perf_counter() - started

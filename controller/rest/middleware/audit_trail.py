@@ -10,9 +10,9 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.rest.middleware.auth import PROTECTED_PREFIX, SAFE_METHODS, is_api_path
-from controller.rest.middleware.rate_limits import address_of
-from controller.rest.problems.refusals import Refusals
+from controller.rest.middleware.callers import PROTECTED_PREFIX, SAFE_METHODS, is_api_path
+from controller.rest.middleware.peer_addresses import address_of
+from controller.rest.middleware.refused_calls import Refusals
 from registry import Registry
 from registry.audit import AuditedCall
 
@@ -39,7 +39,7 @@ class AuditTrail:
         self.refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call."""
+        """Serve one call; if it may change something, store its audit record."""
         if (
             scope["type"] != "http"
             or scope["method"] in SAFE_METHODS
@@ -107,7 +107,7 @@ def record_route(scope: Scope) -> None:
 
 
 def _add_route_and_subject(call: AuditedCall, scope: Scope) -> None:
-    """Add the route and the subject to an audit record."""
+    """Add a call's route, and the last name or id in its path, to its audit record."""
     record_route(scope)
     named = list((scope.get("path_params") or {}).values())
     if named:

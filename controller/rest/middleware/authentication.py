@@ -8,8 +8,9 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from controller.rest.middleware.auth import LOGIN_PATH, SAFE_METHODS, Authenticator, is_protected
-from controller.rest.middleware.rate_limits import RateLimits, address_of, network_of, whole_seconds
+from controller.rest.middleware.callers import LOGIN_PATH, SAFE_METHODS, Authenticator, is_protected
+from controller.rest.middleware.peer_addresses import address_of, network_of
+from controller.rest.middleware.rate_limits import RateLimits, whole_seconds
 from controller.rest.problems.errors import (
     HeaderError,
     LoginRefusedError,
@@ -61,6 +62,7 @@ class Authentication:
         await self.app(scope, receive, send)
 
     async def _admit_login_call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a login unless too many are under way; count it as a failure if it is refused."""
         network = network_of(address_of(scope))
         if not self._logins.take(network):
             raise RateLimitedError("too many logins are under way", 1)
@@ -73,6 +75,7 @@ class Authentication:
             self._logins.give_back(network)
 
     async def _count_tokenless_call(self, scope: Scope) -> None:
+        """Count a call to a page that needs no token; above the rate limit refuse or delay it."""
         wait_s = self.limits.count_tokenless_call(address_of(scope))
         if not wait_s:
             return
@@ -84,6 +87,7 @@ class Authentication:
         )
 
     async def _authenticate_call(self, scope: Scope) -> None:
+        """Authenticate a call by its token and store the caller in its state, or refuse it."""
         headers = Headers(scope=scope)
         credentials = headers.get("authorization")
         address = address_of(scope)

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 from controller.rest.idempotency.etags import set_condition
-from controller.rest.middleware.auth import SAFE_METHODS, check_operator, requires_operator
+from controller.rest.middleware.callers import SAFE_METHODS, check_operator, requires_operator
 from controller.rest.problems.errors import (
     BodyTooLargeError,
     MalformedBodyError,
@@ -72,15 +72,16 @@ class _CheckedRequest(HttpRequest):
         self._checked = body, parsed
 
     async def body(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the body."""
         return self._checked[0]
 
     async def json(self) -> Any:
-        """Return the parsed JSON."""
+        """Return the parsed JSON of the body."""
         return self._checked[1]
 
 
 async def _with_checked_body(scope: Scope, receive: Receive) -> HttpRequest:
+    """Read the body of a call within the limits; return the call with its parsed JSON."""
     headers = Headers(scope=scope)
     _check_headers(headers)
     body = await _read_body(receive)
@@ -93,6 +94,7 @@ async def _with_checked_body(scope: Scope, receive: Receive) -> HttpRequest:
 
 
 def _depends_on(dependant: Dependant, call: Callable[..., Any]) -> bool:
+    """Return whether an endpoint has this dependency, directly or through another."""
     return any(each.call is call or _depends_on(each, call) for each in dependant.dependencies)
 
 
@@ -127,7 +129,7 @@ def parse_json(body: bytes) -> Any:
     """Parse JSON that has exactly one meaning, or raise `MalformedBodyError`.
 
     Unlike Python's parser, this one refuses NaN, repeated names, and too many or too deeply nested
-    values. The models refuse lone surrogates, and name their place.
+    values. The models refuse lone surrogates, and name their field.
     """
     try:
         text = body.decode("utf-8")

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.rest.middleware.party_concurrency import PartyConcurrency
-from controller.rest.middleware.streams import RELEASE_PLACE
+from controller.rest.middleware.streams import RELEASE_PERMIT
 from controller.rest.problems.errors import OverloadedError
 from service.fair_semaphore import FairSemaphore
 
@@ -25,7 +25,7 @@ class ConcurrentCalls:
     """Refuses calls while too many of their party are under way.
 
     Calls pile up if the database hangs or is slow. An immediate refusal then serves a caller better
-    than a queue that outlasts its timeout. Tenants share one pool of places, operators another.
+    than a queue that outlasts its timeout. Tenants share one pool of permits, operators another.
     Calls whose body is awaited have separate pools, so that slow bodies delay no other call. While
     other parties call, the calls of one party are served in turn (`PartyConcurrency`).
     """
@@ -41,36 +41,36 @@ class ConcurrentCalls:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call."""
         caller = scope.get("state", {}).get("caller")
-        if caller is None:  # pages, health, and logins, which have places of their own
+        if caller is None:  # pages, health, and logins, which have limits of their own
             await self.app(scope, receive, send)
             return
         pools = self._operators if caller.is_operator else self._tenants
         party = caller.tenant or str(caller.token_id)
-        place = _PoolPermit(party)
-        place.move_to(pools.work)
+        permit = _PoolPermit(party)
+        permit.move_to(pools.work)
         awaited = _has_body(scope)
         end: Callable[[], None] = _do_nothing
 
-        async def receive_in_place() -> Message:
+        async def receive_with_permit() -> Message:
             nonlocal awaited, end
             if awaited:
-                place.move_to(pools.bodies)
+                permit.move_to(pools.bodies)
             message = await receive()
             if awaited and not message.get("more_body", False):
                 awaited = False
-                place.move_to(pools.work)
+                permit.move_to(pools.work)
                 end = await self._at_once.begin(party)
             return message
 
         def release() -> None:
-            place.release()
+            permit.release()
             end()
 
-        scope["state"][RELEASE_PLACE] = release
+        scope["state"][RELEASE_PERMIT] = release
         try:
             if not awaited:
                 end = await self._at_once.begin(party)
-            await self.app(scope, receive_in_place, send)
+            await self.app(scope, receive_with_permit, send)
         finally:
             release()
 
@@ -81,19 +81,21 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
+    """The permits of tenants' or of operators' calls."""
+
     work: FairSemaphore
     bodies: FairSemaphore  #: of calls whose body is awaited
 
 
 class _PoolPermit:
-    """A call's place in one pool at a time."""
+    """The permit of a call, from one pool at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._pool: FairSemaphore | None = None
 
     def move_to(self, pool: FairSemaphore) -> None:
-        """Take a place in a pool and leave the other one, or raise `OverloadedError`."""
+        """Take a permit of a pool and return that of the other, or raise `OverloadedError`."""
         if pool is self._pool:
             return
         if not pool.take(self._name):

@@ -35,7 +35,7 @@ class PartyConcurrency:
 
     async def begin(self, party: str) -> Callable[[], None]:
         """Wait until a call may begin; return a function that ends it, safe to call twice."""
-        self._note_caller(party)
+        self._record_caller(party)
         if self._counted[party] >= self._at_once and not self._is_alone(party):
             begins: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[party].append(begins)
@@ -50,6 +50,7 @@ class PartyConcurrency:
         return self._count_call(party)
 
     def _count_call(self, party: str) -> Callable[[], None]:
+        """Return the function that ends a begun call; after a time limit it ends by itself."""
         counts = True
 
         def end() -> None:
@@ -76,11 +77,12 @@ class PartyConcurrency:
         if not self._counted[party]:
             del self._counted[party]
 
-    def _note_caller(self, party: str) -> None:
+    def _record_caller(self, party: str) -> None:
         if party != self._latest[0]:
             self._before = self._latest
         self._latest = party, self._clock()
 
     def _is_alone(self, party: str) -> bool:
+        """Return whether no other party called lately."""
         other = self._before if self._latest[0] == party else self._latest
         return self._clock() - other[1] > ALONE_AFTER_S

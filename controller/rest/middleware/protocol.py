@@ -23,7 +23,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.rest.middleware.bodies import MAX_BODY_BYTES
-from controller.rest.middleware.connections import CountedConnection
+from controller.rest.middleware.connection_limits import CountedConnection
 from controller.rest.middleware.http_parser import BoundedConnection
 from controller.rest.middleware.rate_limits import RateLimits
 from controller.rest.middleware.streams import end_stream
@@ -60,7 +60,7 @@ class _AwaitedPhase(Enum):
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection."""
+    """One HTTP/1.1 connection, with a time limit for each phase of a call."""
 
     def __init__(self, *given: Any, deadlines: Deadlines, limits: RateLimits, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -84,7 +84,7 @@ class BoundedProtocol(H11Protocol):
     # ---- called by asyncio and uvicorn
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a head."""
+        """Begin to wait for the head of the first call."""
         super().connection_made(transport)
         self._socket = transport.get_extra_info("socket")  # TLS forgets it when it closes
         found = getattr(self._socket, "_sock", None)
@@ -179,6 +179,7 @@ class BoundedProtocol(H11Protocol):
         )
 
     def _parse_bytes(self, data: bytes) -> None:
+        """Parse received bytes; stop reading while more wait than may be parsed now."""
         if self._body_awaited:
             self._bounded_parser.grant_chunks()
         super().data_received(data)
@@ -208,6 +209,7 @@ class BoundedProtocol(H11Protocol):
     # ---- time limits
 
     def _update_timer(self) -> None:
+        """Start the time limit of the phase for which the connection now waits."""
         self._mark_connection()
         missing = self._awaited_phase()
         if missing is self._missing:
@@ -243,6 +245,7 @@ class BoundedProtocol(H11Protocol):
         self._timer = self.loop.call_later(seconds, then, *given)
 
     def _awaited_phase(self) -> _AwaitedPhase:
+        """Return which phase of the call the connection waits for its peer to send."""
         if self.transport.is_closing():
             return _AwaitedPhase.GOODBYE
         if self._refused:
@@ -277,6 +280,7 @@ class BoundedProtocol(H11Protocol):
         )
 
     def _check_answer_rate(self, seconds: float, at_most: float) -> None:
+        """Abort the connection if its peer has read too little of the answer."""
         left = self._unsent_bytes()
         if left and left <= at_most:
             self._limit_answer_time(seconds)
@@ -299,6 +303,7 @@ class BoundedProtocol(H11Protocol):
         return self.transport.get_write_buffer_size() + handed_on + in_kernel
 
     def _end_slow_call(self) -> None:
+        """Answer 408 to a call whose head or body comes too slowly; close an idle connection."""
         if self._missing is _AwaitedPhase.HEAD and not self.conn.trailing_data[0]:
             self.transport.close()  # it never sent a request
             self._update_timer()

@@ -1,6 +1,6 @@
 """Registration of streams: calls that last as long as their callers want.
 
-Streams have their own limits, so they release their place among concurrent calls. They are ended
+Streams have their own limits, so they release their permit among concurrent calls. They are ended
 when the server stops, which otherwise waits for each call under way.
 """
 
@@ -11,16 +11,16 @@ from typing import Final
 
 from starlette.types import Scope
 
-#: Keys of a call's state: the function that releases its place, and the one that ends a stream.
-RELEASE_PLACE: Final = "release_place"
+#: Keys of a call's state: the function that releases its permit, and the one that ends a stream.
+RELEASE_PERMIT: Final = "release_permit"
 END_STREAM: Final = "end_stream"
 #: The server was stopped while the call was under way.
 _STOPPED: Final = "stopped"
 
 
-def release_place(scope: Scope) -> None:
-    """Release a call's place among the concurrent calls."""
-    leave = scope.get("state", {}).get(RELEASE_PLACE)
+def release_permit(scope: Scope) -> None:
+    """Release a call's permit among the concurrent calls, because it became a stream."""
+    leave = scope.get("state", {}).get(RELEASE_PERMIT)
     if leave is not None:
         leave()
 

@@ -61,7 +61,7 @@ _ASSETS: Final = MappingProxyType({"swagger-ui-bundle.js": _SCRIPT, "swagger-ui.
 
 
 def docs_pages() -> Mapping[str, StaticPage]:
-    """Return the page and the files that it loads, by path."""
+    """Return the page of Swagger UI and the files that it loads, by path."""
     policy = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return {
         DOCS_PATH: StaticPage(lambda: _PAGE, "text/html", policy),

@@ -24,7 +24,7 @@ def openapi_document() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write both files."""
+    """Write both published descriptions of the API into a folder."""
     if len(arguments) != 1 or not Path(arguments[0]).is_dir():
         print("usage: python -m controller.rest.pages.published FOLDER", file=sys.stderr)  # noqa: T201
         return 2

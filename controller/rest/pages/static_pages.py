@@ -67,7 +67,7 @@ class StaticPage:
         self._page: _PackedPage | None = None
 
     async def answer(self, request: HttpRequest) -> Response:
-        """Answer one call."""
+        """Answer a call with the page, compressed if accepted, or 304 if its caller has it."""
         made = self._page
         if made is None:
             made = await run_in_threadpool(self._packed_page)
@@ -88,6 +88,7 @@ class StaticPage:
         return _ChunkedResponse(made.plain, media_type=self._media_type, headers=response_headers)
 
     def _packed_page(self) -> _PackedPage:
+        """Return the page; make and compress it at the first call."""
         with self._making:
             if self._page is None:
                 self._page = _compress_page(self._make().encode())

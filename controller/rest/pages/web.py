@@ -51,7 +51,7 @@ def is_built(folder: Path = BUILT) -> bool:
 
 
 def web_pages(folder: Path = BUILT) -> Mapping[str, StaticPage]:
-    """Return the page and the files that it loads, by path; empty if it was not built.
+    """Return the page of the web console and its files, by path; empty if it was not built.
 
     All files are read now (half a megabyte), because an upgrade under a running API removes files
     that the page of the running version still loads.
@@ -81,7 +81,7 @@ def _built_files(folder: Path) -> Mapping[str, str]:
 
 
 async def to_web(request: HttpRequest) -> Response:
-    """Redirect browsers from the API's root to the page; programs get 404."""
+    """Redirect browsers from the API's root to the web console; programs get 404."""
     if request.url.path == "/" and "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     # Relative, because a proxy may have put the API below a path of its own.

@@ -42,13 +42,13 @@ from controller.rest.problems.errors import (
     UnsupportedMediaTypeError,
     VersionMismatchError,
 )
-from controller.rest.problems.faults import (
+from controller.rest.problems.input_errors import (
     UNKNOWN,
     RefusedCall,
-    call_of,
     input_errors,
     input_errors_summary,
     quotable_value,
+    refused_call_of,
 )
 from registry import (
     CapacityExceededError,
@@ -222,7 +222,7 @@ class ProblemAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON object."""
+        """Return the problem document as a JSON object."""
         return {
             "type": TYPE_PREFIX + self.kind.code,
             "title": self.kind.title,
@@ -234,7 +234,7 @@ class ProblemAnswer:
         }
 
     def response(self) -> Response:
-        """Return the HTTP answer. ASCII only: quoted input may be invalid UTF-8."""
+        """Return the problem as an HTTP answer, in ASCII: quoted input may be invalid UTF-8."""
         return Response(
             json.dumps(self.document(), ensure_ascii=True),
             status_code=int(self.kind.status),
@@ -263,10 +263,10 @@ def build_problem(
 
 
 async def problem_handler(request: HttpRequest, error: Exception) -> Response:
-    """Answer the framework's own exceptions; an exception handler of FastAPI."""
+    """Answer FastAPI's own exceptions by a problem document; an exception handler of FastAPI."""
 
     def render() -> Response:
-        call = call_of(request.scope)
+        call = refused_call_of(request.scope)
         problem = build_problem(error, method=request.method, path=request.url.path, call=call)
         return problem.response()
 
@@ -299,6 +299,7 @@ def _path_pattern(template: str) -> re.Pattern[str]:
 
 
 def _extension_members(error: Exception) -> Mapping[str, Any]:
+    """Return the members of a problem document that only this kind of error has."""
     if isinstance(error, VersionMismatchError):
         return {"current_version": error.current}
     if isinstance(error, ForbiddenError):

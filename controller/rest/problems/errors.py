@@ -62,7 +62,7 @@ class OverloadedError(RestError):
 
 
 class BusyError(OverloadedError):
-    """All places for work of a kind are taken, and none became free in time."""
+    """Too much work of a kind is under way, and none of it ended in time."""
 
     def __init__(self, others: str) -> None:
         RestError.__init__(self, f"{others}; try again later")

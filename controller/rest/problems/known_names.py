@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.callers import Caller
 from registry import Registry, RegistryError
 
 #: Names of one kind that are considered: one page of a list.

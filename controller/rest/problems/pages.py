@@ -1,4 +1,4 @@
-"""Pages with the meaning of each kind of problem, and one table for the documentation.
+"""Pages with the meaning of each kind of problem, and a table of all for the documentation.
 
 Built from the table of problems and the docstrings of the error classes.
 """
@@ -51,7 +51,7 @@ class Meaning:
 
 
 def problem_meanings() -> tuple[Meaning, ...]:
-    """Return every kind of problem, by status and code."""
+    """Return the meaning of every kind of problem, sorted by status and code."""
     found: dict[str, Meaning] = {}
     for error, kind in KINDS.items():
         said = _MEANINGS.get(kind.code) or (inspect.getdoc(error) or "").partition("\n\n")[0]
@@ -62,7 +62,7 @@ def problem_meanings() -> tuple[Meaning, ...]:
 
 
 def problems_markdown() -> str:
-    """Return all kinds as a page of the documentation."""
+    """Return the page of the documentation with a table of all kinds of problems."""
     lines = [
         "# Problems",
         "",
@@ -86,7 +86,7 @@ def problems_markdown() -> str:
 
 
 def problem_page(found: Meaning) -> str:
-    """Return the page of one kind."""
+    """Return the HTML page with the meaning of a kind of problem."""
     title = f"{int(found.kind.status)} {html.escape(found.kind.code)}"
     return (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"

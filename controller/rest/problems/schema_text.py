@@ -1,4 +1,4 @@
-"""Describes what the API accepts at a place of a call, from its own OpenAPI document."""
+"""Describes what the API accepts in a field of a call, from its own OpenAPI document."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ExpectedValues:
 
     @property
     def description(self) -> str | None:
-        """Return a description, if the document has the field or parameter."""
+        """A description of the allowed values; None if the document lacks the field."""
         return None if self.schema is None else _schema_description(self.schema, self.document)
 
     @property
     def fields(self) -> list[str]:
-        """Return the names of the fields, if the value is an object."""
+        """The names of the fields, if the value is an object."""
         if self.schema is None:
             return []
         each = (
@@ -47,7 +47,7 @@ class ExpectedValues:
 
     @property
     def choices(self) -> list[str]:
-        """Return the allowed words, if the value is one of a few."""
+        """The allowed words, if the value is one of a few."""
         if self.schema is None:
             return []
         branches = _schema_branches(self.schema, self.document)
@@ -55,31 +55,31 @@ class ExpectedValues:
 
     @property
     def pattern(self) -> str | None:
-        """Return the pattern of the value's text, if it has one."""
+        """The pattern of the value's text, if it has one."""
         branches = () if self.schema is None else _schema_branches(self.schema, self.document)
         return next((str(found["pattern"]) for found in branches if "pattern" in found), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path in the document."""
+    """An operation of the OpenAPI document: one method of one path."""
 
     document: Schema
     described: Schema
 
     @classmethod
     def of(cls, document: Schema, template: str, method: str) -> Operation:
-        """Return an operation of the document; an empty one if it does not exist."""
+        """Return an operation of the OpenAPI document; an empty one if it does not exist."""
         described = document.get("paths", {}).get(template, {}).get(method.lower(), {})
         return cls(document, described)
 
     def parameters(self, source: str) -> list[str]:
-        """Return the names of its parameters of one kind: query, path or header."""
+        """Return the names of the operation's parameters of one kind: query, path or header."""
         each = self.described.get("parameters", ())
         return [found["name"] for found in each if found["in"] == source]
 
     def expected_values(self, source: str, path: Sequence[str | int]) -> ExpectedValues:
-        """Return the values allowed at a place."""
+        """Return the values that are allowed in a field of the body, or in a parameter."""
         if source == "body":
             content = self.described.get("requestBody", {}).get("content", {})
             schema = next((each.get("schema") for each in content.values()), None)
@@ -120,6 +120,7 @@ def _schema_branches(schema: Schema, document: Schema) -> list[Schema]:
 
 
 def _child_schema(schema: Schema, part: str | int, document: Schema) -> Schema | None:
+    """Return the schema of a member of an object, or of the items of a list."""
     for found in _schema_branches(schema, document):
         below = found.get("items") if isinstance(part, int) else _member_schema(found, part)
         if isinstance(below, Mapping):
@@ -144,6 +145,7 @@ def _key_schema(schema: Schema, document: Schema) -> Schema | None:
 
 
 def _schema_description(schema: Schema, document: Schema) -> str:
+    """Return the values that a schema allows, in words."""
     said = [_branch_description(each, document) for each in _schema_branches(schema, document)]
     return join_names(list(dict.fromkeys(said)), "or") if said else "null"
 

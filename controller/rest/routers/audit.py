@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.rest.dependencies import RegistryDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.operations import AuditQuery
 from controller.rest.schemas.values import PageOf

@@ -10,8 +10,8 @@ from controller.queries.capacity import Capacity, capacity_left, redact_capacity
 from controller.queries.capacity_after_queue import CapacityInputs, capacity_in_turn
 from controller.queries.failure_survival import NICENESS, Survival, survival_in_child
 from controller.rest.dependencies import ServicesDep, ViewerDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
 from controller.rounds.policy_process import PolicyProcess

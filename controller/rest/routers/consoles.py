@@ -17,8 +17,8 @@ from controller.host_aliases import Viewer
 from controller.queries.consoles import read_console, wait_for_output
 from controller.rest.dependencies import Services, ServicesDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_session
 from controller.rest.routers.vms import own_vm
@@ -63,13 +63,11 @@ def _session_of_caller(
     vm_id: UUID, session_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> HeldSession:
     vm = own_vm(services.registry, vm_id, caller)
-    return HeldSession(
-        caller, reader, services, _console_place_holder(vm, caller), vm_id, session_id
-    )
+    return HeldSession(caller, reader, services, _console_party(vm, caller), vm_id, session_id)
 
 
-def _console_place_holder(vm: Vm, caller: Caller) -> str:
-    """Return the party that takes a place: a tenant with all its tokens, or an operator."""
+def _console_party(vm: Vm, caller: Caller) -> str:
+    """Return the party of a console call: a tenant with all its tokens, or an operator."""
     return f"operator {caller.actor}" if caller.is_operator else f"tenant {vm.tenant}"
 
 
@@ -86,7 +84,7 @@ def read_a_console(
 ) -> ConsoleRead:
     """Read the last output of a VM's serial console. A worker reads it on the host."""
     vm = own_vm(services.registry, vm_id, caller)
-    whose = _console_place_holder(vm, caller)
+    whose = _console_party(vm, caller)
     if not services.console_reads.take(whose):
         raise ConflictError(
             "many consoles are being read, and a caller may use half of the free readers;"

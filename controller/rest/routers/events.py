@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Security
 from starlette.concurrency import run_in_threadpool
 
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_event
 from controller.rest.schemas.operations import EventsPage, EventsQuery, EventStreamQuery

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import FenceInput, HostChange, HostInput, HostsQuery
 from controller.rest.schemas.values import Name, PageOf

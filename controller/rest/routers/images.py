@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
 from controller.rest.redaction import redact_image, redact_page
@@ -177,6 +177,7 @@ def remove_image(reference: ImageReference, caller: Operator, services: Services
 async def _receive_upload(
     request: HttpRequest, incoming: IncomingFile, sha256: str | None
 ) -> StoredFile:
+    """Write the body of a call to a file, and store it if it has the SHA-256."""
     try:
         async for piece in _body_pieces(request):
             await run_in_threadpool(incoming.write, piece)
@@ -186,6 +187,7 @@ async def _receive_upload(
 
 
 async def _body_pieces(request: HttpRequest) -> AsyncIterator[bytes]:
+    """Yield the body of an upload in pieces that are large enough to write."""
     gathered = bytearray()
     async for piece in request.stream():
         gathered += piece

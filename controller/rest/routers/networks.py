@@ -11,8 +11,8 @@ from starlette.responses import Response
 from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_network, redact_page
 from controller.rest.schemas.offers import (
@@ -101,7 +101,7 @@ def remove_network(name: Name, caller: Operator, registry: RegistryDep) -> Netwo
 
 
 def _unknown_name_error(error: NotFoundError) -> UnknownNameError:
-    """Report an unknown host or owner as a fault of the body."""
+    """Return the error for an unknown host or tenant in the body of a network."""
     return UnknownNameError("hosts" if error.kind == "host" else "tenant", error.kind, error.key)
 
 

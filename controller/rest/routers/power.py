@@ -13,8 +13,8 @@ from starlette.responses import Response
 from controller.host_aliases import Viewer
 from controller.rest.dependencies import Services, ServicesDep, ViewerDep
 from controller.rest.idempotency.keys import Creation, IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_request, redact_vm
 from controller.rest.routers.requests import own_request
@@ -71,6 +71,7 @@ class PowerSwitch:
         )
 
     def _timeout_s(self, body: ShutdownInput | StartInput) -> int:
+        """Return the seconds for guests to shut down: 0 if forced, by default the site's."""
         if isinstance(body, StartInput):
             return self.services.shutdown_timeout_s
         if body.force and body.timeout_s is not None:

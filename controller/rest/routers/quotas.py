@@ -6,8 +6,8 @@ from fastapi import APIRouter, Security
 
 from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.etags import ETagDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import QuotaChange
 from controller.rest.schemas.values import Name

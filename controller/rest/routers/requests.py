@@ -22,13 +22,13 @@ from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, re
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer, caller_of
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, bearer, caller_of
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_page, redact_request
 from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
 from controller.rest.schemas.values import PageOf
-from registry import InvalidError, NotFoundError, Registry, RegistryError, UnknownNameError
+from registry import NotFoundError, Registry, RegistryError, UnknownNameError
 from registry.audit import IdempotencyKey
 from registry.db import Page
 from registry.requests import (
@@ -60,7 +60,7 @@ async def ask_for_vms(
     """Request VMs. The next slot places them as far as they fit."""
     caller, services = caller_of(request), services_of(request)
     reader = reader_of(request)
-    tenant = _requesting_tenant(body, caller)
+    tenant = caller.owning_tenant(body.tenant, "request VMs")
     hosts = None
     if body.hosts is not None:
         hosts = await run_in_threadpool(_resolve_hosts, body.hosts, reader)
@@ -229,13 +229,3 @@ def own_request(registry: Registry, request_id: UUID, caller: Caller) -> Request
 
 def _resolve_hosts(given: Sequence[str], reader: Viewer) -> tuple[str, ...]:
     return tuple(reader.resolve_name("hosts", name) for name in given)
-
-
-def _requesting_tenant(body: RequestInput, caller: Caller) -> str:
-    if caller.tenant is None:
-        if body.tenant is None:
-            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
-        return body.tenant
-    if body.tenant not in (None, caller.tenant):
-        raise caller.forbidden_error(body.tenant, f"may not request VMs for {body.tenant}")
-    return caller.tenant

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.reservations import ReservationInput, ReservationsQuery
 from controller.rest.schemas.values import PageOf
-from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry import NotFoundError, Registry, UnknownNameError
 from registry.db import Page
 from registry.reservations import Reservation
 
@@ -32,7 +32,7 @@ _ADAPTER: Final = TypeAdapter(Reservation)
 @router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
 def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
-    tenant = _reserving_tenant(body, caller)
+    tenant = caller.owning_tenant(body.tenant, "reserve")
 
     def create(registry: Registry) -> Reservation:
         try:
@@ -85,13 +85,3 @@ def _own_reservation(registry: Registry, key: UUID, caller: Caller) -> Reservati
     if not caller.is_operator and not caller.sees(registry.reservations.tenant_of(key)):
         raise NotFoundError("reservation", key)
     return registry.reservations.get(key)
-
-
-def _reserving_tenant(body: ReservationInput, caller: Caller) -> str:
-    if caller.tenant is None:
-        if body.tenant is None:
-            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
-        return body.tenant
-    if body.tenant not in (None, caller.tenant):
-        raise caller.forbidden_error(body.tenant, f"may not reserve for {body.tenant}")
-    return caller.tenant

@@ -12,8 +12,8 @@ from starlette.requests import Request as HttpRequest
 from controller.errors import PolicyFailedError
 from controller.rest.cancellable_work import run_until_disconnect
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_page, redact_round, redact_round_detail
 from controller.rest.schemas.games import (

@@ -13,8 +13,8 @@ from controller.queries.tenant_shares import TenantShare, tenant_shares
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.redaction import redact_shares
 from controller.rest.schemas.tenants import TenantShares
 from registry import Registry

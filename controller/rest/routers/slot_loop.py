@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.operations import PauseInput, ResumeInput, SlotLoop
 from registry.rounds import SlotLoopStatus
@@ -57,7 +57,7 @@ def resume_slot_loop(
 
 
 def _redact_slot_loop(status: SlotLoopStatus, caller: Caller) -> SlotLoop:
-    """Hide the operator from tenants; they see the reason."""
+    """Return the state of the slot loop; hide from tenants which operator changed it."""
     return SlotLoop(
         state=status.state,
         reason=status.reason,

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import SshKeyInput, SshKeysQuery
 from controller.rest.schemas.values import PageOf
-from registry import InvalidError, NotFoundError, Registry, UnknownNameError
+from registry import NotFoundError, Registry, UnknownNameError
 from registry.db import Page
 from registry.tenancy import SshKey
 
@@ -29,7 +29,7 @@ _ADAPTER: Final = TypeAdapter(SshKey)
 @router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
 def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Add a public key to every VM that is created for the tenant from now on."""
-    tenant = _key_owner(body, caller)
+    tenant = caller.owning_tenant(body.tenant, "add keys")
 
     def create(registry: Registry) -> SshKey:
         try:
@@ -58,13 +58,3 @@ def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: RegistryDep) -> Ss
     if not caller.sees(registry.ssh_keys.get(key_id).tenant):
         raise NotFoundError("SSH key", key_id)
     return registry.ssh_keys.remove(key_id, actor=caller.actor)
-
-
-def _key_owner(body: SshKeyInput, caller: Caller) -> str:
-    if caller.tenant is None:
-        if body.tenant is None:
-            raise InvalidError("tenant", None, "a tenant's name (required for operators)")
-        return body.tenant
-    if body.tenant not in (None, caller.tenant):
-        raise caller.forbidden_error(body.tenant, f"may not add keys for {body.tenant}")
-    return caller.tenant

@@ -6,11 +6,11 @@ import dataclasses
 
 from fastapi import APIRouter, Security
 
-from controller.queries.lateness import OverdueWork, overdue_work
+from controller.queries.overdue_work import OverdueWork, overdue_work
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.health import full_disks
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.schemas.operations import HostsInView, ObservedClockStep, ProcessStatus, Status
 from registry import SlotLoopState
 from registry.admin import is_late
@@ -42,7 +42,7 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
         release=release() if exact else None,
         healthy=not late and not disks,
         disks=disks,
-        late=[_redact_late(each, exact=exact) for each in late if exact or each.unattended],
+        late=[_redact_overdue_work(each, exact=exact) for each in late if exact or each.unattended],
         leader=lease.holder if lease is not None and leads and exact else None,
         leads_since=lease.held_since if lease is not None and leads else None,
         paused=loop.state is SlotLoopState.PAUSED,
@@ -66,5 +66,5 @@ def show_status(caller: AnyCaller, registry: RegistryDep, services: ServicesDep)
     )
 
 
-def _redact_late(late: OverdueWork, *, exact: bool) -> OverdueWork:
+def _redact_overdue_work(late: OverdueWork, *, exact: bool) -> OverdueWork:
     return late if exact else dataclasses.replace(late, message=_TO_TENANTS[late.work])

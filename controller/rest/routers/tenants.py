@@ -14,8 +14,8 @@ from controller.queries.tenant_shares import share_effects
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import JSON_TYPE, IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, TenantInput
 from controller.rest.schemas.values import Name, PageOf, SearchQuery
@@ -108,7 +108,7 @@ def remove_tenant(name: Name, caller: Operator, registry: RegistryDep) -> Tenant
 
 @contextmanager
 def _unknown_group_in_body() -> Iterator[None]:
-    """Report an unknown group as a fault of the body."""
+    """Report an unknown group of tenants as an error of the body."""
     try:
         yield
     except NotFoundError as error:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.tenants import TokenCreated, TokenInput
 from controller.rest.schemas.values import PageOf, PageQuery

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Security
 
 from controller.rest.dependencies import RegistryDep, ViewerDep
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_page, redact_vm_group
 from controller.rest.schemas.requests import VmGroupsQuery

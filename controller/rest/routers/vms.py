@@ -11,8 +11,8 @@ from controller.queries.explanations import VmExplanation
 from controller.queries.vm_explanation import explain_vm
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.idempotency.etags import ETagDep
-from controller.rest.middleware.auth import AnyCaller, Caller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_page, redact_vm
 from controller.rest.schemas.requests import VmChange, VmsQuery

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from controller.queries.lateness import OverdueWork, Work
+from controller.queries.overdue_work import OverdueWork, Work
 from controller.rest.problems import patterns
 from controller.rest.schemas.values import (
     MAX_BIGINT,
@@ -21,13 +21,13 @@ from controller.rest.schemas.values import (
     moment,
 )
 from controller.rounds.damaged_rounds import reporting_damage
-from controller.rounds.games import GameView, solved_games
 from controller.rounds.side_effects import (
     RoundReservation,
     SpotPreemption,
     stored_reservations,
     stored_spot_preemptions,
 )
+from controller.rounds.solved_games import GameView, solved_games
 from registry import QuotaExcess, SlotLoopState
 from registry.audit import Event
 from registry.moves import MoveObstacle
@@ -74,7 +74,7 @@ class EventsQuery(BaseModel):
     )
 
     def since_moment(self) -> datetime | None:
-        """Return the time; `InvalidError` for a date that does not exist."""
+        """Return ``since`` as a time; raise `InvalidError` for a date that does not exist."""
         return moment("since", self.since)
 
 

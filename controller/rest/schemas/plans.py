@@ -38,7 +38,7 @@ class PlanInput(Input):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The planner's arguments."""
+        """The arguments of the plan, as the register center stores them."""
         if self.request is not None:
             return {"request": str(self.request)}
         return {"hosts": sorted(set(self.hosts))} if self.hosts else {}

@@ -29,7 +29,7 @@ class ReservationInput(Input):
     requires: Labels = Field(default=[], description="Labels that a host must have.")
 
     def begins(self, now: datetime) -> datetime:
-        """Return the beginning; raise `InvalidError` for a date that does not exist."""
+        """Return when the reservation begins; `InvalidError` for a date that does not exist."""
         return moment("starts_at", self.starts_at) or now
 
 

@@ -134,12 +134,12 @@ class MomentsQuery(PageQuery):
     until: MomentText | None = Field(None, description="Only before this time.")
 
     def moments(self) -> dict[str, datetime | None]:
-        """Return both times; raise `InvalidError` for a date that does not exist."""
+        """Return ``since`` and ``until``; raise `InvalidError` for a date that does not exist."""
         return {name: moment(name, getattr(self, name)) for name in ("since", "until")}
 
 
 def moment(name: str, given: str | None) -> datetime | None:
-    """Parse a time; raise `InvalidError` for a date that does not exist."""
+    """Parse a time in a field; raise `InvalidError` for a date that does not exist."""
     if given is None:
         return None
     try:

@@ -2,6 +2,6 @@
 
 from controller.rest.streams.event_stream import EventStream
 from controller.rest.streams.feed import EventFeed
-from controller.rest.streams.places import StreamPlaces
+from controller.rest.streams.permits import StreamPermits
 
-__all__ = ["EventFeed", "EventStream", "StreamPlaces"]
+__all__ = ["EventFeed", "EventStream", "StreamPermits"]

@@ -10,9 +10,9 @@ from typing import Final
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from controller.rest.middleware.auth import CREDENTIALS, Caller
-from controller.rest.middleware.rate_limits import address_of
-from controller.rest.middleware.streams import register_stream, release_place
+from controller.rest.middleware.callers import CREDENTIALS, Caller
+from controller.rest.middleware.peer_addresses import address_of
+from controller.rest.middleware.streams import register_stream, release_permit
 from controller.rest.streams.feed import (
     NO_DATABASE,
     SHUTDOWN,
@@ -20,7 +20,7 @@ from controller.rest.streams.feed import (
     EventFilter,
     StreamListener,
 )
-from controller.rest.streams.places import StreamPlaces
+from controller.rest.streams.permits import StreamPermits
 from registry import RegistryError
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -38,7 +38,7 @@ class EventStream(StreamingResponse):
 
     Parameters
     ----------
-    feed, places
+    feed, permits
         The feed and the stream limits of the process.
     caller : Caller
         The caller of the stream.
@@ -55,7 +55,7 @@ class EventStream(StreamingResponse):
     def __init__(
         self,
         feed: EventFeed,
-        places: StreamPlaces,
+        permits: StreamPermits,
         caller: Caller,
         wanted: EventFilter,
         *,
@@ -63,7 +63,7 @@ class EventStream(StreamingResponse):
         brief: bool,
     ) -> None:
         super().__init__(self._sse_messages(), headers={"X-Accel-Buffering": "no"})
-        self._feed, self._places, self._caller = feed, places, caller
+        self._feed, self._permits, self._caller = feed, permits, caller
         self._wanted, self._after, self._brief = wanted, after, brief
         self._listener = StreamListener("")
 
@@ -71,19 +71,20 @@ class EventStream(StreamingResponse):
         """Serve the stream. Raises `RateLimitedError` before it begins."""
         address = address_of(scope)
         self._listener.secret = _token_secret(scope)
-        self._places.take(self._caller, address)
+        self._permits.take(self._caller, address)
         try:
             await self._feed.join(self._listener)
             try:
-                release_place(scope)
+                release_permit(scope)
                 register_stream(scope, lambda: self._listener.end(SHUTDOWN))
                 await super().__call__(scope, receive, send)
             finally:
                 self._feed.leave(self._listener)
         finally:
-            self._places.give_back(self._caller, address)
+            self._permits.give_back(self._caller, address)
 
     async def _sse_messages(self) -> AsyncIterator[bytes]:
+        """Yield the messages of the stream: its beginning, events or comments, and its end."""
         clock = asyncio.get_running_loop().time
         ends_at = clock() + LASTS_S
         after = self._feed.upto if self._after is None else self._after
@@ -125,6 +126,7 @@ def _sse_message(data: object, *, kind: str, number: int | None = None) -> bytes
 
 
 def _token_secret(scope: Scope) -> str:
+    """Return the token in a call's Authorization header; empty if there is none."""
     given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
     found = CREDENTIALS.fullmatch(given.strip())
     return found[1] if found else ""

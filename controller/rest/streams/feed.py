@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.middleware.auth import MAX_TOKENS_PER_READ
+from controller.rest.middleware.callers import MAX_TOKENS_PER_READ
 from controller.rest.redaction import redact_event
 from registry import Registry, RegistryError
 from registry.audit import Event
@@ -68,7 +68,7 @@ class EventBatch:
     rendered: dict[Tenant, dict[int, bytes]] = field(default_factory=dict)
 
     def texts(self, reader: Viewer, ids: Sequence[int]) -> Sequence[tuple[int, bytes]]:
-        """Return events as JSON for a reader; rendered once for all streams of a tenant."""
+        """Return id and JSON of events for a reader; rendered once for a tenant's streams."""
         known = self.rendered.setdefault(reader.tenant, {})
         missing = {each for each in ids if each not in known}  # other threads may add to `known`
         viewer = fresh_viewer(reader)
@@ -124,7 +124,7 @@ class EventFeed:
         self.upto = 0  #: all events up to this id have been read
 
     async def join(self, listener: StreamListener) -> None:
-        """Add a listener; start the reader for the first one. Raises `RegistryError`."""
+        """Add a stream's listener; start to read events for the first. Raises `RegistryError`."""
         self._listeners.add(listener)
         try:
             if self._reader is None:
@@ -140,7 +140,7 @@ class EventFeed:
             raise
 
     def leave(self, listener: StreamListener) -> None:
-        """Remove a listener; the reader ends with the last one."""
+        """Remove a stream's listener; the reader of events ends with the last one."""
         self._listeners.discard(listener)
 
     def has_matching(self, wanted: EventFilter, after: int) -> bool | None:
@@ -194,6 +194,7 @@ class EventFeed:
         return found, last if len(found) == PAGE else max(last, upto)
 
     async def _read_continuously(self) -> None:
+        """Read new events and check tokens until no listener is left; then end all streams."""
         clock: Callable[[], float] = asyncio.get_running_loop().time
         checked_at = clock()
         reason = SHUTDOWN

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 import structlog
 
-from controller.rest.middleware import connections
-from controller.rest.middleware.connections import (
+from controller.rest.middleware import connection_limits
+from controller.rest.middleware.connection_limits import (
     Bounds,
     CountedConnection,
     LimitedListener,
-    ThrottlingFilter,
     build_bounds,
 )
+from controller.rest.middleware.log_throttle import ThrottlingFilter
 from controller.rest.server import open_listener
 from tests.e2e.calls.raw_connections import (
     ALL_LONG,
@@ -291,7 +291,7 @@ def test_idle_connections_close_sooner_while_half_of_all_are_taken(
 
 @ON_ANY_DATABASE
 def test_half_a_handshake_is_counted_and_ends(api: Api, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "HANDSHAKE_S", 0.3)
+    monkeypatch.setattr(connection_limits, "HANDSHAKE_S", 0.3)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with (
         served(
@@ -326,7 +326,7 @@ def test_connections_leave_files_for_all_else(files: int, in_all: int):
 OUT_OF_FILES = """
 import asyncio, logging, resource, sys
 logging.basicConfig(level=logging.DEBUG)
-from controller.rest.middleware.connections import throttle_library_logs
+from controller.rest.middleware.log_throttle import throttle_library_logs
 from controller.rest.server import open_listener
 
 async def main():

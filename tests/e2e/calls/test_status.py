@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from controller.fleet_metrics import FleetCollector
-from controller.queries.lateness import overdue_work
+from controller.queries.overdue_work import overdue_work
 from controller.rest.health import FULL
 from registry import Registry
 from registry.admin import ProcessHeartbeat

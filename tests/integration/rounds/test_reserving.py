@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from controller.control_center.reservations import ReservationDecider
+from controller.control_center.reservation_decider import ReservationDecider
 from controller.errors import PolicyFailedError
 from controller.queries.reservation_decision import ReservationQuery, judge_reservation
 from controller.rounds.policy_process import PolicyProcess

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.client import addresses
+from controller.client import failover
 from controller.client.connection import ApiConnection
 from controller.client.errors import ApiUnreachableError
 from controller.client.http import Client
@@ -49,7 +49,7 @@ def not_answering() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_CONNECT_S", 0.3)
+    monkeypatch.setattr(failover, "_CONNECT_S", 0.3)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_two_calls_that_fail_at_one_address_both_go_to_the_next() -> None:
         raise httpx.ConnectError("refused")
 
     urls = ("http://a", "http://b")
-    several = addresses.FailoverTransport(urls, httpx.MockTransport(answer))
+    several = failover.FailoverTransport(urls, httpx.MockTransport(answer))
 
     def call() -> int:
         return several.handle_request(httpx.Request("GET", "http://a/v1/vms/1")).status_code

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Security
 
 from controller.host_aliases import HostAlias
 from controller.rest.dependencies import ServicesDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import HostAliases, HostAliasQuery
 

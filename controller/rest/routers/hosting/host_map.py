@@ -12,8 +12,8 @@ from starlette.responses import Response
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from registry import Registry
 from registry.hosts import HostMap

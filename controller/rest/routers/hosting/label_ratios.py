@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Security
 
 from controller.rest.dependencies import RegistryDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.hosts import LabelRatios
 from controller.rest.schemas.values import PageOf

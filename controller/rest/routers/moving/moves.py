@@ -15,8 +15,8 @@ from controller.queries.destinations import destination_hosts
 from controller.queries.move_text import redact_move
 from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import AnyCaller, Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.redaction import redact_page
 from controller.rest.schemas.moves import MoveCancelInput, MoveInput, MovesQuery

@@ -15,8 +15,8 @@ from controller.errors import PolicyFailedError
 from controller.rest.cancellable_work import NICENESS
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from controller.plans.dry_run import DryRunInputs, dry_run_roll
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.rolls import (
     RollCancelInput,
@@ -56,8 +56,9 @@ def begin_roll(
 ) -> Response:
     """Begin a roll, if each turn of hosts can be emptied. The holder of its token carries it out.
 
-    The turns are planned, each after those before it, as far as that takes some seconds;
-    `checked` of the answer says how many. A refusal (`conflict`) names VMs without a place.
+    The moves of the turns are planned, each turn after those before it, for some seconds at
+    most; `checked` of the answer says how many turns. A refusal (`conflict`) names VMs without
+    a destination.
     """
 
     def create(registry: Registry) -> RollLease:
@@ -172,6 +173,7 @@ def cancel_roll(
 
 
 def _check_hosts_up(targets: tuple[RollTarget, ...]) -> None:
+    """Refuse a roll without hosts, or with hosts that are not up."""
     if not targets:
         raise InvalidError("hosts", "none that is not left out", "one host at least")
     away = [f"{each.name} is {each.health}" for each in targets if each.health != HostHealth.UP]

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.idempotency.keys import JSON_TYPE
-from controller.rest.middleware.auth import AnyCaller, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.schemas.values import Name
 from registry import Registry

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
-from controller.rest.middleware.auth import Operator, bearer
 from controller.rest.middleware.bodies import BoundedRoute
+from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problems
 from controller.rest.routers.rounds import check_policy
 from controller.rest.schemas.values import PageOf
@@ -124,6 +124,7 @@ def _validated_changes(registry: Registry, body: WhatIfInput) -> dict[str, Any]:
 
 
 def _check_added_hosts(registry: Registry, body: WhatIfInput) -> None:
+    """Refuse added hosts without a size, and unknown names of hosts or resources."""
     added = body.add_hosts
     assert added is not None  # noqa: S101 the caller has checked
     if added.like is None and not any((added.capacity or {}).values()):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.operating.audit import COLUMNS, columns_for
+from controller.cli.operating.audit import COLUMNS, audit_columns
 from controller.terminal import output
 from controller.terminal.output import print_table
 
@@ -37,7 +37,7 @@ GATHERED = ROW | {
 
 
 def printed(rows: list[dict[str, Any]], width: int, capsys: pytest.CaptureFixture[str]) -> str:
-    print_table(columns_for(width), rows, empty="")
+    print_table(audit_columns(width), rows, empty="")
     return capsys.readouterr().out
 
 
@@ -61,7 +61,7 @@ def test_a_row_of_many_refusals_tells_how_many_of_each_and_until_when(
 
     assert "404 ×833, 429 ×400, no answer ×1, until " in out
     assert "and others" in out
-    assert columns_for(400) is COLUMNS
+    assert audit_columns(400) is COLUMNS
 
 
 def test_a_row_of_an_older_process_tells_what_it_left_out(capsys: pytest.CaptureFixture[str]):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from controller.cli.commands import PLACES
+from controller.cli.commands import COMMAND_ENTRIES
 from controller.cli.main import app
 from tests.fakes.http_api import http_api
 
@@ -107,8 +107,10 @@ def test_every_command_is_where_the_list_says_and_known_by_the_name_there() -> N
     names = everything.list_commands(context)  # type: ignore[attr-defined]
     made = [everything.get_command(context, each) for each in names]  # type: ignore[attr-defined]
 
-    assert [each.name for each in made] == names == list(PLACES)
-    assert [each.rich_help_panel for each in made] == [each.panel for each in PLACES.values()]
+    assert [each.name for each in made] == names == list(COMMAND_ENTRIES)
+    assert [each.rich_help_panel for each in made] == [
+        each.panel for each in COMMAND_ENTRIES.values()
+    ]
 
 
 def modules_of(command: str, state: Path, **told: str) -> set[str]:

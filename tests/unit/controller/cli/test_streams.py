@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
-from controller.terminal.streams import READER_LEFT
+from controller.terminal.guarded_stdout import READER_LEFT
 
 FUGA = Path(sys.executable).with_name("fuga")
 PROBLEM = Path(__file__).parents[4] / "docs" / "examples" / "drfh_figure.json"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller.embedded.address import choose_address
 from controller.embedded.down import remove_files
 from controller.embedded.environment import child_environ
 from controller.embedded.lab_hosts import LabHosts
+from controller.embedded.listen_address import choose_listen_address
 from controller.embedded.setup import CAPACITIES, lab_host_bodies
 from controller.embedded.state import AlreadyRunningError, SetupRecord, StateDir, lock_state_dir
 from controller.embedded.up import LocalSite
@@ -45,7 +45,7 @@ def test_a_purge_removes_all_that_is_ours_and_nothing_else(
 
 
 def test_port_0_finds_a_free_one() -> None:
-    listen, url = choose_address("127.0.0.1:8732", 0)
+    listen, url = choose_listen_address("127.0.0.1:8732", 0)
 
     assert listen.startswith("127.0.0.1:")
     assert not listen.endswith((":0", ":8732"))
@@ -57,17 +57,17 @@ def test_a_taken_port_says_what_to_do() -> None:
         port = other.getsockname()[1]
 
         with pytest.raises(BadInputError, match=rf"listens on 127.0.0.1:{port}.*--port 0"):
-            choose_address(f"127.0.0.1:{port}", None)
+            choose_listen_address(f"127.0.0.1:{port}", None)
 
 
 @pytest.mark.parametrize("listen", ["8732", "127.0.0.1", "127.0.0.1:http", ":8732", "h:99999"])
 def test_an_address_that_is_none_is_refused(listen: str) -> None:
     with pytest.raises(BadInputError, match="FUGA_LISTEN"):
-        choose_address(listen, None)
+        choose_listen_address(listen, None)
 
 
 def test_who_listens_everywhere_is_found_on_this_machine() -> None:
-    listen, url = choose_address("0.0.0.0:0", None)
+    listen, url = choose_listen_address("0.0.0.0:0", None)
 
     assert listen.startswith("0.0.0.0:")
     assert url.startswith("http://127.0.0.1:")

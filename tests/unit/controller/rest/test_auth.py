@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from starlette.datastructures import Headers
 
-from controller.rest.middleware.auth import Authenticator, Caller
+from controller.rest.middleware.callers import Authenticator, Caller
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import Registry
 from registry.tenancy import Token

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from controller.rest.middleware.auth import Caller
 from controller.rest.middleware.authentication import Authentication
+from controller.rest.middleware.callers import Caller
 from controller.rest.middleware.concurrent_calls import ConcurrentCalls
 from controller.rest.middleware.rate_limits import RateLimits
-from controller.rest.middleware.streams import RELEASE_PLACE
+from controller.rest.middleware.streams import RELEASE_PERMIT
 from controller.rest.problems.errors import OverloadedError, RateLimitedError
 from tests.unit.controller.rest.test_auth import knowing
 
@@ -47,7 +47,7 @@ class Site:
         if given["path"] == "/v1/broken":
             raise RuntimeError
         if given["path"] == "/v1/stream":
-            given["state"][RELEASE_PLACE]()
+            given["state"][RELEASE_PERMIT]()
         if given["path"] != "/v1/fast":
             await self.goes.wait()
         self.served.append(given["path"])

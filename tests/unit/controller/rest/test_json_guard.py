@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.rest.middleware.auth import is_protected
 from controller.rest.middleware.bodies import JSON_TYPE, MAX_DEPTH, parse_json
+from controller.rest.middleware.callers import is_protected
 from controller.rest.problems.errors import MalformedBodyError
 
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from controller.rest.middleware import rate_limits as limits_module
-from controller.rest.middleware.auth import Caller
+from controller.rest.middleware.callers import Caller
 from controller.rest.middleware.rate_limits import Buckets, Rate, RateLimits
 from controller.rest.problems.errors import RateLimitedError
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from controller.oidc_mapping import OidcRule
-from controller.rest.login.provider import Provider, ProviderSettings
+from controller.rest.login.identity_provider import Provider, ProviderSettings
 from controller.rest.problems.errors import LoginRefusedError, OverloadedError, ProviderError
 from tests.unit.controller.rest.test_id_tokens import KEYS, OTHER, RSA, jwk, signed
 

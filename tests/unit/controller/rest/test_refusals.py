@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from controller.rest.problems import refusals as refusals_module
-from controller.rest.problems.refusals import MAX_KINDS, MAX_STRANGERS, Refusals
+from controller.rest.middleware import refused_calls
+from controller.rest.middleware.refused_calls import MAX_KINDS, MAX_STRANGERS, Refusals
 from registry import Registry, RegistryUnavailableError
 from registry.audit import AuditedCall
 
@@ -140,7 +140,7 @@ def test_a_caller_who_goes_away_is_told_of_when_the_minute_is_over(monkeypatch: 
         assert sweeper is not None
         await sweeper
 
-    monkeypatch.setattr(refusals_module.asyncio, "sleep", turn_the_clock)  # type: ignore[attr-defined]
+    monkeypatch.setattr(refused_calls.asyncio, "sleep", turn_the_clock)  # type: ignore[attr-defined]
     asyncio.run(main())
 
     assert turns == 6

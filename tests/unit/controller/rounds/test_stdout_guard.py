@@ -16,7 +16,7 @@ def ended(*lines: str) -> subprocess.CompletedProcess[str]:
 
 def test_stray_lines_go_to_standard_error_and_ours_to_standard_output() -> None:
     done = ended(
-        "from controller.terminal.streams import keep_output_clean",
+        "from controller.terminal.guarded_stdout import keep_output_clean",
         "keep_output_clean()",
         PRINTS_IN_C,
         "print('ours: \u00e9')",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.cli.site.hosts import parse_amounts, parse_ratios
-from controller.cli.site.networks import parse_hosts
+from controller.cli.site.networks import parse_host_sources
 from controller.cli.site.quotas import parse_limits
 from controller.cli.vms.changes import parse_labels
 from controller.terminal.errors import BadInputError
@@ -127,7 +127,7 @@ def test_a_time_outside_the_calendar_is_refused_in_words(
         (partial(parse_amounts, "--override"), ["vcpus=1", "vcpus=1"]),
         (parse_ratios, ["vcpus=1", "vcpus=2"]),
         (parse_limits, ["vcpus=1", "vcpus=none"]),
-        (parse_hosts, ["h1=bridge:br0", "h1="]),
+        (parse_host_sources, ["h1=bridge:br0", "h1="]),
         (partial(parse_pairs, "--weight"), ["a=1", "a=2"]),
         (partial(_parse_assignments, where="--sweep"), ["x=1", "x=2"]),
         (

@@ -1,6 +1,6 @@
 """Limits on connections, per address and in total.
 
-Some places are kept for addresses without a connection. When the others are taken, a new
+Some connections are reserved for addresses that have none. When the others are taken, a new
 connection replaces an idle one of the address that holds most.
 
 Connections are counted when they are accepted, before TLS and HTTP, so half-open ones count, too.
@@ -13,7 +13,6 @@ import asyncio
 import errno
 import heapq
 import ipaddress
-import logging
 import resource
 import socket
 import struct
@@ -28,14 +27,9 @@ from typing import Any, Final
 
 import structlog
 
-from controller.rest.middleware.rate_limits import (
-    MAX_KEYS,
-    Buckets,
-    Rate,
-    as_ipv4,
-    network_of,
-    site_of,
-)
+from controller.rest.middleware.log_throttle import LogThrottle
+from controller.rest.middleware.peer_addresses import as_ipv4, network_of, site_of
+from controller.rest.middleware.rate_limits import MAX_KEYS, Buckets, Rate
 
 #: File descriptors kept for other uses than callers' connections: database, images, logs.
 RESERVED_FILES: Final = 256
@@ -44,7 +38,6 @@ MAX_FILES: Final = 65_536
 HANDSHAKE_S: Final = 10.0
 #: Time for the end of TLS, including the rest of an answer, whose progress `protocol` checks.
 GOODBYE_S: Final = 600.0
-LOG_EVERY_S: Final = 60.0
 #: Connections accepted in one turn of the event loop; calls under way need turns, too.
 _MAX_ACCEPTED_PER_TURN: Final = 16
 #: Time per turn for refusing: as long as all else took since the last turn, within these bounds.
@@ -58,53 +51,6 @@ _NO_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 
 log = structlog.get_logger(__name__)
-
-
-class LogThrottle:
-    """Limits the log lines of a repeated event to one a minute, with its count."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._logged_at = float("-inf")
-        self._times = 0
-
-    def count_event(self) -> int:
-        """Count one event. Return the count since the last report, or 0 if no report is due."""
-        self._times += 1
-        now = self._clock()
-        if now - self._logged_at < LOG_EVERY_S:
-            return 0
-        self._logged_at = now
-        times, self._times = self._times, 0
-        return times
-
-
-class ThrottlingFilter(logging.Filter):
-    """Limits log lines of libraries that unknown callers can cause to one a minute."""
-
-    _PROVOKED: Final = ("Invalid HTTP request received.", "socket.accept() out of system resource")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counters = {text: LogThrottle() for text in self._PROVOKED}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a line; add the number of suppressed ones to it."""
-        text = next((text for text in self._PROVOKED if str(record.msg).startswith(text)), None)
-        if text is None:
-            return True
-        times = self._counters[text].count_event()
-        if times > 1:
-            record.msg = f"{text} ({times} times since it was logged last)"
-        return times > 0
-
-
-def throttle_library_logs() -> None:
-    """Limit the log lines of asyncio and uvicorn that unknown callers can cause."""
-    for name in ("asyncio", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        if not any(isinstance(each, ThrottlingFilter) for each in logger.filters):
-            logger.addFilter(ThrottlingFilter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +102,7 @@ class LimitedListener(socket.socket):
         self._arrivals = Buckets(rate)
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection that is within the limits; refuse others."""
+        """Accept the next connection that is within the limits; refuse others."""
         if not self._turn:
             now = self._clock()
             others_s = max(_MIN_REFUSING_S, now - self._turn_ended_at)
@@ -176,9 +122,11 @@ class LimitedListener(socket.socket):
         raise BlockingIOError(errno.EAGAIN, "calls under way get their turn")
 
     def _reset_turn(self) -> None:
+        """Begin a new turn: the event loop serves its calls before the next `accept`."""
         self._turn, self._turn_ended_at = 0, self._clock()
 
     def _accept_next(self) -> tuple[socket.socket, Any]:
+        """Accept the next connection; without free file descriptors, let asyncio pause once."""
         try:
             connection, address = super().accept()
             return connection, (as_ipv4(str(address[0])), *address[1:])
@@ -199,6 +147,7 @@ class LimitedListener(socket.socket):
         return 2 * self._open > self._bounds.in_all
 
     def _reason_to_refuse(self, address: Any) -> str | None:
+        """Return why a connection of an address is refused; None if it is within the limits."""
         key = network_of(str(address[0]))
         if self._is_unbounded(address):
             return (
@@ -217,7 +166,7 @@ class LimitedListener(socket.socket):
         return "too many in all"
 
     def _has_room(self, held: int) -> bool:
-        """Return whether a place is free for an address that holds this many connections."""
+        """Return whether an address that holds this many connections may have one more."""
         kept = int(self._bounds.in_all * _FOR_NEW_ADDRESSES) if held else 0
         return self._open < self._bounds.in_all - kept
 
@@ -249,6 +198,7 @@ class LimitedListener(socket.socket):
         return self._of_addresses[keys[-1]], self._of_addresses[network]
 
     def _holds_more_connections(self, holder: tuple[str, ...], newcomer: tuple[str, ...]) -> bool:
+        """Return whether a holder has more connections than a newcomer would have with one more."""
         if not newcomer:
             return True
         # Networks of one site compare with each other, all others as sites.
@@ -257,6 +207,7 @@ class LimitedListener(socket.socket):
         return self._of_addresses[holder[level]] > has + (has > 0)
 
     def _is_unbounded(self, address: Any) -> bool:
+        """Return whether an address is a trusted proxy's, which has no limit of its own."""
         key = str(address[0])
         known = self._unbounded.get(key)
         if known is None:
@@ -268,6 +219,7 @@ class LimitedListener(socket.socket):
         return known
 
     def _count_connection(self, connection: socket.socket, address: Any) -> socket.socket:
+        """Return the connection as one that is counted until it is closed."""
         counted = CountedConnection(
             connection.family, connection.type, connection.proto, fileno=connection.detach()
         )
@@ -362,7 +314,7 @@ def raise_file_limit() -> int:
 def build_bounds(
     in_all: int, per_address: int, trusted_proxies: Collection[str], *, files: int
 ) -> Bounds:
-    """Return the bounds of the settings, or lower ones if the process may open fewer files."""
+    """Return the connection limits of the settings, or lower ones if fewer files may be open."""
     room = files - RESERVED_FILES if files > 2 * RESERVED_FILES else files // 2
     if room < in_all:
         log.warning("fewer_connections", wanted=in_all, room=room, files=files)

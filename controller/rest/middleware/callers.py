@@ -19,7 +19,7 @@ from starlette.requests import Request as HttpRequest
 
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
-from registry import Registry
+from registry import InvalidError, Registry
 from registry.tenancy import Token
 
 PROTECTED_PREFIX: Final = "/v1"
@@ -90,7 +90,7 @@ class Caller:
         return "operator" if self.is_operator else f"tenant:{self.tenant}"
 
     def sees(self, tenant: str | None) -> bool:
-        """Return whether the caller may see resources of this tenant."""
+        """Return whether the caller may see resources of a tenant; operators see all."""
         return self.is_operator or (tenant is not None and tenant == self.tenant)
 
     def tenant_to_list(self, name: str | None, registry: Registry) -> str | None:
@@ -109,6 +109,24 @@ class Caller:
             return name
         if name not in (None, self.tenant):
             raise self.forbidden_error(name, f"may list only its own items, not those of {name}")
+        return self.tenant
+
+    def owning_tenant(self, name: str | None, verb: str) -> str:
+        """Return the tenant that will own what a call creates; an operator has to name it.
+
+        Raises
+        ------
+        ForbiddenError
+            If a tenant names another one, for which it may not ``verb``.
+        InvalidError
+            If an operator names none.
+        """
+        if self.tenant is None:
+            if name is None:
+                raise InvalidError("tenant", None, "a tenant's name (required for operators)")
+            return name
+        if name not in (None, self.tenant):
+            raise self.forbidden_error(name, f"may not {verb} for {name}")
         return self.tenant
 
     def forbidden_error(self, tenant: str | None, message: str) -> ForbiddenError:

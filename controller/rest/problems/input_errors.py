@@ -1,4 +1,4 @@
-"""Describes the errors of a call's input: the place, what was found, what is allowed."""
+"""Describes the errors of a call's input: the field, what was found, what is allowed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.types import Scope
 
 from controller.json_pointers import WHOLE, pointer_of, pointer_text
-from controller.rest.middleware.auth import PROTECTED_PREFIX, is_api_path
+from controller.rest.middleware.callers import PROTECTED_PREFIX, is_api_path
 from controller.rest.problems import patterns
 from controller.rest.problems.errors import HeaderError
 from controller.rest.problems.schema_text import ExpectedValues, Operation
@@ -63,7 +63,7 @@ class RefusedCall:
     names: Names = no_names
 
     def add_suggestions(self, message: str, kind: str, key: str) -> str:
-        """Return the message with suggested names."""
+        """Return an error message with suggestions for an unknown name."""
         names = self.names(kind)
         if names is None:
             return message
@@ -74,7 +74,7 @@ class RefusedCall:
 UNKNOWN: Final = RefusedCall(Operation({}, {}))
 
 
-def call_of(scope: Scope) -> RefusedCall:
+def refused_call_of(scope: Scope) -> RefusedCall:
     """Return the refused call of a routed scope; `UNKNOWN` before routing."""
     routed = getattr(scope.get("route"), "path", None)
     if routed is None:
@@ -85,14 +85,20 @@ def call_of(scope: Scope) -> RefusedCall:
 
 
 def input_errors(error: Exception, method: str, call: RefusedCall) -> list[dict[str, Any]]:
-    """Return the errors of the input, one per place; empty for an error that is none."""
+    """Return the errors of a call's input, one per field; empty for other errors."""
     match error:
         case RequestValidationError():
             return list(
-                _unique_places(_describe_fault(found, call.operation) for found in error.errors())
+                _unique_fields(
+                    _describe_input_error(found, call.operation) for found in error.errors()
+                )
             )
         case InvalidError():
-            place, found, allowed = _place_of_field(error.field, method), error.found, error.allowed
+            place, found, allowed = (
+                _field_location(error.field, method),
+                error.found,
+                error.allowed,
+            )
             detail = str(error)
             if "pointer" in place:  # in the form of places: hosts[3], not hosts.3
                 what = detail.removeprefix(f"{error.field}: ")
@@ -100,10 +106,10 @@ def input_errors(error: Exception, method: str, call: RefusedCall) -> list[dict[
             if isinstance(error, UnknownNameError) and not error.known:
                 detail = call.add_suggestions(detail, error.kind, error.key)
         case ImageUrlRefusedError():
-            place, found, allowed = _place_of_field("url", method), error.url, error.reason
+            place, found, allowed = _field_location("url", method), error.url, error.reason
             detail = str(error)
         case UriRefusedError():
-            place, found, allowed = _place_of_field("uri", method), error.uri, error.reason
+            place, found, allowed = _field_location("uri", method), error.uri, error.reason
             detail = str(error)
         case HeaderError():
             place = {"in": "header", "parameter": error.name}
@@ -120,7 +126,7 @@ def input_errors_summary(errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def quotable_value(value: Any) -> Any:
-    """Return the found value, shortened for quoting and always valid JSON."""
+    """Return a value of the input for quoting in a problem: shortened, always valid JSON."""
     rendered: Any
     match value:
         case None | bool():
@@ -139,8 +145,8 @@ def quotable_value(value: Any) -> Any:
     return rendered
 
 
-def _unique_places(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Drop repeated places, because each branch of a union reports its own fault."""
+def _unique_fields(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Drop further errors of a field, because each branch of a union reports its own."""
     seen = set()
     for each in found:
         key = (each["in"], each.get("pointer"), each.get("parameter"))
@@ -149,8 +155,8 @@ def _unique_places(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield each
 
 
-def _place_of_field(name: str, method: str) -> dict[str, str]:
-    """Return the place of a field that the register center refused."""
+def _field_location(name: str, method: str) -> dict[str, str]:
+    """Return where a call has a field that the register center refused: body or query."""
     if method in {"POST", "PATCH", "PUT"}:
         field, dot, below = name.partition(".")
         # Names of things may have dots in them.
@@ -159,7 +165,8 @@ def _place_of_field(name: str, method: str) -> dict[str, str]:
     return {"in": "query", "parameter": name}
 
 
-def _describe_fault(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+def _describe_input_error(error: Mapping[str, Any], operation: Operation) -> dict[str, Any]:
+    """Describe an error of Pydantic: the field, what was found, and what is allowed."""
     source, *path = error["loc"]
     surplus = error["type"] == "extra_forbidden"
     wanted = operation.expected_values(source, path[:-1] if surplus else path)
@@ -177,7 +184,7 @@ def _describe_fault(error: Mapping[str, Any], operation: Operation) -> dict[str,
     found = _found_value(error, path)
     if surplus:
         known = operation.parameters(source) if source != "body" else wanted.fields
-        allowed = _known_fields(str(path[-1]), known)
+        allowed = _unknown_field_text(str(path[-1]), known)
         return {**place, "detail": f"{name}: {allowed}", "found": found, "allowed": allowed}
     allowed = _allowed_text(error, wanted)
     if error["type"] == "missing":
@@ -207,6 +214,7 @@ def _is_worth_quoting(value: Any, path: Sequence[Any]) -> bool:
 
 
 def _allowed_text(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
+    """Return what is allowed in a field, by the OpenAPI document or else by Pydantic's error."""
     kind = error["type"]
     if kind == "missing" and wanted.description is None:
         return "a value (required)"
@@ -217,7 +225,8 @@ def _allowed_text(error: Mapping[str, Any], wanted: ExpectedValues) -> str:
     return wanted.description
 
 
-def _known_fields(typed: str, known: Sequence[str]) -> str:
+def _unknown_field_text(typed: str, known: Sequence[str]) -> str:
+    """Return what is allowed in place of an unknown field: similar names, or all of few."""
     advised = suggest_names(typed, known)
     if advised is None and len(known) <= _FIELDS_SHOWN:
         advised = f"known: {join_names(known, 'and')}" if known else "none are allowed"

@@ -59,7 +59,7 @@ def decide_in_steps(argument: tuple[bytes, int]) -> dict[str, Any]:
 
 
 def without_steps(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's details without its steps."""
+    """Return the details of a policy's decision without its steps."""
     view = {key: value for key, value in details.items() if key != "steps"}
     if "zones" in view:
         view["zones"] = {name: without_steps(each) for name, each in view["zones"].items()}
@@ -101,9 +101,9 @@ def game_view(
             for index in view.hosts
         ],
         "hosts_left_out": len(snapshot.capacity) - len(view.hosts),
-        "requests": [view.request(index) for index in view.requests],
+        "requests": [view.request_view(index) for index in view.requests],
         "requests_left_out": int(np.count_nonzero(snapshot.count)) - len(view.requests),
-        "tenants": view.tenants_shown(allocation),
+        "tenants": view.tenant_views(allocation),
         "tenants_left_out": view.tenants_left_out,
         "fair_distance": view.fair_distance,
         "steps": view.steps(),
@@ -144,7 +144,7 @@ class _StepView:
         self._tenant_at = {index: place for place, index in enumerate(self.tenants)}
 
     def _rows_by_step(self) -> list[list[list[int]]]:
-        """Return the shown rows of each step."""
+        """Return the rows of each step, of request, host and count, as far as they are shown."""
         left, found = MAX_ROWS, []
         for step in self._shown:
             found.append(step["rows"][:left])
@@ -152,6 +152,7 @@ class _StepView:
         return found
 
     def _listed_hosts(self) -> Iterable[int]:
+        """Yield the hosts that the shown steps name."""
         for step, rows in zip(self._shown, self._rows_of, strict=True):
             if "host" in step:
                 yield step["host"]
@@ -159,8 +160,8 @@ class _StepView:
                 yield from step["hosts"][:MAX_HOSTS]
             yield from (row[1] for row in rows)
 
-    def request(self, index: int) -> dict[str, Any]:
-        """Return the view of a request."""
+    def request_view(self, index: int) -> dict[str, Any]:
+        """Return a request with its names, demand and count, as the API shows it."""
         key, name, vm_type = self._inputs.names.requests[index]
         return {
             "id": key,
@@ -171,8 +172,8 @@ class _StepView:
             "count": int(self._snapshot.count[index]),
         }
 
-    def tenants_shown(self, allocation: Allocation) -> list[dict[str, Any]]:
-        """Return the view of tenants."""
+    def tenant_views(self, allocation: Allocation) -> list[dict[str, Any]]:
+        """Return the shown tenants' shares before and after the round, with their fair share."""
         held = self._snapshot.after_placing(allocation.placed).held
         after = dominant_shares(held, self._snapshot.pool)
         return [

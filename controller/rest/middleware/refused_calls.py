@@ -20,7 +20,7 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 
 from controller.rest.metrics import METHODS, NO_ROUTE
-from controller.rest.middleware.rate_limits import network_of
+from controller.rest.middleware.peer_addresses import network_of
 from registry import Registry
 from registry.audit import AuditedCall
 
@@ -46,6 +46,7 @@ class _CallerRefusals:
     row: int | None = None
 
     def count(self, call: AuditedCall, status: int | None, now: float) -> None:
+        """Count a refused call by its kind."""
         kind = _refusal_kind(call, status)
         if kind not in self.counts and len(self.counts) >= MAX_KINDS:
             kind = _OTHERS
@@ -89,12 +90,13 @@ class Refusals:
             await run_in_threadpool(contextvars.Context().run, self._write_counts, overdue)
 
     def flush(self) -> None:
-        """Add all counts to their rows before the process ends."""
+        """Write all counts of refused calls to the audit before the process ends."""
         with self._lock:
             taken = self._pop_due_refusals(lambda _: True)
         self._write_counts(taken)
 
     def _caller_key(self, call: AuditedCall) -> Hashable:
+        """Return under what a caller's refusals are counted: its token, else its network."""
         if call.token_id is not None:
             return call.token_id
         network = network_of(call.address)
@@ -141,6 +143,7 @@ class Refusals:
 
 
 def _refusal_kind(call: AuditedCall, status: int | None) -> str:
+    """Return the kind by which a refused call is counted: status, method and route."""
     method = call.method if call.method in METHODS else "OTHER"
     answer = "no answer" if status is None else str(status)
     return f"{answer} {method} {call.route or NO_ROUTE}"

@@ -1,4 +1,4 @@
-"""Where the API listens."""
+"""The address at which the API of `fuga up` listens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 from controller.terminal.errors import BadInputError
 
 
-def choose_address(listen: str, port: int | None) -> tuple[str, str]:
-    """Return ``host:port`` to listen on, and the URL under which this machine finds it.
+def choose_listen_address(listen: str, port: int | None) -> tuple[str, str]:
+    """Return ``host:port`` for the API to listen on, and its URL on this machine.
 
     Raises
     ------

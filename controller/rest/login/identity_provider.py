@@ -121,7 +121,7 @@ class Provider:
         ProviderError
             If the provider does not answer correctly.
         """
-        async with self._login_slot():
+        async with self._limit_logins():
             id_token = await self._exchange_code(code, verifier, redirect_uri)
             claims = await self._verified_claims(id_token, derive_nonce(verifier))
         found = match_admission(
@@ -136,7 +136,8 @@ class Provider:
         return found
 
     @asynccontextmanager
-    async def _login_slot(self) -> AsyncIterator[None]:
+    async def _limit_logins(self) -> AsyncIterator[None]:
+        """Count a login that is under way; refuse it if there are too many."""
         if self._under_way >= MAX_AT_ONCE:
             raise OverloadedError(self._under_way)
         self._under_way += 1
@@ -146,6 +147,7 @@ class Provider:
             self._under_way -= 1
 
     async def _exchange_code(self, code: str, verifier: str, redirect_uri: str) -> str:
+        """Exchange an authorization code for an ID token at the provider's token endpoint."""
         described = await self.metadata()
         form = {
             "grant_type": "authorization_code",
@@ -179,7 +181,7 @@ class Provider:
         """Verify an ID token; fetch the keys again if no cached key signed it."""
         settings = self.settings
         names = {"issuer": settings.issuer, "client_id": settings.client_id, "nonce": nonce}
-        known = await self._fetch_cached(self._keys, self._read_keys)
+        known = await self._fetch_cached(self._keys, self._fetch_keys)
         try:
             return verify_id_token(id_token, known, **names)
         except UnknownKeyError:
@@ -188,10 +190,11 @@ class Provider:
                 raise
         self._keys.until = 0.0
         return verify_id_token(
-            id_token, await self._fetch_cached(self._keys, self._read_keys), **names
+            id_token, await self._fetch_cached(self._keys, self._fetch_keys), **names
         )
 
     async def _fetch_cached(self, kept: _CachedDocument, fetch: Callable[[], Any]) -> Any:
+        """Return a document of the provider from the cache; fetch it if it is missing or old."""
         async with kept.lock:
             if self._clock() >= kept.until:
                 try:
@@ -232,7 +235,7 @@ class Provider:
             raise ProviderError(f"its {name} is no https address")
         return address
 
-    async def _read_keys(self) -> Sequence[Mapping[str, Any]]:
+    async def _fetch_keys(self) -> Sequence[Mapping[str, Any]]:
         described = await self.metadata()
         status, said = await self._call_provider("GET", described.jwks_uri)
         keys = said.get("keys")

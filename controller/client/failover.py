@@ -53,8 +53,8 @@ class FailoverTransport(httpx.BaseTransport):
                 return response
         raise AssertionError  # pragma: no cover - the last address returns or raises
 
-    def reason(self, otherwise: str) -> str:
-        """Return the connection error of each address as one text."""
+    def errors_text(self, otherwise: str) -> str:
+        """Return the connection error of each address as text; for a single one, ``otherwise``."""
         if len(self._urls) == 1:
             return otherwise
         return "; ".join(
@@ -88,4 +88,5 @@ def is_surely_unsent(error: httpx.TransportError) -> bool:
 
 
 def _path_below(base: httpx.URL, url: httpx.URL) -> bytes:
+    """Return the path and query of a URL below a base URL."""
     return url.raw_path.removeprefix(base.raw_path.rstrip(b"/"))

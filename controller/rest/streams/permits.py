@@ -9,19 +9,19 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from controller.rest.middleware.auth import Caller
-from controller.rest.middleware.rate_limits import network_of
+from controller.rest.middleware.callers import Caller
+from controller.rest.middleware.peer_addresses import network_of
 from controller.rest.problems.errors import RateLimitedError
 from service.fair_semaphore import FairSemaphore
 
 MAX_STREAMS: Final = 300
-#: `Retry-After`: places become free when web pages are closed; until then clients poll.
+#: `Retry-After`: permits become free when web pages are closed; until then clients poll.
 RETRY_AFTER_S: Final = 30
 _OF_A_TOKEN: Final = 6  #: a sixth of all
 _OF_AN_ADDRESS: Final = 3  #: a third
 
 
-class StreamPlaces:
+class StreamPermits:
     """Counts the open streams of a process against its limits; for use by one thread."""
 
     def __init__(self, max_streams: int = MAX_STREAMS) -> None:

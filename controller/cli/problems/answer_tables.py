@@ -1,4 +1,4 @@
-"""An answer of `fuga solve` as tables: tenants, placements by host, demands left out."""
+"""Prints an answer of `fuga solve`: tenants, placements by host, demands left out."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def print_answer(answer: Row, *, details: bool) -> None:
 
 
 def print_catalogue(rows: Sequence[Row]) -> None:
-    """Print a paragraph for each entry: the texts are too long for cells.
+    """Print a paragraph for each policy and mechanism: the texts are too long for cells.
 
-    Policies first; as wide as the terminal, within reason.
+    Policies come first. Lines are as long as the terminal is wide, within limits.
     """
     width = min(max(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MIN_WIDTH), _MAX_WIDTH)
     for row in sorted(rows, key=lambda row: row["kind"] == "mechanism"):
@@ -143,6 +143,7 @@ def _print_limited_table(columns: Sequence[Column], rows: Sequence[Row], *, empt
 
 
 def _entry_names(entries: Sequence[str]) -> str:
+    """Return the first entries of a cell, and the number of the others."""
     more = len(entries) - _MAX_IN_A_CELL
     listed = ", ".join(entries[:_MAX_IN_A_CELL])
     return f"{listed} and {more:,} more demands" if more > 0 else listed

@@ -39,7 +39,9 @@ class OverdueWork:
 
 
 def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[OverdueWork, ...]:
-    """Return the work that is overdue by heartbeats and the last slot, on the database's clock.
+    """Return overdue work of processes, by their heartbeats and the last slot.
+
+    All times are on the database's clock.
 
     ``disks`` are sentences about disks without room. If the database's disk is full, or has little
     room and all processes are silent, live processes may be unable to write heartbeats: then the
@@ -64,11 +66,12 @@ def overdue_work(liveness: Liveness, disks: Sequence[str] = ()) -> tuple[Overdue
 
 
 def unattended_work(late: tuple[OverdueWork, ...], what: Work) -> OverdueWork | None:
-    """Return the overdue work of a kind without any process for it, or None."""
+    """Return the overdue work of a kind if no process does that work, or None."""
     return next((each for each in late if each.work == what and each.unattended), None)
 
 
 def _overdue_processes(liveness: Liveness, kind: str, what: Work) -> Iterator[OverdueWork]:
+    """Yield the processes of a kind that are silent or report trouble."""
     now, called = liveness.now, _PROCESS_NAMES[kind]
     known = [each for each in liveness.processes if each.kind == kind]
     silent = [each for each in known if is_late(each, now)]
@@ -101,6 +104,7 @@ def _processes_with_trouble(
 
 
 def _overdue_slots(liveness: Liveness) -> Iterator[OverdueWork]:
+    """Yield why no slot is decided: no control centre leads, or the leader decides none."""
     lease, loop, now = liveness.lease, liveness.slot_loop, liveness.now
     if lease is None:
         yield OverdueWork(
