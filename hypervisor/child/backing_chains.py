@@ -6,12 +6,14 @@ import contextlib
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import libvirt
 
+from hypervisor import image_head
 from hypervisor.errors import OperationFailedError
-from hypervisor.xml import backing_names
+from hypervisor.model import IMAGE_PREFIX
+from hypervisor.xml import backing_names, named_files
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
 
@@ -20,6 +22,7 @@ _SEED: Final = re.compile(r"(fuga-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-s
 #: Pool types whose volumes are files, which may have backing files.
 _POOLS_OF_FILES: Final = frozenset({"dir", "fs", "netfs"})
 
+T = TypeVar("T")
 Backing = tuple[str, str | None]  #: backing name and declared format in a header
 
 
@@ -32,16 +35,6 @@ def top_file_of(disk: ET.Element) -> str | None:
     """Return a disk's topmost file or volume; None if the disk is neither."""
     source = disk.find("source")
     return None if source is None else source.get("file") or source.get("volume")
-
-
-def other_sources_of(disk: ET.Element) -> Iterator[str]:
-    """Yield the network exports and block copy targets that a disk's definition names."""
-    for source in disk.iter("source"):
-        for name in (source.get("name"), source.get("dev")):
-            if name:
-                yield from backing_names.possible_files(name, "")
-    for source in disk.iterfind("mirror//source"):
-        yield source.get("file", "")
 
 
 class HostFiles:
@@ -66,12 +59,14 @@ class HostFiles:
         self._folders: set[str] = set()  #: folders whose pools were refreshed for a look-up
         self._volumes: dict[str, libvirt.virStorageVol | None] = {}
         self._backings: dict[str, Backing | None] = {}
+        self._contents: dict[str, tuple[str, ...]] = {}  #: data files and extents, by their image
+        self._twins: dict[str, str | None] = {}
         self._raw: set[str] = set()  #: files whose headers guests write: raw in their domains
 
     def skip_headers_of_raw_disks(self, documents: Iterable[ET.Element]) -> None:
         """Skip the headers of files that are raw disks in all their domains: guests write them."""
         kinds: dict[str, set[str]] = {}
-        for disk in (each for document in documents for each in document.findall("devices/disk")):
+        for disk in (each for document in documents for each in named_files.disks_in(document)):
             driver, top = disk.find("driver"), top_file_of(disk)
             if top is not None and not is_vm_volume(file_name(top)):
                 kind = (
@@ -79,7 +74,7 @@ class HostFiles:
                     if driver is None or not _is_written_by_guest(disk)
                     else driver.get("type", "")
                 )
-                kinds.setdefault(self._files_in_definition(disk)[0][0], set()).add(kind)
+                kinds.setdefault(next(iter(self._files_in_definition(disk)[0])), set()).add(kind)
         self._raw = {path for path, found in kinds.items() if found == {"raw"}}
 
     def pools(self) -> list[str]:
@@ -135,13 +130,16 @@ class HostFiles:
         return self._volumes[path]
 
     def backing_files_of(self, path: str, *, is_top: bool = False) -> tuple[str, ...]:
-        """Return all files that the backing name in a file's header may refer to.
+        """Return all files that a file's header may refer to as its base or as its content.
 
         The header of a raw disk is not read where the file is the top of a chain. Where another
         file rests on it, the file has a chain of its own, whatever a domain declares.
         """
-        found = None if is_top and path in self._raw else self._cached_backing(path)
-        return () if found is None else backing_names.possible_files(found[0], path)
+        if is_top and path in self._raw:
+            return ()
+        found = self._cached_backing(path)
+        below = () if found is None else backing_names.possible_files(found[0], path)
+        return tuple(dict.fromkeys((*below, *self._content_files_of(path))))
 
     def with_backing_files(self, paths: Iterable[str], *, are_tops: bool = False) -> set[str]:
         """Return paths together with all files that may be in their backing chains."""
@@ -157,16 +155,20 @@ class HostFiles:
     def possible_chain_of(self, disk: ET.Element) -> list[str]:
         """Return all files that may be in a disk's backing chain, the topmost first.
 
-        A file in no pool counts as the file of the same name in the VM's pool.
+        Data files and extents of its files count as well. A file in no pool counts as the file of
+        the same name in the VM's pool.
         """
-        chain, kind = self._files_in_definition(disk)
-        found = dict.fromkeys(chain)
-        left = chain[-1:] if kind != "raw" else []
+        formats, kind = self._files_in_definition(disk)
+        found = dict.fromkeys(formats)
+        left = list(formats)[-1:] if kind != "raw" else []
+        # A definition may end the chain, and names no file that a file of it has its content in.
+        for each in (path for path, format_ in formats.items() if format_ != "raw"):
+            contents = self._content_files_of(self._twin_of(each) or each)
+            left += [path for path in contents if path not in found]
+            found |= dict.fromkeys(contents)
         while left:
             path = left.pop(0)
-            below = self.backing_files_of(path)
-            if self.volume_at(path) is None and (twin := self.path_in(self.pool, file_name(path))):
-                below = self.backing_files_of(twin)
+            below = self.backing_files_of(self._twin_of(path) or path)
             left += [each for each in dict.fromkeys(below) if each not in found]
             found |= dict.fromkeys(below)
         return list(found)
@@ -176,7 +178,8 @@ class HostFiles:
 
         The content of a raw disk, which the guest writes, is never read as a header.
         """
-        chain, kind = self._files_in_definition(disk)
+        formats, kind = self._files_in_definition(disk)
+        chain = list(formats)
         while chain and kind not in {None, "raw"}:
             found = self._cached_backing(chain[-1])
             path = None if found is None else backing_names.plain_path(found[0], chain[-1])
@@ -196,29 +199,39 @@ class HostFiles:
         times = self._timestamps_of(path)
         return times is not None and times == self._timestamps_of(other)
 
-    def _files_in_definition(self, disk: ET.Element) -> tuple[list[str], str | None]:
-        """Return the files that a definition names, and the declared format of the last.
+    def _twin_of(self, path: str) -> str | None:
+        """Return the path of the file of the same name in the VM's pool, if no pool has a file."""
+        if path not in self._twins:
+            missing = self.volume_at(path) is None
+            self._twins[path] = self.path_in(self.pool, file_name(path)) if missing else None
+        return self._twins[path]
 
-        If the definition declares the end of the chain, that format is raw.
+    def _files_in_definition(self, disk: ET.Element) -> tuple[dict[str, str | None], str | None]:
+        """Return the files that a definition names with their declared formats, the topmost first.
+
+        The second value is the format of the last one; raw if the definition ends the chain.
         """
         source, driver = disk.find("source"), disk.find("driver")
         in_pool = None
         if source is not None and source.get("pool") and source.get("volume"):
             in_pool = self.path_in(source.get("pool", ""), source.get("volume", ""))
         path = in_pool or top_file_of(disk)
-        found = [] if path is None else [path]
         kind = None if driver is None else driver.get("type")
+        found: dict[str, str | None] = {}
+        if path is not None:
+            found[backing_names.normalized_path(path)] = kind
         below = disk.find("backingStore")
         while below is not None:
             source, format_ = below.find("source"), below.find("format")
             path = None if source is None else source.get("file")
-            found += [] if path is None else [path]
             if source is None:
                 kind = "raw"  # it ends here
             else:
                 kind = None if path is None or format_ is None else format_.get("type")
+            if path is not None:
+                found.setdefault(backing_names.normalized_path(path), kind)
             below = below.find("backingStore")
-        return list(dict.fromkeys(map(backing_names.normalized_path, found))), kind
+        return found, kind
 
     def _cached_backing(self, path: str) -> Backing | None:
         if path not in self._backings:
@@ -226,12 +239,34 @@ class HostFiles:
         return self._backings[path]
 
     def _read_backing(self, path: str) -> Backing | None:
+        return self._read_volume(path, lambda volume: disk_xml.backing_of(volume.XMLDesc(0)))
+
+    def _content_files_of(self, path: str) -> tuple[str, ...]:
+        """Return all files in which a file has its content: a data file, or extents.
+
+        fuga makes its own volumes without such files.
+        """
+        if path not in self._contents:
+            name = file_name(path)
+            own = is_vm_volume(name) or name.startswith(IMAGE_PREFIX)
+            head = None if own else self._read_volume(path, _read_head)
+            self._contents[path] = tuple(
+                file
+                for each in image_head.named_files(head or b"")
+                for file in backing_names.possible_files(each, path)
+            )
+        return self._contents[path]
+
+    def _read_volume(
+        self, path: str, read: Callable[[libvirt.virStorageVol], T | None]
+    ) -> T | None:
+        """Read a file; None if no pool has it. Raises `OperationFailedError` if that fails."""
         volume = self.volume_at(path)
         if volume is None:
             return None
         self._reading(path)
         try:
-            return disk_xml.backing_of(volume.XMLDesc(0))
+            return read(volume)
         except libvirt.libvirtError as error:
             if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
                 return None
@@ -276,6 +311,33 @@ class HostFiles:
         with _ignore_missing(self.conn):
             return self.conn.storageVolLookupByPath(path)
         return None
+
+
+def _read_head(volume: libvirt.virStorageVol) -> bytes:
+    """Return the first bytes of a volume, as many as its format needs; empty for a folder."""
+    if volume.info()[0] not in {libvirt.VIR_STORAGE_VOL_FILE, libvirt.VIR_STORAGE_VOL_BLOCK}:
+        return b""
+    peek = download(volume, image_head.PEEK_BYTES)
+    if not image_head.may_name_files(peek):
+        return b""
+    return peek if len(peek) < image_head.PEEK_BYTES else download(volume, image_head.HEAD_BYTES)
+
+
+def download(volume: libvirt.virStorageVol, length: int) -> bytes:
+    """Return the first bytes of a volume; empty if the host keeps no content."""
+    stream = volume.connect().newStream(0)
+    pieces = []
+    try:
+        volume.download(stream, 0, length, 0)
+        while piece := stream.recv(length):
+            pieces.append(piece)
+        stream.finish()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            with contextlib.suppress(libvirt.libvirtError):
+                stream.abort()
+            raise
+    return b"".join(pieces)
 
 
 def _is_written_by_guest(disk: ET.Element) -> bool:

@@ -507,7 +507,7 @@ def _check_not_in_use(
     conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.VolumeUses
 ) -> None:
     """Raise if another domain or another volume uses one of a VM's files."""
-    users, on_them = uses.domains, ", ".join(uses.volumes)
+    users, on_them = list(uses.domains), ", ".join(uses.volumes)
     if on_them:
         raise OperationFailedError(
             "remove",
@@ -524,6 +524,12 @@ def _check_not_in_use(
         why += f"; {own} is a VM of fuga's: leave that as it is"
     if foreign:
         why += f"; undefine {', '.join(foreign)}, or give it another disk"
+    kept = "; ".join(f"{what} of {name}" for name, what in uses.domains.items() if what)
+    if kept:
+        why += (
+            f"; what names it is {kept}: it is enough to remove that (`virsh snapshot-delete` or"
+            " `checkpoint-delete` with `--metadata`, `virsh managedsave-remove`)"
+        )
     raise OperationFailedError("remove", why)
 
 

@@ -8,8 +8,9 @@ are deleted with it, and it does not move without them.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import libvirt
@@ -19,17 +20,29 @@ from hypervisor.child.backing_chains import (
     file_name,
     is_vm_disk,
     is_vm_volume,
-    other_sources_of,
     top_file_of,
 )
-from hypervisor.errors import MigrationRefusedError
+from hypervisor.errors import MigrationRefusedError, OperationFailedError
 from hypervisor.model import IMAGE_PREFIX
 from hypervisor.move_model import MigrationObstacle
-from hypervisor.xml import backing_names
 from hypervisor.xml import disks as disk_xml
 from hypervisor.xml import domain as domain_xml
+from hypervisor.xml import named_files
 
 _SHOWN: Final = 5  #: maximum snapshots in an error message
+#: What was listed is gone, or its host cannot show it.
+_VANISHED: Final = frozenset(
+    {
+        libvirt.VIR_ERR_NO_DOMAIN,
+        libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT,
+        libvirt.VIR_ERR_NO_DOMAIN_CHECKPOINT,
+        libvirt.VIR_ERR_NO_SUPPORT,
+    }
+)
+#: The image of a saved state is gone, or incomplete, so that the next start ignores it.
+_NO_SAVED_STATE: Final = frozenset(
+    {libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_FAILED}
+)
 
 
 def refuse_snapshots(domain: libvirt.virDomain) -> None:
@@ -93,11 +106,20 @@ def read_definitions(domain: libvirt.virDomain) -> DomainDefinitions:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OtherDefinition:
+    """A definition that libvirt has of another domain: its own, or one that it had once."""
+
+    domain: str  #: name of the domain
+    what: str  #: as what libvirt keeps it; empty if it is the domain's own
+    document: ET.Element
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeUses:
     """Users of a VM's volumes, and the VM's files to delete with them."""
 
-    domains: list[str]
+    domains: Mapping[str, str]  #: by name, with what of it names the volumes
     volumes: list[str]  #: as `POOL/NAME`
     files: list[str]  #: paths of the VM's other files, which nothing else needs
 
@@ -110,10 +132,10 @@ def volume_uses(
 ) -> VolumeUses:
     """Return the users of a VM's volumes, and the files to delete with them."""
     if not volumes:
-        return VolumeUses(domains=[], volumes=[], files=[])
+        return VolumeUses(domains={}, volumes=[], files=[])
     others = list(_list_other_definitions(files.conn, vm_id))
     own = [] if definitions is None else definitions.domain
-    files.skip_headers_of_raw_disks([*others, *own])
+    files.skip_headers_of_raw_disks([*(each.document for each in others), *own])
     domains = _select_users(others, files, volumes)
     if domains:
         return VolumeUses(domains=domains, volumes=[], files=[])
@@ -123,21 +145,26 @@ def volume_uses(
             found = files.volume_at(path)
             more.add(path if found is None else files.path_of(found))
     if rest_on := _dependent_volumes(files, volumes, more):
-        return VolumeUses(domains=[], volumes=rest_on, files=[])
-    return VolumeUses(domains=[], volumes=[], files=sorted(_unused_files(files, more, others)))
+        return VolumeUses(domains={}, volumes=rest_on, files=[])
+    unused = _unused_files(files, more, others)
+    return VolumeUses(domains={}, volumes=[], files=sorted(unused))
 
 
 def domains_using(files: HostFiles, volumes: Collection[str]) -> list[str]:
-    """Return the names of domains whose backing chains contain these volumes."""
-    return _select_users(_list_other_definitions(files.conn, ""), files, volumes) if volumes else []
+    """Return the names of domains that use these volumes, with what of them does."""
+    if not volumes:
+        return []
+    users = _select_users(_list_other_definitions(files.conn, ""), files, volumes)
+    return [f"{name} ({what})" if what else name for name, what in users.items()]
 
 
 def _select_users(
-    documents: Iterable[ET.Element], files: HostFiles, volumes: Collection[str]
-) -> list[str]:
-    """Return the names of those domains whose backing chains contain these volumes.
+    others: Iterable[OtherDefinition], files: HostFiles, volumes: Collection[str]
+) -> dict[str, str]:
+    """Return the domains that name these volumes or have them in a chain, sorted by name.
 
-    fuga's volume names are unique, so names identify them in any pool.
+    The value is empty if the domain's own definition does. fuga's volume names are unique, so names
+    identify them in any pool.
     """
     any_image = any(name.startswith(IMAGE_PREFIX) for name in volumes)
 
@@ -147,15 +174,20 @@ def _select_users(
             yield file_name(top)  # only an image can be below: skip the chain for speed
         else:
             yield from map(file_name, files.possible_chain_of(disk))
-        yield from map(file_name, other_sources_of(disk))
 
-    users = (
-        document
-        for document in documents
-        for disk in document.findall("devices/disk")
-        if any(each in volumes for each in chain_names(disk))
-    )
-    return sorted({document.findtext("name", "") for document in users})
+    def uses_volumes(document: ET.Element) -> bool:
+        return named_files.names_any(document, volumes) or any(
+            name in volumes for disk in named_files.disks_in(document) for name in chain_names(disk)
+        )
+
+    found: dict[str, set[str]] = {}
+    for other in others:
+        if uses_volumes(other.document):
+            found.setdefault(other.domain, set()).add(other.what)
+    return {
+        name: "" if "" in kinds else ", ".join(sorted(kinds))
+        for name, kinds in sorted(found.items())
+    }
 
 
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
@@ -227,7 +259,7 @@ def _files_of_own_snapshots(files: HostFiles, own: Collection[str]) -> set[str]:
 
 
 def _unused_files(
-    files: HostFiles, paths: Collection[str], others: Iterable[ET.Element]
+    files: HostFiles, paths: Collection[str], others: Iterable[OtherDefinition]
 ) -> set[str]:
     """Return a VM's files in pools of its host that nothing else uses.
 
@@ -239,10 +271,10 @@ def _unused_files(
         return set()
     stay: set[str] = set()
     unknown: set[str] = set()  # such a path may be a link to any file of its name
-    for document in others:
+    for document in (each.document for each in others):
         below = _chain_paths_in_any_pool(files, document)
         unknown |= {file_name(path) for path in below if files.volume_at(path) is None}
-        stay |= below | set(_named_paths(document))
+        stay |= below | set(named_files.paths_in(document))
     stay |= {path for path in found if file_name(path) in unknown}
     for pool in {files.pool, *(each.storagePoolLookupByVolume().name() for each in found.values())}:
         for volume in files.volumes_in(pool):
@@ -262,13 +294,6 @@ def delete_files(conn: libvirt.virConnect, paths: Collection[str]) -> None:
                 raise
 
 
-def _named_paths(document: ET.Element) -> Iterator[str]:
-    """Yield the paths of all files that a domain's disks name."""
-    for source in document.iterfind("devices/disk//source"):
-        if path := source.get("file"):
-            yield backing_names.normalized_path(path)
-
-
 def _chain_paths_in_any_pool(files: HostFiles, document: ET.Element) -> set[str]:
     """Return the paths of the files in the backing chains of a domain's disks.
 
@@ -276,7 +301,7 @@ def _chain_paths_in_any_pool(files: HostFiles, document: ET.Element) -> set[str]
     """
     return {
         path
-        for disk in document.findall("devices/disk")
+        for disk in named_files.disks_in(document)
         if (top := top_file_of(disk)) is not None and not is_vm_volume(file_name(top))
         for path in files.possible_chain_of(disk)
     }
@@ -300,15 +325,80 @@ def _files_of_snapshot(document: ET.Element) -> set[str]:
     return found - {""}
 
 
-def _list_other_definitions(conn: libvirt.virConnect, vm_id: str) -> Iterator[ET.Element]:
+def _list_other_definitions(conn: libvirt.virConnect, vm_id: str) -> Iterator[OtherDefinition]:
+    """Yield all definitions that libvirt has of the domains other than a VM's.
+
+    A domain that is reverted to a snapshot, or restored, has the disks that it had then.
+    """
     for domain in conn.listAllDomains(0):
-        for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-            try:
-                if domain.UUIDString() != vm_id:
-                    yield domain_xml.parse_tree(domain.XMLDesc(flags))
-            except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # the domain has vanished
-                    raise
+        if domain.UUIDString() != vm_id:
+            for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+                yield from _read_definitions(domain, "", partial(_read_own_definition, flags=flags))
+    for kind, subject, read in _KEPT_DEFINITIONS:
+        for domain in _list_domains_with(conn, kind):
+            if domain.UUIDString() != vm_id:
+                yield from _read_definitions(domain, subject, read)
+
+
+def _read_definitions(
+    domain: libvirt.virDomain,
+    subject: str,
+    read: Callable[[libvirt.virDomain], Iterator[tuple[str, str]]],
+) -> Iterator[OtherDefinition]:
+    """Yield definitions of one kind; none if the domain or its snapshot has vanished."""
+    try:
+        for name, xml in read(domain):
+            what = f"{subject} {name}".strip()
+            yield OtherDefinition(domain.name(), what, domain_xml.parse_tree(xml))
+    except libvirt.libvirtError as error:
+        if not domain.connect().isAlive():
+            raise
+        if error.get_error_code() not in _VANISHED:
+            raise OperationFailedError(
+                "remove",
+                f"{subject or 'the definition'} of domain {domain.name()} cannot be read, and may"
+                f" name the VM's files: {error}; repair it, or remove it with virsh",
+            ) from error
+
+
+def _read_own_definition(domain: libvirt.virDomain, *, flags: int) -> Iterator[tuple[str, str]]:
+    yield "", domain.XMLDesc(flags)
+
+
+def _read_snapshots(domain: libvirt.virDomain) -> Iterator[tuple[str, str]]:
+    for each in domain.listAllSnapshots(0):
+        yield each.getName(), each.getXMLDesc(0)
+
+
+def _read_checkpoints(domain: libvirt.virDomain) -> Iterator[tuple[str, str]]:
+    for each in domain.listAllCheckpoints(0):
+        yield each.getName(), each.getXMLDesc(0)
+
+
+def _read_saved_state(domain: libvirt.virDomain) -> Iterator[tuple[str, str]]:
+    try:
+        yield "", domain.managedSaveGetXMLDesc(0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in _NO_SAVED_STATE:
+            raise
+
+
+def _list_domains_with(conn: libvirt.virConnect, kind: int) -> list[libvirt.virDomain]:
+    """Return the domains of which libvirt keeps a kind of definition; none if it knows no such."""
+    try:
+        return list(conn.listAllDomains(kind))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_INVALID_ARG}:
+            raise
+        return []
+
+
+#: What libvirt keeps of domains, each with a definition in it.
+_KEPT_DEFINITIONS: Final = (
+    (libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT, "snapshot", _read_snapshots),
+    (libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT, "checkpoint", _read_checkpoints),
+    (libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE, "saved state", _read_saved_state),
+)
 
 
 def _list_snapshots(domain: libvirt.virDomain) -> list[libvirt.virDomainSnapshot]:

@@ -166,10 +166,12 @@ def test_a_folder_of_the_same_name_is_no_shared_pool(
 
 FOREIGN = """<domain type='qemu'><name>foreign</name><memory unit='MiB'>32</memory>
 <os><type>hvm</type></os><devices><disk type='{kind}' device='disk'>
-<driver name='qemu' type='qcow2'/><source {source}/><target dev='vda' bus='virtio'/>
+<driver name='qemu' type='{form}'/><source {source}/><target dev='vda' bus='virtio'/>
 </disk></devices></domain>"""
 SECOND = "second"
+DESCRIPTOR = '# Disk DescriptorFile\nversion=1\ncreateType="monolithicFlat"\nRW 2048 FLAT "{}" 0\n'
 #: How a foreign domain names its disk, and the files, each on the one before, that it has on ours.
+#: A name ending in `.data` has its content in the file before, and `.vmdk` is a text that names it.
 FOREIGN_DISKS = {
     "ours": ("file", ()),
     "a file on ours": ("file", ("over.qcow2",)),
@@ -177,6 +179,10 @@ FOREIGN_DISKS = {
     "a file on ours, by its pool": ("volume", ("over.qcow2",)),
     "a file of a second pool": ("file", ("over.qcow2", f"{SECOND}/top.qcow2")),
     "a file of a second pool, by that": ("volume", ("over.qcow2", f"{SECOND}/top.qcow2")),
+    "a file with its content in ours": ("file", (f"{SECOND}/over.data",)),
+    "a file on one with its content in ours": ("file", ("over.data", f"{SECOND}/top.qcow2")),
+    "a descriptor with ours as an extent": ("file", (f"{SECOND}/over.vmdk",)),
+    "a descriptor, by its pool": ("volume", ("over.vmdk",)),
 }
 
 
@@ -184,16 +190,32 @@ def foreign_domain(folder: Path, name: str, kind: str, over: tuple[str, ...]) ->
     """Make the files, of which no libvirt knows yet, and return the domain's definition."""
     top = name
     for each in over:
-        below = ["-b", str(folder / top), "-F", "qcow2"]
-        subprocess.run(
-            ["qemu-img", "create", "-q", "-f", "qcow2", *below, folder / each], check=True
-        )
+        if each.endswith(".vmdk"):
+            (folder / each).write_text(DESCRIPTOR.format(folder / top))
+        else:
+            make_over(folder / top, folder / each)
         top = each
     pool = SECOND if top.startswith(f"{SECOND}/") else POOL
     source = f"file='{folder / top}'"
     if kind == "volume":
         source = f"pool='{pool}' volume='{top.rpartition('/')[2]}'"
-    return FOREIGN.format(kind=kind, source=source)
+    form = "vmdk" if top.endswith(".vmdk") else "qcow2"
+    return FOREIGN.format(kind=kind, form=form, source=source)
+
+
+def make_over(below: Path, path: Path) -> None:
+    """Make a file with another as its backing file, or as its external data file."""
+
+    def qemu_img(*words: str | Path) -> None:
+        subprocess.run(["qemu-img", words[0], "-q", "-f", "qcow2", *words[1:]], check=True)
+
+    if path.suffix != ".data":
+        qemu_img("create", "-b", below, "-F", "qcow2", path)
+        return
+    other = path.with_suffix(".raw")
+    qemu_img("create", "-o", f"data_file={other}", path, "1M")
+    qemu_img("amend", "-o", f"data_file={below}", path)  # it would create the file anew
+    other.unlink()
 
 
 @pytest.fixture
