@@ -1,7 +1,7 @@
 """Files that a domain's definition names, wherever in it.
 
-Besides disks these are kernels, firmware and its variables, the targets of block copies, data
-files, the memory and the disks of snapshots, and arguments that are passed on to QEMU.
+In addition to disks, these are kernels, firmware and its variables, the targets of block copies,
+data files, the memory and the disks of snapshots, and arguments that are passed on to QEMU.
 """
 
 from __future__ import annotations
