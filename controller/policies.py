@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.settings import ControllerSettings
 from placement import PlacementError, policy_by_name
-from placement.constraints.patience import StarvationPatience
+from placement.constraints.starving_requests import StarvationPatience
 from registry import SettingsError
 
 

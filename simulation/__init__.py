@@ -13,10 +13,10 @@ from simulation.experiments.study import (
     stop_on_interrupt,
     write_summary,
 )
-from simulation.experiments.study_plan import plan_study, zone_policies
+from simulation.experiments.study_plan import plan_study, read_zone_policies
 from simulation.recordings.recording import DecidedRounds, Recording, read_recording, record_period
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.move_options import MoveOptions
 from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.inventory import HostInventory, read_inventory
 
@@ -43,10 +43,10 @@ __all__ = [
     "plan_study",
     "read_inventory",
     "read_recording",
+    "read_zone_policies",
     "record_period",
     "run_job",
     "simulate",
     "stop_on_interrupt",
     "write_summary",
-    "zone_policies",
 ]

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from placement.constraints.patience import PATIENCE
+from placement.constraints.starving_requests import PATIENCE
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.hierarchy import Hierarchy
 from simulation.topology.hosts import HostEvent, SimHost
 from simulation.traces.chunks import Chunk
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 RESOURCES = ("vcpus", "memory_mib")
 
@@ -49,7 +49,7 @@ def a_chunk(*rows: dict[str, Any]) -> Chunk:
         demand=np.array(column("demand", (1, 1024)), dtype=np.int64).reshape(len(rows), 2),
         count=np.array(column("count", 1), dtype=np.int64),
         min_count=np.array(column("min_count", 1), dtype=np.int64),
-        constraint_tables=tuple(column("constraints", ConstraintTable())),
+        request_constraints=tuple(column("constraints", RequestConstraints())),
         on_host=tuple(column("on_host", None)),
         read=1.0,
     )

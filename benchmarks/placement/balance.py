@@ -9,7 +9,7 @@ another host, live. It looks at no load that changes (``--ignore-dynu``) and tak
 (``--min-gain 1e-9``), so its score is the sum over CPU and memory of the standard deviation, over
 hosts, of the part that is in use. Ours makes as many moves as hbal made, without a price, so
 that both do the same; "away" is the sum of squared distances from the load of the
-pool (`placement.rebalancing.local_search.private_terms.Level`), which ours lowers.
+pool (`placement.rebalancing.local_search.host_costs.LoadImbalance`), which ours lowers.
 
 "hbal" and "fuga" are seconds of processor time on one core; "times" is their ratio. hbal
 weighs every VM on every host before each move, each time in a time that grows with the hosts;

@@ -38,7 +38,7 @@ from controller.shadow.metrics import ShadowMetrics
 from controller.shadow.shadow_decider import NICENESS, SecondPolicy, ShadowDecider
 from controller.worker_queue import CeleryQueue
 from placement.catalog.zone_policies import NamedPolicy
-from placement.constraints.patience import room_patience
+from placement.constraints.starving_requests import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.db import checkpoint
 from registry.hosts import FailurePolicy

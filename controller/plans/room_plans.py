@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from controller.rounds.snapshots import drop_spot_requests, to_snapshot
-from placement.constraints.patience import starving_requests
+from placement.constraints.starving_requests import starving_requests
 from registry import ConflictError, Registry, SlotLoopPausedError, UnknownNameError
 from registry.moves import PlanKind
 from registry.rounds import Lease

@@ -26,7 +26,7 @@ from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.snapshots import KnownArrays, SnapshotNames
 from placement import Allocation, IntArray, LeftOut, QuotaHeadroom, Reason, Snapshot, decide
 from placement.catalog.zone_policies import RoundPolicies, ZoneInputs
-from placement.constraints.patience import StarvationPatience, waiting_levels
+from placement.constraints.starving_requests import StarvationPatience, waiting_levels
 from placement.model.constraints import Constraints
 from placement.model.reservations import (
     ReservationPlacement,

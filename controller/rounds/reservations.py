@@ -14,7 +14,7 @@ from placement.model.host_classes import HostClasses, eligibility
 from placement.model.reservations import (
     ReservationPlacement,
     Reservations,
-    best_fit,
+    best_fit_counts,
     place_reservations,
 )
 from registry.reservations import ReservedView
@@ -171,7 +171,7 @@ def _missing_vms(
         np.add.at(then, rows[over, 1], amounts[over])
         allowed = reserved.eligible[number][settled.rest.host_class].copy()
         allowed[list(reserved.closed)] = False
-        given = best_fit(then, reserved.demand[number], allowed, short[number])
+        given = best_fit_counts(then, reserved.demand[number], allowed, short[number])
         # Room is promised once: room that is not free yet makes `free` negative.
         free -= given[:, None] * reserved.demand[number]
         short[number] -= int(given.sum())

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from controller.what_ifs.site_recording import RECORDING
 from registry.requests import ZONE_LABEL
-from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, zone_policies
+from simulation import InputError, Recording, RunSpec, TraceSpec, read_recording, read_zone_policies
 from simulation.experiments.run import ObservedRun, RunProgress, simulate_in_memory
 from simulation.experiments.run_report import run_document
 
@@ -63,7 +63,7 @@ def simulate_both(
 def _recording_spec(recording: Recording, name: str) -> RunSpec:
     """Return the run that simulates a recording as the live system decided it."""
     decided = recording.decided
-    zones = zone_policies([recording.zones] if recording.zones else [])
+    zones = read_zone_policies([recording.zones] if recording.zones else [])
     slots = max(1.0, recording.length_s / decided.slot_length_s)
     return RunSpec(
         name=name,

@@ -26,7 +26,7 @@ _EXPECTED: Final[Mapping[str, type]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class CatalogListing:
     """One policy or mechanism of the catalogue, as commands list it."""
 
     name: str
@@ -69,7 +69,7 @@ def entry_by_name(name: str) -> CatalogEntry | MechanismEntry:
     return dataclasses.replace(loaded, make=guarded_maker(loaded.make, theirs))
 
 
-def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
+def catalog_listings() -> tuple[tuple[CatalogListing, ...], tuple[PluginError, ...]]:
     """Return the whole catalogue, sorted by name, and the errors of plugins that do not load."""
     names = sorted({*POLICIES, *MECHANISMS, *plugins.installed_entry_points()})
     rows, broken = [], []
@@ -86,14 +86,16 @@ def listings() -> tuple[tuple[Listing, ...], tuple[PluginError, ...]]:
             () if name in POLICIES or name in MECHANISMS else plugins.installed_entry_points()[name]
         )
         rows.append(
-            _listing_of(name, entry, plugins.describe_origin(claims[0]) if claims else None)
+            _catalog_listing(name, entry, plugins.describe_origin(claims[0]) if claims else None)
         )
     return tuple(rows), tuple(broken)
 
 
-def _listing_of(name: str, entry: CatalogEntry | MechanismEntry, origin: str | None) -> Listing:
+def _catalog_listing(
+    name: str, entry: CatalogEntry | MechanismEntry, origin: str | None
+) -> CatalogListing:
     """Return the description of a policy or mechanism for lists of the catalogue."""
-    return Listing(
+    return CatalogListing(
         name=name,
         kind="mechanism" if isinstance(entry, MechanismEntry) else "policy",
         summary=entry.summary,

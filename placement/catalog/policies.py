@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from placement.catalog_entry import Entry
 from placement.constraints import policy_with_patience
-from placement.constraints.patience import READERS as PATIENCE_READERS
-from placement.constraints.patience import StarvationPatience
+from placement.constraints.starving_requests import READERS as PATIENCE_READERS
+from placement.constraints.starving_requests import StarvationPatience
 from placement.fuga.parameters import MAX_PLAYERS, FugaParameters
 from placement.fuga.parameters import READERS as FUGA_READERS
 from placement.fuga.policy import Fuga
@@ -25,9 +25,9 @@ from placement.policies.first_fit import first_fit
 from placement.policies.first_fit_drfh import first_fit_drfh
 from placement.policies.optimal.policy import READERS as OPTIMAL_READERS
 from placement.policies.optimal.policy import Optimal
+from placement.policies.policy_loops import ProgressiveFillingPolicy, RequestOrderPolicy
 from placement.policies.psdsf_fit import psdsf_fit
 from placement.policies.random_fit import random_fit
-from placement.policies.skeletons import ProgressiveFillingPolicy, RequestOrderPolicy
 from placement.policies.slots import READERS as SLOTS_READERS
 from placement.policies.slots import Slots
 from placement.policies.tsf_fit import tsf_fit

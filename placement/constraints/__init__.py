@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from placement.constraints.allowances_policy import AllowancesPolicy
 from placement.constraints.constrained_policy import ConstrainedPolicy
-from placement.constraints.patience import StarvationPatience
-from placement.constraints.starvation import StarvationReserve
+from placement.constraints.starvation_reserve import StarvationReserve
+from placement.constraints.starving_requests import StarvationPatience
 from placement.constraints.tree_weights import TreeWeightsPolicy
 from placement.constraints.zones import Zone, ZonesPolicy
 from placement.model.snapshot import Policy

@@ -16,13 +16,13 @@ import numpy as np
 
 from placement.constraints.allowances import RemainingAllowances, vms_within_allowances
 from placement.constraints.zones import close_other_hosts
-from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.details import Details, merge_details
 from placement.model.reasons import unplaced_vms
 from placement.model.row_groups import join_rows
 from placement.model.snapshot import Allocation, LeftOut, Policy, Reason, Snapshot
+from placement.model.vm_kinds import max_vms_per_request
 
 #: A pass is a decision of the policy. Rarely more than two are needed.
 _MAX_PASSES: Final = 8

@@ -19,7 +19,7 @@ from placement.constraints.expansion import (
     SoftConstraint,
     expand_constraints,
 )
-from placement.constraints.obstacles import OF_HOSTS, find_wait_reason
+from placement.constraints.wait_reasons import OF_HOSTS, find_wait_reason
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.constraints import AffinityGroup, Constraints, Spread

@@ -27,7 +27,7 @@ from placement.fairness.levels import relative_weights
 from placement.fairness.shares import fractions_of_pool
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.snapshot import Snapshot
-from placement.model.vm_kinds import VmKinds, hosts_for, total_vms_that_fit, vm_kinds
+from placement.model.vm_kinds import VmKinds, hosts_for, max_vms_per_request, vm_kinds
 
 #: Fractions of the pool below this are rounding, not amounts.
 _NOTHING: Final = 1e-13
@@ -64,22 +64,6 @@ def fair_targets(snapshot: Snapshot, kinds: VmKinds | None = None) -> FloatArray
 def whole_targets(targets: FloatArray) -> IntArray:
     """Round the requests' fair targets down to whole VMs, (Q,), with a tolerance."""
     return np.floor(targets + 1e-6).astype(np.int64)
-
-
-def max_vms_per_request(
-    snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None
-) -> IntArray:
-    """Return how many VMs of each request fit if no other request gets any, shape (Q,).
-
-    ``kinds`` are those of the snapshot; they are computed if absent.
-    """
-    kinds = kinds or vm_kinds(snapshot)
-    open_to = hosts_for(snapshot, kinds)
-    fits = np.array(
-        [total_vms_that_fit(room[open_to[kind]], kinds.demand[kind]) for kind in range(len(kinds))],
-        dtype=np.int64,
-    )
-    return np.minimum(fits[kinds.of_request], snapshot.count)
 
 
 class _WaterFilling:

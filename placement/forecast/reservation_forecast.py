@@ -11,7 +11,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.model.arrays import BoolArray, IntArray
-from placement.model.reservations import best_fit
+from placement.model.reservations import best_fit_counts
 
 #: The part of samples that must have room for all of a reservation.
 REQUIRED_PART: Final = 0.95
@@ -138,5 +138,8 @@ def _count_vms_with_room(
     """Return how many wanted VMs fit by best fit, after the demands before them are placed."""
     free = np.maximum(room, 0)
     for each in before:
-        free = free - best_fit(free, each.demand, each.allowed, each.count)[:, None] * each.demand
-    return int(best_fit(free, wanted.demand, wanted.allowed, wanted.count).sum())
+        free = (
+            free
+            - best_fit_counts(free, each.demand, each.allowed, each.count)[:, None] * each.demand
+        )
+    return int(best_fit_counts(free, wanted.demand, wanted.allowed, wanted.count).sum())

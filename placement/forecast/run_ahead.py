@@ -18,7 +18,7 @@ import numpy as np
 from placement.forecast.current_state import CurrentState
 from placement.forecast.lifetimes import Lifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
-from placement.forecast.queue import Queues, merge_into_queues
+from placement.forecast.request_queues import Queues, merge_into_queues
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.constraints import Constraints
 from placement.model.decision import decide

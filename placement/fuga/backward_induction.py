@@ -46,7 +46,7 @@ class PlayerSubgames:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class SubgameTree:
     """All subgames that play can reach.
 
     Attributes
@@ -75,7 +75,7 @@ class TreeTooLarge(Enum):
 
 def enumerate_subgames(
     game: Game, players: Sequence[int], budget: Budget, max_subgames: int | None = None
-) -> Tree | TreeTooLarge:
+) -> SubgameTree | TreeTooLarge:
     """Enumerate the subgames of some players, or say why there are too many.
 
     Parameters
@@ -98,7 +98,7 @@ def enumerate_subgames(
             return TreeTooLarge.BUDGET
         turn, taken = _expand_turn(game, player, taken)
         turns.append(turn)
-    return Tree(turns, taken)
+    return SubgameTree(turns, taken)
 
 
 def _expand_turn(game: Game, player: int, taken: IntArray) -> tuple[PlayerSubgames, IntArray]:
@@ -154,15 +154,15 @@ class SubgameChoices:
     chosen : list of ndarray of int64, shape (S,)
         The strategy that each turn's player chooses in each subgame.
     ends : list of ndarray of int64, shape (S,)
-        The end that play reaches from each subgame, a row of `Tree.totals`: an array for each
-        turn, and one for the ends themselves.
+        The end that play reaches from each subgame, a row of `SubgameTree.totals`: an array for
+        each turn, and one for the ends themselves.
     """
 
     chosen: list[IntArray]
     ends: list[IntArray]
 
 
-def solve_subgames(game: Game, tree: Tree) -> SubgameChoices:
+def solve_subgames(game: Game, tree: SubgameTree) -> SubgameChoices:
     """Return the best choice of the acting player in every subgame, by backward induction.
 
     The value of a strategy is v(A) at the end that the followers' best answers lead to, less the
@@ -181,7 +181,7 @@ def solve_subgames(game: Game, tree: Tree) -> SubgameChoices:
     return SubgameChoices(chosen[::-1], ends[::-1])
 
 
-def equilibrium_path(game: Game, tree: Tree, answers: SubgameChoices) -> list[PlayerChoice]:
+def equilibrium_path(game: Game, tree: SubgameTree, answers: SubgameChoices) -> list[PlayerChoice]:
     """Return the players' choices in the subgame-perfect equilibrium, in the order of play."""
     moves, place = [], 0
     for turn, led_to in zip(tree.turns, answers.ends[1:], strict=True):

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.fuga.backward_induction import SubgameChoices, Tree
+from placement.fuga.backward_induction import SubgameChoices, SubgameTree
 from placement.fuga.game import Game
 from placement.model.arrays import BoolArray, FloatArray, IntArray
 
@@ -61,7 +61,7 @@ def check_nash(game: Game) -> GameCertificate:
     return GameCertificate(of="nash", largest_gain=largest)
 
 
-def check_subgames(game: Game, tree: Tree, answers: SubgameChoices) -> GameCertificate:
+def check_subgames(game: Game, tree: SubgameTree, answers: SubgameChoices) -> GameCertificate:
     """Find the largest gain of a player by one deviation, over all subgames.
 
     If no player gains by one deviation, none gains by several: the game is finite
@@ -124,18 +124,18 @@ def _players_by_width(game: Game) -> list[tuple[IntArray, IntArray]]:
     known = np.array(combinations, dtype=np.int64).reshape(-1, len(game.demand))
     found: list[tuple[IntArray, IntArray]] = []
     usual = np.ones(len(game.players), dtype=np.bool_)
-    usual[list(game.anew)] = False
+    usual[list(game.refreshed)] = False
     for width in np.unique(counts[usual]).tolist():
         players = np.flatnonzero(usual & (counts == width))
         found.extend(
             (some, known[numbered[some, :width]]) for some in _player_blocks(players, width)
         )
-    anew: defaultdict[int, list[int]] = defaultdict(list)
-    for player, own in game.anew.items():
-        anew[len(own)].append(player)
-    for width, those in anew.items():
+    by_width: defaultdict[int, list[int]] = defaultdict(list)
+    for player, own in game.refreshed.items():
+        by_width[len(own)].append(player)
+    for width, those in by_width.items():
         for some in _player_blocks(np.array(those), width):
-            rows = [game.anew[player].rows for player in some.tolist()]
+            rows = [game.refreshed[player].rows for player in some.tolist()]
             found.append((some, np.array(rows, dtype=np.int64)))
     return found
 

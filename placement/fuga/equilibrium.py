@@ -11,7 +11,7 @@ import numpy as np
 
 from placement.errors import ParameterError
 from placement.fuga.backward_induction import (
-    Tree,
+    SubgameTree,
     TreeTooLarge,
     enumerate_subgames,
     equilibrium_path,
@@ -31,7 +31,7 @@ _ROUNDING: Final = 1e-13
 
 
 @dataclass(slots=True, eq=False)
-class Panel:
+class ChoiceTable:
     """The choices of all players as arrays, updated with their moves.
 
     One pass over all players costs about as much as twenty single players, and most players keep
@@ -49,11 +49,11 @@ class Panel:
     running: IntArray  #: (P, J) of what runs on the host already
 
     @classmethod
-    def of(cls, game: Game) -> Panel:
+    def of(cls, game: Game) -> ChoiceTable:
         """Build the arrays from the players' choices in a game."""
         rows = [row for pool in game.initial_strategies.pools for row in pool.rows]
         offered, counts = game.initial_strategies.pool_numbers(), game.initial_strategies.counts
-        for player, own in game.anew.items():
+        for player, own in game.refreshed.items():
             # A player with fewer strategies repeats its first one.
             numbers = [*range(len(rows), len(rows) + len(own))]
             offered[player] = numbers + numbers[:1] * (offered.shape[1] - len(own))
@@ -168,7 +168,7 @@ def solve_game(
     if equilibrium == "exact" or (equilibrium == "auto" and len(game.players) <= MAX_PLAYERS):
         maximum = LARGEST_GAME if equilibrium == "exact" else most_subgames
         tree = enumerate_subgames(game, range(len(game.players)), budget, maximum)
-        if isinstance(tree, Tree):
+        if isinstance(tree, SubgameTree):
             answers = solve_subgames(game, tree)
             for move in equilibrium_path(game, tree, answers):
                 game.choose(move, "exact")
@@ -251,7 +251,7 @@ def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, s
     A sweep finds all players that may gain now, and lets them respond in
     turn. A sweep without a change proves an equilibrium.
     """
-    panel = Panel.of(game)
+    panel = ChoiceTable.of(game)
     for sweep in range(1, most_sweeps + 1):
         if not budget.spend(panel.strategies):
             return sweep, "budget"
@@ -263,7 +263,7 @@ def _sweep_players(game: Game, most_sweeps: int, budget: Budget) -> tuple[int, s
     return most_sweeps, "sweeps" if most_sweeps else None
 
 
-def _sweep_block(game: Game, panel: Panel, block: IntArray) -> bool:
+def _sweep_block(game: Game, panel: ChoiceTable, block: IntArray) -> bool:
     """Let the players of a block that may gain respond in turn; return whether any changed."""
     waiting = panel.players_that_may_gain(block)
     changed, stale, unchanged = False, False, 0

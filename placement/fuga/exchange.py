@@ -85,7 +85,7 @@ def exchange_unfair(
         Whether the budget ended the search.
     """
     made: list[Exchange] = []
-    market, cut = _Market(draft, kinds, budget), False
+    market, cut = _ExchangeSearch(draft, kinds, budget), False
     try:
         while (found := market.fairest_exchange()) is not None:
             market.apply_exchange(found)
@@ -100,7 +100,7 @@ class _BudgetSpentError(Exception):
     """The budget of the search for exchanges is spent."""
 
 
-class _Market:
+class _ExchangeSearch:
     """Finds the fairest exchange between tenants again and again.
 
     Requests that are alike, of one tenant and one kind, are one party: what one of them could
@@ -214,7 +214,7 @@ class _Market:
             self._steps[each] = level_in_steps(self._levels[each])
             insort(self._richest, (-self._steps[each], each))
         self._update_waiting(rich, poor)
-        touched, opened = self._vms.exchange(host, rich, exchange.taken, poor)
+        touched, opened = self._vms.record_exchange(host, rich, exchange.taken, poor)
         for party in touched:
             self._known_left[self._parties.tenant[party]].clear()
         poorer, richer = tenant[of_request[rich]], tenant[of_request[poor]]

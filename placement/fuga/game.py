@@ -83,7 +83,7 @@ class Game:
     most_noted: int = 0
     moved: int = 0  #: number of times that a player chose, or chose otherwise
     #: strategies that were looked for again when VMs had run out
-    anew: dict[int, Strategies] = field(default_factory=dict)
+    refreshed: dict[int, Strategies] = field(default_factory=dict)
     _strategies: dict[int, Strategies] = field(default_factory=dict)
     _idle: list[float] = field(default_factory=list)
     _totals: list[int] = field(default_factory=list)
@@ -204,7 +204,7 @@ class Game:
         """Return whether a strategy of a player takes more of a kind than is left."""
         if not self._most_wanted:
             rows = [row for pool in self.initial_strategies.pools for row in pool.rows]
-            rows += [row for own in self.anew.values() for row in own.rows]
+            rows += [row for own in self.refreshed.values() for row in own.rows]
             self._most_wanted = [max(column, default=0) for column in zip(*rows, strict=True)]
         # No strategies are checked until VMs of a kind run out, and then of that kind alone.
         short = [
@@ -225,7 +225,7 @@ class Game:
         if self.needs_more(player, left):
             found = self.source.strategies(self.players[player], np.array(left, dtype=np.int64))
             if len(found) > 0:
-                self._strategies[player] = self.anew[player] = found
+                self._strategies[player] = self.refreshed[player] = found
                 self._most_wanted = list(map(max, self._most_wanted, *found.rows))
 
     def best_response(

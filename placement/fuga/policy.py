@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from placement.fairness.targets import fair_targets, max_vms_per_request, whole_targets
+from placement.fairness.targets import fair_targets, whole_targets
 from placement.fuga.details import PlayedGame, build_details
 from placement.fuga.equilibrium import solve_game
 from placement.fuga.exchange import exchange_unfair
@@ -32,7 +32,7 @@ from placement.fuga.strategies import (
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.snapshot import Allocation, Snapshot
-from placement.model.vm_kinds import vm_kinds
+from placement.model.vm_kinds import max_vms_per_request, vm_kinds
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit
 from placement.packing.gangs import begin_covered_gangs, begin_next_gangs

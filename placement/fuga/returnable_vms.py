@@ -112,7 +112,7 @@ class ReturnableVms:
             self._known_needed.clear()
         return self._of_party[kind]
 
-    def exchange(
+    def record_exchange(
         self, host: int, rich: int, taken: int, poor: int
     ) -> tuple[set[int], Mapping[int, set[int]]]:
         """Record an exchange: VMs of one request are given back on a host for one of another.

@@ -88,7 +88,7 @@ def parse_rows(listed: Any) -> Rows:
     return tuple((first, host, count) for first, host, count in listed)
 
 
-def best_fit(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -> IntArray:
+def best_fit_counts(free: IntArray, demand: IntArray, allowed: BoolArray, count: int) -> IntArray:
     """Place equal VMs by best fit; return how many each host takes.
 
     Parameters
@@ -140,7 +140,7 @@ def place_reservations(snapshot: Snapshot, reserved: Reservations) -> Reservatio
         free[host] += (count - kept[number, host]) * reserved.demand[number]
     for number in np.flatnonzero(left).tolist():
         allowed = _allowed_hosts(snapshot, reserved, number)
-        given = best_fit(free, reserved.demand[number], allowed, int(left[number]))
+        given = best_fit_counts(free, reserved.demand[number], allowed, int(left[number]))
         free -= given[:, None] * reserved.demand[number]
         for host in np.flatnonzero(given).tolist():
             kept[number, host] += int(given[host])
@@ -238,7 +238,7 @@ class _ReservationDraws:
         allowed = eligible[self._snapshot.host_class] & _allowed_hosts(
             self._snapshot, self._reserved, number
         )
-        given = best_fit(self._free, self._reserved.demand[number], allowed, max_vms)
+        given = best_fit_counts(self._free, self._reserved.demand[number], allowed, max_vms)
         if given.sum() < max_vms:
             self._full.add(kind)
         return Counter({host: int(given[host]) for host in np.flatnonzero(given).tolist()})

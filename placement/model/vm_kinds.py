@@ -58,3 +58,19 @@ def vms_that_fit(free: IntArray, demand: IntArray) -> IntArray:
 def total_vms_that_fit(free: IntArray, demand: IntArray) -> int:
     """Return how many VMs of ``demand`` (R,) all free vectors (H, R) hold together."""
     return int(vms_that_fit(free, demand).sum())
+
+
+def max_vms_per_request(
+    snapshot: Snapshot, room: IntArray, kinds: VmKinds | None = None
+) -> IntArray:
+    """Return how many VMs of each request fit if no other request gets any, shape (Q,).
+
+    ``kinds`` are those of the snapshot; they are computed if absent.
+    """
+    kinds = kinds or vm_kinds(snapshot)
+    open_to = hosts_for(snapshot, kinds)
+    fits = np.array(
+        [total_vms_that_fit(room[open_to[kind]], kinds.demand[kind]) for kind in range(len(kinds))],
+        dtype=np.int64,
+    )
+    return np.minimum(fits[kinds.of_request], snapshot.count)

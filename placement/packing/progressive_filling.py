@@ -8,8 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from placement.fairness.service_order import service_order_of_vms
-from placement.fairness.targets import max_vms_per_request
-from placement.model.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds, max_vms_per_request
 from placement.packing.draft import Draft
 
 

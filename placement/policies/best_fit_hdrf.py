@@ -18,7 +18,7 @@ from placement.model.tenant_tree import TenantTree
 from placement.model.vm_kinds import VmKinds
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
-from placement.policies.skeletons import ProgressiveFillingPolicy
+from placement.policies.policy_loops import ProgressiveFillingPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _HdrfOrder:
         """Count a placed VM for its tenant in the tree."""
         held = [a + b for a, b in zip(self._held[tenant], self._demand[request], strict=True)]
         self._held[tenant] = held
-        self._tree.move(tenant, [a / b for a, b in zip(held, self._pool, strict=True)])
+        self._tree.update_holdings(tenant, [a / b for a, b in zip(held, self._pool, strict=True)])
         self._left[request] -= 1
         if self._left[request] == 0:
             self._queues[tenant].popleft()

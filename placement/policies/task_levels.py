@@ -10,9 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from placement.fairness.levels import level_in_steps, relative_weights
-from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import FloatArray, IntArray
-from placement.model.vm_kinds import VmKinds
+from placement.model.vm_kinds import VmKinds, max_vms_per_request
 from placement.packing.draft import Draft
 
 

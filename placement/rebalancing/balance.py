@@ -1,9 +1,9 @@
 """Balance: level the load of hosts by moves that gain more than they cost.
 
-Hosts play FUGA's game with another private term: the utility of a host is
-``v(A) - cost(m)``, with `placement.rebalancing.local_search.private_terms.Level` as the cost. Moves
-change nothing that a tenant holds, so shares, quotas and v(A) do not change. A move of a VM from
-one host to another raises the potential ``v(A) - sum_m cost(m)`` by as much as the costs of
+Hosts play FUGA's game with another private term: the utility of a host is ``v(A) - cost(m)``,
+with `placement.rebalancing.local_search.host_costs.LoadImbalance` as the cost. Moves change
+nothing that a tenant holds, so shares, quotas and v(A) do not change. A move of a VM from one
+host to another raises the potential ``v(A) - sum_m cost(m)`` by as much as the costs of
 these two hosts fall. A move counts only if that is at least the price of what it carries
 and a least gain. The potential is at most v(A), so balancing ends, also over many plans,
 and no VM can go to and fro: each time, the potential would have risen.
@@ -23,9 +23,9 @@ from placement.parameters import Reader, integer_reader, number_reader, read_par
 from placement.rebalancing.local_search.arrival_gains import ArrivalGains
 from placement.rebalancing.local_search.better_responses import BetterResponses, Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.local_search.host_costs import LoadImbalance
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import build_plan, movable_vms
-from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of balancing. Between two hosts of 256 GiB, a VM of
@@ -90,7 +90,7 @@ def balance(
     """
     limits, budget = limits or RebalanceLimits(), Budget(budget_units)
     read_parameters(_READERS, {"skewness": skewness, "reconsiderations": reconsiderations})
-    term = Level.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
+    term = LoadImbalance.of_pool(running, objective.ranking_of(running.snapshot), skewness=skewness)
     responses, cut_by = _find_responses(running, term, objective, reconsiderations, budget)
     return build_plan(
         running,
@@ -111,7 +111,11 @@ def balance(
 
 
 def _find_responses(
-    running: RunningState, term: Level, objective: Objective, reconsiderations: int, budget: Budget
+    running: RunningState,
+    term: LoadImbalance,
+    objective: Objective,
+    reconsiderations: int,
+    budget: Budget,
 ) -> tuple[list[Response], str | None]:
     """Return the moves that raise the potential most, and the bound that ended the search, if any.
 
@@ -123,7 +127,7 @@ def _find_responses(
     kinds: IntArray = np.unique(running.kind[vms])
     units = len(kinds) * len(running.receives)
 
-    def begin_responses(of: Level) -> BetterResponses:
+    def begin_responses(of: LoadImbalance) -> BetterResponses:
         """Return the search of a game with this private term, before its first move."""
         weighing = ArrivalGains(running, of, kinds, running.receives)
         return BetterResponses(

@@ -22,9 +22,9 @@ from placement.rebalancing.model import (
     StayingVm,
     StayReason,
 )
-from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.stay_reasons import StayExplainer
+from placement.rebalancing.units import Unit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
@@ -59,7 +59,7 @@ def evacuate(
     running = running.with_closed_hosts(closed)
     budget = Budget(budget_units)
     where = PlacementState(running)
-    units, stays = Units(running, limits).units_of(running.vms_on(closed).tolist())
+    units, stays = UnitBuilder(running, limits).units_of(running.vms_on(closed).tolist())
     rng = np.random.default_rng(seed)
     places = find_destinations(where, units, rng=rng, budget=budget, search=search)
     wanted = [

@@ -1,7 +1,7 @@
 """Pack: empty hosts, so that they can be switched off, where the gain exceeds the price.
 
 The game of `placement.rebalancing.balance` with another private term,
-`placement.rebalancing.local_search.private_terms.Emptiness`. A host half emptied saves nothing, so
+`placement.rebalancing.local_search.host_costs.Emptiness`. A host half emptied saves nothing, so
 a step here is all VMs of one host: it counts only if the potential rises by at least the price of
 all that it carries and a least gain, or no VM of the host moves. Each step lowers the
 number of hosts in use by one, so packing ends.
@@ -18,9 +18,9 @@ from placement.model.budget import Budget
 from placement.rebalancing.local_search.arrival_gains import INFEASIBLE, ArrivalGains
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
+from placement.rebalancing.local_search.host_costs import Emptiness
 from placement.rebalancing.local_search.objective import Objective
 from placement.rebalancing.local_search.plans import build_plan, movable_vms
-from placement.rebalancing.local_search.private_terms import Emptiness
 from placement.rebalancing.model import MovePlan, MoveReason, RebalanceLimits, RunningState
 
 #: The default objective of packing: a host in use costs about 1, so 1 TiB.

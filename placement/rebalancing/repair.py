@@ -21,9 +21,9 @@ from placement.rebalancing.model import (
     StayingVm,
     StayReason,
 )
-from placement.rebalancing.obstacles import StayExplainer
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.stay_reasons import StayExplainer
+from placement.rebalancing.units import Unit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 
@@ -145,7 +145,7 @@ class _RepairPlanner:
         self._why: dict[tuple[int, ...], MoveReason] = {}
         self._units: dict[tuple[int, ...], Unit] = {}
         self._running = running
-        self._all_units = Units(running, limits)
+        self._all_units = UnitBuilder(running, limits)
         self._where = PlacementState(running)
         self._by = [
             Destinations(self._where, choice, search.ranking) for choice in DestinationCriterion

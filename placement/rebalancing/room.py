@@ -29,7 +29,7 @@ from placement.rebalancing.model import (
     UnplacedVms,
 )
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.units import Unit, UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 
 #: Sets of VMs that are looked at on one host, the cheapest first.
@@ -164,7 +164,7 @@ class _RoomPlanner:
         by_host = np.argsort(running.host, kind="stable")
         ends = np.searchsorted(running.host[by_host], np.arange(len(running.receives) + 1))
         self._by_host = by_host, ends
-        self._all_units = Units(running, limits)
+        self._all_units = UnitBuilder(running, limits)
         self._on: dict[int, int] = {}
         self._open_to: BoolArray = (
             snapshot.eligible[request][snapshot.host_class] & running.receives

@@ -27,7 +27,7 @@ from placement.rebalancing.destinations import DestinationCriterion, Destination
 from placement.rebalancing.evacuate import explain_stays
 from placement.rebalancing.model import RebalanceLimits, RunningState, StayingVm
 from placement.rebalancing.placement_state import PlacementState
-from placement.rebalancing.units import Unit, Units
+from placement.rebalancing.units import Unit, UnitBuilder
 
 #: Halvings of the set of domains decided together, before each is decided alone.
 _MAX_SPLITS: Final = 5
@@ -149,7 +149,7 @@ class _SpareDemand:
             :_EMPTIEST
         ].tolist()
         self._could: BoolArray | None = None
-        self._all_units = Units(running, _NO_LIMITS)
+        self._all_units = UnitBuilder(running, _NO_LIMITS)
         self._where: PlacementState | None = None
         self._by: dict[DestinationCriterion, Destinations] | None = None
         self._ruled = self._ruled_vms()

@@ -33,7 +33,7 @@ class Unit:
         return self.demand.tobytes(), self.eligible.tobytes()
 
 
-class Units:
+class UnitBuilder:
     """Makes units of moves from the running VMs of a cluster.
 
     A group that keeps together and is on one host moves whole; of one that is on

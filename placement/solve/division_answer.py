@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from placement.mechanisms.max_min.room import pool_fractions
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.tasks_alone import pool_fractions
 from placement.model.arrays import FloatArray
 from placement.model.snapshot import Reason
 from placement.solve.answer import named_details

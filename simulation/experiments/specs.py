@@ -14,15 +14,15 @@ from registry.catalogue import VMS
 from registry.requests import zone_of
 from simulation.errors import InputError
 from simulation.slots.moving.movable_vms import MEMORY
-from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.move_options import MoveOptions
 from simulation.slots.moving.roll import matching_hosts
 from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.failure_domains import failure_domains_of
 from simulation.topology.hierarchy import TimedHierarchy, read_hierarchy
 from simulation.topology.hosts import SimHost
 from simulation.topology.inventory import HostInventory, HostSpec, read_inventory
+from simulation.traces.bad_rows import BadRows
 from simulation.traces.chunks import Trace
-from simulation.traces.faults import BadRows
 from simulation.traces.formats import detect_format, make_row_reader, resources_in
 from simulation.traces.native import Keep, NativeTrace, ordered_resources
 from simulation.traces.table_files import read_table

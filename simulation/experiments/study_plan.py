@@ -94,7 +94,7 @@ def _runs_of_variant(
     parameters = {name: _parse_value(text) for name, text in values.items() if name != _SLOT}
     length_s = base.slot_length_s
     if _SLOT in values:
-        length_s = slot_length(values[_SLOT], "--sweep slot")
+        length_s = parse_slot_length(values[_SLOT], "--sweep slot")
     for option, name, its in (
         (f"--policy {policy}", policy, parameters),
         *(
@@ -127,7 +127,7 @@ class ZoneChoice:
     parameters: Mapping[str, Any] | None = None  #: None: those of the policy elsewhere
 
 
-def zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
+def read_zone_policies(words: Sequence[str]) -> Mapping[str, ZoneChoice]:
     """Read the policies of zones from the options of a study.
 
     Words are ``ZONE=POLICY``, or name a JSON file as ``FUGA_ZONE_POLICIES`` has it:
@@ -169,7 +169,7 @@ def _zones_in(path: str) -> list[tuple[str, ZoneChoice]]:
         raise InputError(f"--zone-policy {path}", f"expected {form}: {error!r}") from error
 
 
-def slot_length(text: str, where: str) -> float:
+def parse_slot_length(text: str, where: str) -> float:
     """Read the length of a slot, in seconds, from an option of a study."""
     try:
         length_s = float(text)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from simulation.experiments.variant_comparison import unchanged_variant
 from simulation.metrics.summary import MEASURES, MEASURES_OF_MOVES
-from simulation.report.style import Palette
+from simulation.report.plot_style import Palette
 
 #: More stand below each other instead: a page is so wide, and paper does not scroll.
 _MAX_COLUMNS: Final = 4

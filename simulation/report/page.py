@@ -10,9 +10,9 @@ from typing import Any, Final
 from plain_text import plain
 from simulation.report.comparison_table import comparison_section
 from simulation.report.plot_files import file_name, save_plot
+from simulation.report.plot_style import Palette
 from simulation.report.plots import Plot, build_plots
 from simulation.report.run_data import first_seed_runs, runs_in
-from simulation.report.style import Palette
 
 REPORT: Final = "report.html"
 _PLOTS: Final = "plots"

@@ -11,8 +11,7 @@ import numpy as np
 
 from simulation.metrics.summary import completed_fractions
 from simulation.report.plot_series import cumulative_fractions, downsample_series
-from simulation.report.run_data import RunData
-from simulation.report.style import (
+from simulation.report.plot_style import (
     Palette,
     draw_legend,
     format_count_axis,
@@ -20,6 +19,7 @@ from simulation.report.style import (
     set_duration_axis,
     time_unit,
 )
+from simulation.report.run_data import RunData
 
 _MAX_TENANTS: Final = 6  #: whose shares are drawn
 _MAX_ROWS: Final = 120  #: of a picture of hosts

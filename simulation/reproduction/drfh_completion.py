@@ -201,7 +201,7 @@ def _requests_of_tenant(trace: ListedTrace, tenant: str) -> list[Chunk]:
             dataclasses.replace(
                 chunk,
                 tenant=(tenant,) * len(rows),
-                constraint_tables=tuple(chunk.constraint_tables[row] for row in rows.tolist()),
+                request_constraints=tuple(chunk.request_constraints[row] for row in rows.tolist()),
                 **{
                     name: getattr(chunk, name)[rows]
                     for name in ("arrival_s", "lifetime_s", "demand", "count", "min_count")

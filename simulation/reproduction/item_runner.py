@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation.report.plot_files import save_plot
-from simulation.reproduction.document import reproduction_page
 from simulation.reproduction.model import Item, ItemOutcome, Setup, Table, Verdict
+from simulation.reproduction.reproduction_page import reproduction_page
 
 VERDICT: Final = "verdict.json"
 SUMMARY: Final = "summary.json"

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from simulation.report.plot_style import Palette, new_figure
 from simulation.report.plots import Plot
-from simulation.report.style import Palette, new_figure
 
 Line = tuple[npt.ArrayLike, npt.ArrayLike]
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from placement import DivisibleProblem, Division, FloatArray
-from placement.mechanisms.max_min.room import tasks_alone
+from placement.mechanisms.tasks_alone import tasks_alone
 from simulation.reproduction.example_problems import checked_division, divisible_problem
 from simulation.reproduction.model import Item, ItemOutcome, Number, Paper, Setup, Statement, Table
 from simulation.reproduction.plots import bar_plotter

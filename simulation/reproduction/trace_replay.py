@@ -15,7 +15,7 @@ from simulation.slots.interning import InternedNames
 from simulation.slots.slot_decider import SimulatedPolicy
 from simulation.topology.hosts import SimHost
 from simulation.traces.chunks import Arrivals, Chunk
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +154,6 @@ def request_chunk(rows: Sequence[tuple[float, float, str, Sequence[int], int]]) 
         demand=np.array([row[3] for row in ordered], dtype=np.int64),
         count=np.array([row[4] for row in ordered], dtype=np.int64),
         min_count=np.ones(len(ordered), dtype=np.int64),
-        constraint_tables=(ConstraintTable(),) * len(ordered),
+        request_constraints=(RequestConstraints(),) * len(ordered),
         read=1.0,
     )

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement import Allocation, FloatArray, IntArray, Snapshot
-from placement.constraints.patience import StarvationPatience
+from placement.constraints.starving_requests import StarvationPatience
 from simulation.checkpoint import CheckpointData, Sizes, ValueRange, read_integer
 from simulation.slots.cluster import Cluster
+from simulation.slots.host_rules import HostRules
 from simulation.slots.idle_rounds import LastIdleRound
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.movable_vms import MovableVms, build_movable_vms
 from simulation.slots.moving.slot_mover import PlanSummary, SlotMover
 from simulation.slots.moving.timetable import EndedMove
-from simulation.slots.rules import HostRules
 from simulation.slots.running_vms import RunningBuckets, VmRows
 from simulation.slots.slot_decider import SimulatedPolicy, SlotDecider
 from simulation.slots.waiting_rows import NO_ROWS, WaitingRows
@@ -146,7 +146,7 @@ class Engine:
         sizes = Sizes(
             tenants=len(self.names.tenants),
             kinds=len(self.names.demand),
-            constraints=len(self.names.constraint_tables),
+            constraints=len(self.names.request_constraints),
             hosts=len(self.cluster.capacity),
         )
         self.waiting = WaitingRows.from_state(kept["waiting"], sizes)
@@ -252,7 +252,7 @@ class Engine:
             of_running = [np.unique(part.constraints) for part in self.running.all_rows()]
             apart = np.concatenate([np.zeros(0, dtype=np.int64), *of_running])
         open_ = self.rules.snapshot_rules(
-            waiting, self.cluster, names.constraint_tables.values, apart
+            waiting, self.cluster, names.request_constraints.values, apart
         )
         free = self.cluster.free()
         to_come = None if self.movers is None else self.movers.pending_arrivals()
@@ -280,7 +280,7 @@ class Engine:
         """Release what ended or lost VMs hold: on hosts, of tenants, and in groups."""
         self.cluster.commit(vms.host, -vms.count[:, None] * self.names.demand[vms.kind])
         self.names.hold(vms.tenant, vms.kind, -vms.count)
-        self.rules.count(vms, self.names.constraint_tables.values, sign=-1)
+        self.rules.count(vms, self.names.request_constraints.values, sign=-1)
 
     def _apply_events(self, start_s: float, ended: list[VmRows]) -> list[VmRows]:
         """Apply host events up to the start of the slot; return the VMs lost.
@@ -356,16 +356,16 @@ class Engine:
                 request=-1 - self._stood - np.arange(len(part)),
                 tenant=names.tenants_of(part.tenant),
                 kind=names.kinds_of(part.demand),
-                constraints=names.constraint_tables.numbers(part.constraint_tables),
+                constraints=names.request_constraints.numbers(part.request_constraints),
                 host=hosts[stands],
                 count=part.count,
                 end_s=part.arrival_s + part.lifetime_s,
             )
             self._stood += len(part)
-            self.rules.add_groups(vms.tenant.tolist(), part.constraint_tables)
+            self.rules.add_groups(vms.tenant.tolist(), part.request_constraints)
             self.cluster.commit(vms.host, vms.count[:, None] * names.demand[vms.kind])
             names.hold(vms.tenant, vms.kind, vms.count)
-            self.rules.count(vms, names.constraint_tables.values, sign=1)
+            self.rules.count(vms, names.request_constraints.values, sign=1)
             self.running.add(vms, slot)
             found.append(vms)
         return (VmRows.concatenate(found) if found else None), [
@@ -379,7 +379,7 @@ class Engine:
             request=np.arange(self._requests, self._requests + len(chunk)),
             tenant=names.tenants_of(chunk.tenant),
             kind=names.kinds_of(chunk.demand),
-            constraints=names.constraint_tables.numbers(chunk.constraint_tables),
+            constraints=names.request_constraints.numbers(chunk.request_constraints),
             count=count.copy(),
             min_count=chunk.min_count.copy(),
             wanted=count.copy(),
@@ -388,7 +388,7 @@ class Engine:
             lifetime_s=chunk.lifetime_s.copy(),
             wait_at_most_s=chunk.patience_s().copy(),
         )
-        self.rules.add_groups(arrived.tenant.tolist(), chunk.constraint_tables)
+        self.rules.add_groups(arrived.tenant.tolist(), chunk.request_constraints)
         self._requests += len(chunk)
         self.waiting = self.waiting.with_more(arrived)
         return arrived
@@ -428,7 +428,7 @@ class Engine:
         )
         self.cluster.commit(placed.host, counts[:, None] * self.names.demand[placed.kind])
         self.names.hold(placed.tenant, placed.kind, counts)
-        self.rules.count(placed, self.names.constraint_tables.values, sign=1)
+        self.rules.count(placed, self.names.request_constraints.values, sign=1)
         self.running.add(placed, slot)
         given = np.zeros(len(waiting), dtype=np.int64)
         np.add.at(given, rows, counts)

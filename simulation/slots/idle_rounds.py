@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from placement import Allocation, IntArray, QuotaHeadroom, Snapshot, TenantTree
-from placement.constraints.patience import waiting_levels
+from placement.constraints.starving_requests import waiting_levels
 from placement.model.constraints import Constraints
 from simulation.checkpoint import CheckpointData, read_array
 

@@ -11,7 +11,7 @@ from placement import FloatArray, IntArray, QuotaHeadroom, TenantTree
 from simulation.checkpoint import CheckpointData, MisfitError, read_array, read_texts
 from simulation.errors import InputError
 from simulation.topology.hierarchy import Hierarchy
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -73,7 +73,7 @@ class InternedNames:
         self.resources = resources
         self._hierarchy = hierarchy or Hierarchy()
         self.tenants: Interner[str] = Interner()
-        self.constraint_tables: Interner[ConstraintTable] = Interner()
+        self.request_constraints: Interner[RequestConstraints] = Interner()
         self._kinds: Interner[tuple[int, ...]] = Interner()
         self._demand = GrowingRows(len(resources))
         self._held = GrowingRows(len(resources) + 1)  # the last column counts VMs
@@ -170,7 +170,7 @@ class InternedNames:
         """Return the interned names and holdings for a checkpoint, without the inputs."""
         return {
             "tenants": self.tenants.values,
-            "constraint_tables": [table.document() for table in self.constraint_tables.values],
+            "constraint_tables": [table.document() for table in self.request_constraints.values],
             "kinds": self.demand,
             "held": self._held.rows,
         }
@@ -180,13 +180,13 @@ class InternedNames:
         tenants = read_texts(kept, "tenants")
         held = read_array(kept, "held", "int", (len(tenants), len(self.resources) + 1))
         kinds = read_array(kept, "kinds", "int", (None, len(self.resources)))
-        self.tenants, self.constraint_tables, self._kinds = Interner(), Interner(), Interner()
+        self.tenants, self.request_constraints, self._kinds = Interner(), Interner(), Interner()
         self.tenants.numbers(tenants)
-        self.constraint_tables.numbers(
-            ConstraintTable.from_document(each) for each in kept["constraint_tables"]
+        self.request_constraints.numbers(
+            RequestConstraints.from_document(each) for each in kept["constraint_tables"]
         )
         self._kinds.numbers(tuple(row) for row in kinds.tolist())
-        if (len(self._kinds), len(self.constraint_tables)) != (
+        if (len(self._kinds), len(self.request_constraints)) != (
             len(kinds),
             len(kept["constraint_tables"]),
         ):

@@ -15,7 +15,7 @@ from placement.catalog.zone_policies import (
 )
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
-from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.move_options import MoveOptions
 
 _SEED_STEP: Final = 2**32  #: between the seeds of two simulations: more than any start of a slot
 

@@ -161,7 +161,7 @@ def _table_reader(path: Path) -> Callable[[Path], HostInventory]:
     return _read_csv
 
 
-def short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
+def _parse_short_host(spec: str) -> tuple[int, dict[str, int], tuple[str, ...]]:
     """Parse hosts in short form, as ``20:64c:256g:label=ssd``: number, capacity and labels."""
     count, *parts = spec.split(":")
     capacity: dict[str, int] = {}
@@ -189,7 +189,7 @@ def _read_short_form(spec: str) -> HostInventory:
     """Return the inventory of hosts in short form, several separated by commas."""
     hosts: list[HostSpec] = []
     for place, part in enumerate(spec.split(",")):
-        count, capacity, labels = short_host(part)
+        count, capacity, labels = _parse_short_host(part)
         prefix = "abcdefghijklmnopqrstuvwxyz"[place % 26]
         host_class = ":".join(part.removeprefix(_LABEL) for part in part.split(":")[1:])
         hosts += _make_alike_hosts(prefix, count, capacity, host_class=host_class, labels=labels)

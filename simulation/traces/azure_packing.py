@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation.errors import InputError
-from simulation.traces.faults import RowError
+from simulation.traces.bad_rows import RowError
 from simulation.traces.native import Row
 from simulation.traces.table_files import read_columns, read_rows
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from placement import FloatArray, IntArray
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -22,7 +22,7 @@ class Chunk:
     demand: IntArray  #: (n, R) one VM of each request
     count: IntArray  #: (n,)
     min_count: IntArray  #: (n,)
-    constraint_tables: tuple[ConstraintTable, ...]
+    request_constraints: tuple[RequestConstraints, ...]
     read: float  #: part of the trace, within [0, 1]
     on_host: tuple[str | None, ...] = ()  #: where VMs run already; (): none of them does
     #: (n,) after so long without a place VMs are given up; inf, or None for all: never
@@ -40,7 +40,7 @@ class Chunk:
             demand=self.demand[rows],
             count=self.count[rows],
             min_count=self.min_count[rows],
-            constraint_tables=tuple(self.constraint_tables[row] for row in rows.tolist()),
+            request_constraints=tuple(self.request_constraints[row] for row in rows.tolist()),
             on_host=tuple(self.on_host[row] for row in rows.tolist()) if self.on_host else (),
             read=self.read,
             wait_at_most_s=None if self.wait_at_most_s is None else self.wait_at_most_s[rows],

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from simulation.errors import InputError
 from simulation.traces import azure_packing, google_tasks
-from simulation.traces.faults import RowError
+from simulation.traces.bad_rows import RowError
 from simulation.traces.native import Row, resources_of
 from simulation.traces.table_files import read_columns, read_rows
 

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from simulation.traces.faults import RowError
+from simulation.traces.bad_rows import RowError
 from simulation.traces.native import Row
 from simulation.traces.workload import LARGEST_CORES, LARGEST_MIB
 

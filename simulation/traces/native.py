@@ -14,9 +14,9 @@ from placement import FloatArray
 from registry import InvalidError
 from registry.requests import MembershipRule, Rules, check_rules
 from simulation.errors import InputError
+from simulation.traces.bad_rows import BadRows, RowError
 from simulation.traces.chunks import Chunk
-from simulation.traces.constraint_table import ConstraintTable
-from simulation.traces.faults import BadRows, RowError
+from simulation.traces.request_constraints import RequestConstraints
 
 #: Columns that are no resources.
 COLUMNS: Final = (
@@ -41,7 +41,7 @@ _OF_CONSTRAINTS: Final = COLUMNS[8:]
 CHUNK_ROWS: Final = 8192
 _MOST: Final = 2**40  #: of any quantity of one VM
 _MAX_VMS: Final = 1_000_000
-_NO_CONSTRAINTS: Final = ConstraintTable()
+_NO_CONSTRAINTS: Final = RequestConstraints()
 
 #: A row as a reader gives it: its line, what its columns say or what is wrong with it, and
 #: the part of the file that is read with it.
@@ -163,7 +163,7 @@ class NativeTrace:
             demand=np.array([row.demand for row in rows], dtype=np.int64),
             count=np.array([row.count for row in rows], dtype=np.int64),
             min_count=np.array([row.min_count for row in rows], dtype=np.int64),
-            constraint_tables=tuple(row.constraints for row in rows),
+            request_constraints=tuple(row.constraints for row in rows),
             on_host=_hosts_of(rows),
             read=read,
             wait_at_most_s=_patience_of(rows),
@@ -192,7 +192,7 @@ class _RequestRow:
     demand: tuple[int, ...]
     count: int
     min_count: int
-    constraints: ConstraintTable
+    constraints: RequestConstraints
     on_host: str | None
     wait_at_most_s: float
 
@@ -267,7 +267,7 @@ def _read_membership(found: Any) -> MembershipRule | None:
     return MembershipRule(group=name, soft=how == "soft")
 
 
-def _read_constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
+def _read_constraints(row: Mapping[str, Any], count: int) -> RequestConstraints:
     """Read the placement constraints of a row's request."""
     said = [row.get(name) for name in _OF_CONSTRAINTS]
     if all(each is None or each == "" for each in said):
@@ -286,7 +286,7 @@ def _read_constraints(row: Mapping[str, Any], count: int) -> ConstraintTable:
         )
     except InvalidError as error:
         raise RowError(str(error)) from None
-    return ConstraintTable(
+    return RequestConstraints(
         requires=_read_words(row.get("requires")),
         hosts=_read_words(row.get("hosts")) or None,
         rules=rules,

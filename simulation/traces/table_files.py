@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from plain_text import plain
 from simulation.errors import InputError
-from simulation.traces.faults import RowError
+from simulation.traces.bad_rows import RowError
 from simulation.traces.native import Row
 
 _BATCH: Final = 4096

@@ -18,8 +18,8 @@ import numpy as np
 from placement import FloatArray
 from simulation.errors import InputError
 from simulation.traces.chunks import Chunk
-from simulation.traces.constraint_table import ConstraintTable
 from simulation.traces.native import CHUNK_ROWS
+from simulation.traces.request_constraints import RequestConstraints
 
 PREFIX: Final = "google:"
 _FORM: Final = re.compile(r"google:(\d+)(?::(\d+(?:\.\d+)?)d)?(?::(\d+)t)?")
@@ -111,7 +111,7 @@ class Workload:
                 demand=sizes[rng.choice(len(_TYPES), number, p=part_of_type)],
                 count=counts.astype(np.int64),
                 min_count=np.ones(number, dtype=np.int64),
-                constraint_tables=(ConstraintTable(),) * number,
+                request_constraints=(RequestConstraints(),) * number,
                 read=made / self.requests,
             )
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from placement.catalog.names import mechanism_by_name
-from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps
+from placement.mechanisms.tasks_alone import tasks_alone
 from tests.divisible import a_divisible_problem, assert_fits
 
 STEPS = pytest.mark.parametrize("procedure", ["water_filling", "published"])

@@ -182,7 +182,7 @@ def array_exchange(
     draft: Draft, kinds: VmKinds, budget: Budget
 ) -> tuple[tuple[Exchange, ...], bool]:
     made: list[Exchange] = []
-    market = _Market(draft, kinds, budget)
+    market = _ExchangeSearch(draft, kinds, budget)
     try:
         while (found := market.fairest()) is not None:
             market.make(found)
@@ -196,7 +196,7 @@ class _BudgetSpentError(Exception):
     """The search must stop here."""
 
 
-class _Market:
+class _ExchangeSearch:
     """Finds the fairest exchange again and again.
 
     Requests that are alike, of one tenant and one kind, are one party: what one

@@ -8,8 +8,8 @@ import numpy as np
 
 from placement import Snapshot
 from placement.fairness.shares import SHARE_TOLERANCE, fractions_of_pool
-from placement.fairness.targets import max_vms_per_request
 from placement.model.reasons import hosts_open_to
+from placement.model.vm_kinds import max_vms_per_request
 
 _NOTHING = 1e-13
 _WHOLE = 1e-9

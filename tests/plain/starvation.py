@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement import Snapshot
-from placement.constraints.patience import StarvationPatience, starving_requests
+from placement.constraints.starving_requests import StarvationPatience, starving_requests
 
 
 def plain_holding(snapshot: Snapshot, patience: StarvationPatience) -> list[tuple[int, int]]:

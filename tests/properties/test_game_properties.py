@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placement import Budget, policy_by_name
-from placement.fairness.targets import fair_targets, max_vms_per_request
+from placement.fairness.targets import fair_targets
 from placement.fuga.backward_induction import enumerate_subgames, equilibrium_path, solve_subgames
 from placement.fuga.certificate import NO_GAIN, check_subgames
 from placement.fuga.combinations import search
@@ -22,7 +22,7 @@ from placement.fuga.parameters import LARGEST_GAME, FugaParameters
 from placement.fuga.players import find_players
 from placement.fuga.service_order import ServiceOrder, fairness_of
 from placement.fuga.strategies import TopCombinations
-from placement.model.vm_kinds import vm_kinds
+from placement.model.vm_kinds import max_vms_per_request, vm_kinds
 from tests.properties.strategies import contended_snapshots, snapshots
 from tests.properties.subjects import about, contains
 

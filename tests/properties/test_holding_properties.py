@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import Budget, Reason, check_allocation
-from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares, waiting_levels
-from placement.constraints.starvation import hosts_to_reserve, reserve_for_holders
+from placement.constraints.starvation_reserve import hosts_to_reserve, reserve_for_holders
+from placement.constraints.starving_requests import (
+    PATIENCE,
+    StarvationPatience,
+    fair_shares,
+    waiting_levels,
+)
 from placement.fairness.shares import dominant_shares
 from tests.plain.starvation import plain_holding
 from tests.properties.strategies import policies, snapshots

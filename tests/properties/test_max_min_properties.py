@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from placement.mechanisms import DivisibleProblem, Division
-from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
+from placement.mechanisms.tasks_alone import pool_fractions, tasks_alone, usable_classes
 from tests.divisible import assert_fits, divided, levels, without_tenants
 from tests.plain.max_min import most_tasks, plain_levels
 from tests.properties.divisible_problems import divisible_problems

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from placement.catalog.names import mechanism_by_name
 from placement.errors import ParameterError
-from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.psdsf.published_procedure import PublishedProcedure
 from placement.mechanisms.psdsf.residual import theorem1_residual
 from placement.mechanisms.psdsf.servers import build_servers, held_tasks
 from placement.mechanisms.psdsf.sweeps import Step, distributed_steps, sweep_until_converged
 from placement.mechanisms.psdsf.water_filling import WaterFilling
+from placement.mechanisms.tasks_alone import tasks_alone
 from tests.divisible import a_divisible_problem, assert_fits, divided, the_google_problem
 from tests.plain.plain_psdsf import PlainPsdsf
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from placement import Budget, check_allocation, policy_by_name
+from placement.policies.policy_loops import ProgressiveFillingPolicy
 from placement.policies.psdsf_fit import psdsf_fit
-from placement.policies.skeletons import ProgressiveFillingPolicy
 from placement.policies.tsf_fit import tsf_fit
 from tests.builders import a_snapshot
 from tests.plain import task_fits as plain

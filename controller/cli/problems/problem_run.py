@@ -42,11 +42,11 @@ from placement.solve.problem import (
     ProblemFileError,
     WholeVmProblem,
     mechanism_parameters,
-    place_of,
     policy_parameters,
     read_problem,
     to_divisible,
     to_whole_vms,
+    unsupported_field_place,
     widest_extent,
 )
 
@@ -79,7 +79,7 @@ def solve_problem(
             return _run_mechanism(problem, policy, entry, seed, details=details)
         return _run_policy(to_whole_vms(problem), policy, entry, seed, details=details)
     except UnsupportedProblemError as error:
-        place = place_of(error, problem)
+        place = unsupported_field_place(error, problem)
         raise BadInputError(f"{_file_text(file)}: {place}: {policy}: {error.reason}") from error
     except SolverError as error:
         raise _solver_error(file, problem, policy, error) from error

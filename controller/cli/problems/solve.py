@@ -90,9 +90,9 @@ def solve_command(
 
 def _catalogue_entries() -> tuple[list[dict[str, Any]], list[str]]:
     """Return the entries for `--list`, and the errors of unusable plugins."""
-    from placement.catalog.names import listings  # noqa: PLC0415
+    from placement.catalog.names import catalog_listings  # noqa: PLC0415
 
-    rows, broken = listings()
+    rows, broken = catalog_listings()
     return [dataclasses.asdict(row) for row in rows], [str(error) for error in broken]
 
 

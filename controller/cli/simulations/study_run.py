@@ -33,9 +33,9 @@ from simulation import (
     Study,
     TraceSpec,
     plan_study,
+    read_zone_policies,
     stop_on_interrupt,
     write_summary,
-    zone_policies,
 )
 from simulation.experiments.jobs import FLEET
 from simulation.experiments.specs import open_inputs
@@ -193,7 +193,7 @@ class SimulateOptions:
     def specs(self) -> list[RunSpec]:
         """Return the specification of each run of the study."""
         assert self.hosts is not None  # noqa: S101 - checked, or from the register center
-        zones = zone_policies(self.zone_policies)
+        zones = read_zone_policies(self.zone_policies)
         base = RunSpec(
             name="",
             trace=TraceSpec(

@@ -21,7 +21,7 @@ from placement.model.budget import Budget
 #: Steps of listing all combinations of some states, before the search takes over.
 _LIST_LIMIT: Final = 2_000
 #: Walks in a row without a new combination after which the search ends.
-_IN_VAIN: Final = 6
+_MAX_MISSES: Final = 6
 #: Random numbers that are drawn at once.
 _DRAWN: Final = 256
 #: A layer, the rows that the layers below it reach, and the most VMs of its kind.
@@ -103,8 +103,8 @@ class CombinationReader:
         """Add the combinations that reach these states; return False if some are missing."""
         # Where other resources are used up nearly all states are dead from the start.
         dead = [self._is_dead_end(state) for state in states]
-        spend, walks, in_vain = self._budget.spend, 0, 0
-        while in_vain < _IN_VAIN:
+        spend, walks, misses = self._budget.spend, 0, 0
+        while misses < _MAX_MISSES:
             if len(found) >= pool:
                 return True
             if not spend(1):
@@ -112,10 +112,10 @@ class CombinationReader:
             place = walks % len(states)
             combination = None if dead[place] else self._random_combination(states[place])
             if combination is None or combination in found:
-                in_vain += 1
+                misses += 1
             else:
                 found[combination] = None
-                in_vain = 0
+                misses = 0
             walks += 1
         if len(found) >= eta:
             return True

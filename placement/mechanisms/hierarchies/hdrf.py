@@ -128,7 +128,7 @@ def allocate_tasks(leaves: Leaves, count: FloatArray, *, rescale: bool) -> IntAr
         given[tenant] = tasks = given[tenant] + 1
         # From their number, not by adding up: a million roundings would show.
         holds = [part + tasks * more for part, more in zip(held[tenant], task[tenant], strict=True)]
-        tree.move(tenant, holds)
+        tree.update_holdings(tenant, holds)
         if given[tenant] == wanted[tenant]:
             alive[tenant] = False
             tree.block(tenant)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.mechanisms.max_min.levels import normalised_demands
-from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem
+from placement.mechanisms.tasks_alone import check_no_speed, pool_fractions
 from placement.model.arrays import BoolArray, FloatArray
 from placement.model.tenant_tree import TenantTree
 

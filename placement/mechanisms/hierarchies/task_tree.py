@@ -57,7 +57,7 @@ class _ChildQueue:
         self.blocked = [False] * len(weights)
         self._heap = [(0, child) for child in range(len(weights))]
 
-    def move(self, child: int, share: float) -> None:
+    def set_share(self, child: int, share: float) -> None:
         """Set a child's share, and queue it at its new place."""
         self.level[child] = share / self.weights[child]
         if not self.blocked[child]:
@@ -118,7 +118,7 @@ class RescalingGroup(Siblings):
         """Update the amounts that a child holds."""
         self._vectors[child] = vector
         self._shares[child] = share
-        self._line.move(child, share)
+        self._line.set_share(child, share)
         self._directions.set_term(child, self._direction(child))
 
     def _direction(self, child: int) -> Sequence[float]:
@@ -185,7 +185,7 @@ class PlainGroup(Siblings):
 
     def update(self, child: int, vector: Sequence[float], share: float) -> None:
         """Update the amounts that a child holds."""
-        self._line.move(child, share)
+        self._line.set_share(child, share)
         self._vectors.set_term(child, vector)
 
     def vector(self) -> Sequence[float]:
@@ -271,7 +271,7 @@ class TaskTree:
             node = self._children[node][place]
         return self._tenant[node]
 
-    def move(self, tenant: int, vector: Sequence[float]) -> None:
+    def update_holdings(self, tenant: int, vector: Sequence[float]) -> None:
         """Update the amounts that a tenant and its groups hold, in fractions of the pool."""
         node = self._node[tenant]
         while True:

@@ -55,12 +55,12 @@ class Climbs:
         self.start = self._floor / weight
         #: what the tenant may take before its level moves
         self._jump = np.where(
-            limit > 0, np.minimum(self._levels_at_height(self._floor), limit), 0.0
+            limit > 0, np.minimum(self._amounts_at_height(self._floor), limit), 0.0
         )
         self.full = self.level_of(limit)  #: the level at which it has all it wants
         self._levels, self._after = self._breakpoints()
 
-    def _levels_at_height(self, height: FloatArray) -> FloatArray:
+    def _amounts_at_height(self, height: FloatArray) -> FloatArray:
         """Return the amount at which each tenant's level times weight reaches a height, (N,)."""
         reach = ((height[:, None] - self._intercept) / self._slope).min(axis=1, initial=np.inf)
         minimum: FloatArray = np.maximum(reach, 0.0)
@@ -125,7 +125,7 @@ class Climbs:
     def _needs_at(self, place: int) -> FloatArray:
         """Return the amount that each tenant needs at a breakpoint, (N,)."""
         level = self._levels[place]
-        above = np.minimum(self._levels_at_height(level * self.weight), self.limit)
+        above = np.minimum(self._amounts_at_height(level * self.weight), self.limit)
         above = np.where(level >= self.full, self.limit, np.maximum(above, self._jump))
         here = np.where((self.start == level) & self._after[place], self._jump, 0.0)
         needs: FloatArray = np.where(level > self.start, above, here)

@@ -12,8 +12,8 @@ from placement.mechanisms.max_min.levels import (
     levels_and_shares,
     normalised_demands,
 )
-from placement.mechanisms.max_min.room import check_no_speed, pool_fractions
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.tasks_alone import check_no_speed, pool_fractions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from placement.errors import SolverError
 from placement.mechanisms.max_min.ascent import fill_pool
 from placement.mechanisms.max_min.levels import dominant_climbs, normalised_demands
 from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
-from placement.mechanisms.max_min.room import check_no_speed, pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.tasks_alone import check_no_speed, pool_fractions, usable_classes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from placement.mechanisms.max_min.climbs import Climbs
-from placement.mechanisms.max_min.room import pool_fractions
 from placement.mechanisms.model import DivisibleProblem
+from placement.mechanisms.tasks_alone import pool_fractions
 from placement.model.arrays import FloatArray
 
 

@@ -10,8 +10,8 @@ from placement.mechanisms.errors import UnsupportedProblemError
 from placement.mechanisms.max_min.ascent import Stop, fill_pool, max_alone_in_pool, rising_details
 from placement.mechanisms.max_min.climbs import Climbs
 from placement.mechanisms.max_min.levels import levels_and_shares, normalised_demands
-from placement.mechanisms.max_min.room import pool_fractions, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.tasks_alone import pool_fractions, usable_classes
 from placement.model.arrays import BoolArray, FloatArray
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from placement.mechanisms.max_min.levels import normalised_demands, task_climbs
 from placement.mechanisms.max_min.lexmin import lexicographic_max_min, max_alone_on
-from placement.mechanisms.max_min.room import pool_fractions, tasks_alone, usable_classes
 from placement.mechanisms.model import DivisibleProblem, Division
+from placement.mechanisms.tasks_alone import pool_fractions, tasks_alone, usable_classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

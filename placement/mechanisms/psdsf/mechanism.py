@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from placement.mechanisms.max_min.levels import levels_and_shares
-from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem, Division
 from placement.mechanisms.psdsf.pareto import scale_all_tasks
 from placement.mechanisms.psdsf.residual import theorem1_residual
@@ -20,6 +19,7 @@ from placement.mechanisms.psdsf.sweeps import (
     step_until_converged,
     sweep_until_converged,
 )
+from placement.mechanisms.tasks_alone import tasks_alone
 from placement.model.arrays import FloatArray, IntArray
 from placement.model.row_groups import group_rows
 from placement.parameters import (

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from placement.errors import SolverError
-from placement.mechanisms.max_min.room import tasks_alone
 from placement.mechanisms.model import DivisibleProblem
 from placement.mechanisms.psdsf.sweeps import clip_to_room
+from placement.mechanisms.tasks_alone import tasks_alone
 from placement.model.arrays import BoolArray, FloatArray
 
 _SOLVER_TOLERANCE: Final = 1e-9

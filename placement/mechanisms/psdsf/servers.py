@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from placement.mechanisms.max_min.room import pool_fractions, tasks_alone
 from placement.mechanisms.model import DivisibleProblem
+from placement.mechanisms.tasks_alone import pool_fractions, tasks_alone
 from placement.model.arrays import FloatArray, IntArray
 
 

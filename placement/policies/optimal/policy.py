@@ -9,12 +9,11 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from placement.errors import ParameterError
-from placement.fairness.targets import max_vms_per_request
 from placement.model.arrays import IntArray
 from placement.model.budget import Budget
 from placement.model.row_groups import group_rows
 from placement.model.snapshot import Allocation, Snapshot
-from placement.model.vm_kinds import VmKinds, vm_kinds, vms_that_fit
+from placement.model.vm_kinds import VmKinds, max_vms_per_request, vm_kinds, vms_that_fit
 from placement.packing.buckets import FreeBuckets
 from placement.packing.draft import Draft
 from placement.packing.drfh_fill import fill_by_best_fit

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from placement.model.arrays import BoolArray, FloatArray, IntArray
-from placement.rebalancing.local_search.private_terms import PrivateTerm
+from placement.rebalancing.local_search.host_costs import HostCost
 from placement.rebalancing.model import RunningState
 
 #: The gain where a VM may not go, or is not.
@@ -30,7 +30,7 @@ class ArrivalGains:
     ----------
     running : RunningState
         Where it begins.
-    term : PrivateTerm
+    term : HostCost
         Of the game that is played.
     kinds : ndarray of int64, shape (K,)
         The kinds of VM that are weighed, indices of those of ``running``.
@@ -39,7 +39,7 @@ class ArrivalGains:
     """
 
     def __init__(
-        self, running: RunningState, term: PrivateTerm, kinds: IntArray, takes: BoolArray
+        self, running: RunningState, term: HostCost, kinds: IntArray, takes: BoolArray
     ) -> None:
         self._term = term
         self._capacity = running.snapshot.capacity

@@ -10,7 +10,7 @@ import numpy as np
 from placement.model.arrays import IntArray
 from placement.rebalancing.local_search.better_responses import Response
 from placement.rebalancing.local_search.group_constraints import GroupConstraints
-from placement.rebalancing.local_search.private_terms import PrivateTerm
+from placement.rebalancing.local_search.host_costs import HostCost
 from placement.rebalancing.local_search.wave_schedule import schedule_waves
 from placement.rebalancing.measures import measure_moves
 from placement.rebalancing.model import (
@@ -32,7 +32,7 @@ def movable_vms(running: RunningState) -> IntArray:
 
 def build_plan(
     running: RunningState,
-    term: PrivateTerm,
+    term: HostCost,
     responses: Sequence[Response],
     *,
     why: MoveReason,

@@ -1,7 +1,7 @@
 """The problem file of `fuga solve`: JSON text, validated problem, snapshot."""
 
 from placement.solve.problem.amount_range import FAR_APART, Extent, widest_extent
-from placement.solve.problem.divisible import DividedProblem, place_of, to_divisible
+from placement.solve.problem.divisible import DividedProblem, to_divisible, unsupported_field_place
 from placement.solve.problem.faults import ProblemFault, ProblemFileError
 from placement.solve.problem.model import DemandEntry, HostEntry, Problem, TenantEntry
 from placement.solve.problem.parameters import mechanism_parameters, policy_parameters
@@ -23,10 +23,10 @@ __all__ = [
     "TenantEntry",
     "WholeVmProblem",
     "mechanism_parameters",
-    "place_of",
     "policy_parameters",
     "read_problem",
     "to_divisible",
     "to_whole_vms",
+    "unsupported_field_place",
     "widest_extent",
 ]

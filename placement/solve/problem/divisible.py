@@ -81,7 +81,7 @@ def to_divisible(problem: Problem, name: str, entry: MechanismEntry) -> DividedP
     )
 
 
-def place_of(error: UnsupportedProblemError, problem: Problem) -> str:
+def unsupported_field_place(error: UnsupportedProblemError, problem: Problem) -> str:
     """Return the place in the problem file of what a mechanism cannot use."""
     places: dict[str, Place] = {}
     for index, demand in reversed(list(enumerate(problem.demands))):

@@ -20,11 +20,11 @@ from placement.rebalancing.model import (
 )
 from registry.requests import zone_of
 from simulation.slots.cluster import Cluster
+from simulation.slots.host_rules import GroupKey, HostRules, group_keys, may_use
 from simulation.slots.interning import InternedNames
-from simulation.slots.rules import GroupKey, HostRules, group_keys, may_use
 from simulation.slots.running_vms import VmRows
 from simulation.slots.waiting_rows import WaitingRows
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 MEMORY: Final = "memory_mib"
 _MOVING: Final = OBSTACLES.index(RebalanceObstacle.MOVING)
@@ -96,7 +96,7 @@ def build_movable_vms(
     rows = VmRows.empty() if vms is None else vms
     rows = rows.where(np.lexsort((rows.host, rows.end_s, rows.request)))
     each = np.repeat(np.arange(len(rows)), rows.count)
-    tables = names.constraint_tables.values
+    tables = names.request_constraints.values
     kinds, kind = np.unique(
         np.stack([rows.kind, rows.constraints], axis=1).reshape(-1, 2), axis=0, return_inverse=True
     )
@@ -153,13 +153,13 @@ def _mask_of_keys(
 
 
 def _eligibility_of_kinds(
-    snapshot: Snapshot, cluster: Cluster, tables: Sequence[ConstraintTable]
+    snapshot: Snapshot, cluster: Cluster, tables: Sequence[RequestConstraints]
 ) -> BoolArray:
     """Return the host classes that running VMs of each kind may use, (K, C), closed ones, too."""
     classes = snapshot.eligible.shape[1]
     example = np.zeros(classes, dtype=np.int64)
     example[snapshot.host_class[::-1]] = np.arange(len(snapshot.host_class))[::-1]
-    known: dict[ConstraintTable, list[bool]] = {}
+    known: dict[RequestConstraints, list[bool]] = {}
     for table in tables:
         if table not in known:
             known[table] = [may_use(table, cluster.hosts[host]) for host in example.tolist()]
@@ -171,12 +171,12 @@ def _eligibility_of_kinds(
 class _BoundVms:
     """The running VMs that groups and spreads bind to others."""
 
-    vms: list[tuple[int, int, ConstraintTable]]  #: index of V, request, constraints
+    vms: list[tuple[int, int, RequestConstraints]]  #: index of V, request, constraints
     of_group: dict[GroupKey, list[int]]  #: indices of V
     host: IntArray  #: (V,) numbers of hosts
     cluster: Cluster
     waiting: WaitingRows
-    tables: Sequence[ConstraintTable]
+    tables: Sequence[RequestConstraints]
 
     @classmethod
     def of(
@@ -186,7 +186,7 @@ class _BoundVms:
         *,
         cluster: Cluster,
         waiting: WaitingRows,
-        tables: Sequence[ConstraintTable],
+        tables: Sequence[RequestConstraints],
     ) -> _BoundVms:
         """Find the running VMs that groups and spreads bind to others."""
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
@@ -241,7 +241,7 @@ class _BoundVms:
         many as run.
         """
         members: dict[int, list[int]] = {}
-        table_of: dict[int, ConstraintTable] = {}
+        table_of: dict[int, RequestConstraints] = {}
         for vm, request, table in self.vms:
             if table.rules.spread is not None:
                 members.setdefault(request, []).append(vm)

@@ -11,7 +11,7 @@ from placement.rebalancing.model import MovePlan
 from simulation.checkpoint import CheckpointData, MisfitError
 from simulation.slots.cluster import Cluster
 from simulation.slots.moving.movable_vms import MovableVms
-from simulation.slots.moving.options import RollOptions
+from simulation.slots.moving.move_options import RollOptions
 from simulation.topology.hosts import SimHost
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from placement import IntArray, Policy
-from placement.constraints.patience import starving_requests
+from placement.constraints.starving_requests import starving_requests
 from placement.model.reasons import needed_at_once
 from placement.rebalancing.balance import balance
 from placement.rebalancing.check import check_plan
@@ -23,12 +23,12 @@ from placement.rebalancing.room import plan_room
 from placement.rebalancing.spare_policy import SpareCapacityPolicy
 from simulation.checkpoint import CheckpointData
 from simulation.slots.cluster import Cluster
+from simulation.slots.host_rules import HostRules
 from simulation.slots.interning import InternedNames
 from simulation.slots.moving.movable_vms import MovableVms, VmKey
-from simulation.slots.moving.options import MoveOptions
+from simulation.slots.moving.move_options import MoveOptions
 from simulation.slots.moving.roll import RollState
 from simulation.slots.moving.timetable import EndedMove, MoveOutcome, TimedMove, Timetable
-from simulation.slots.rules import HostRules
 from simulation.slots.running_vms import RunningBuckets, VmRows
 from simulation.slots.waiting_rows import WaitingRows
 from simulation.topology.failure_domains import failure_domains_of
@@ -155,7 +155,7 @@ class SlotMover:
             host=one * host,
             end_s=np.array([move.vm.end_s]),
         )
-        site.rules.count(vm, site.names.constraint_tables.values, sign=sign)
+        site.rules.count(vm, site.names.request_constraints.values, sign=sign)
 
     # --- what a round sees ----------------------------------------------------------------
 

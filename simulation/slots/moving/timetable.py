@@ -14,7 +14,7 @@ from placement.rebalancing.model import MovePlan, MoveReason
 from placement.rebalancing.placement_state import PlacementState
 from simulation.checkpoint import CheckpointData, MisfitError
 from simulation.slots.moving.movable_vms import MovableVms, VmKey
-from simulation.slots.moving.options import MovePrice
+from simulation.slots.moving.move_options import MovePrice
 
 
 class MoveOutcome(StrEnum):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
-from placement.rebalancing.local_search.private_terms import Emptiness, Level
+from placement.rebalancing.local_search.host_costs import Emptiness, LoadImbalance
 from placement.rebalancing.model import MovePlan, RebalanceLimits
 from placement.rebalancing.pack import PACK_OBJECTIVE, pack
 from tests.properties.rebalancing.uneven_clusters import may_move, moved, uneven_clusters
@@ -153,7 +153,7 @@ def test_without_second_thoughts_it_is_the_steepest_response_each_time(
 
 def steepest(running, worth, skewness):
     """Weigh all VMs on all hosts anew before each move; equals as `BetterResponses` says."""
-    term = Level.of_pool(running, np.array([0, 1]), skewness=skewness)
+    term = LoadImbalance.of_pool(running, np.array([0, 1]), skewness=skewness)
     capacity, state, made = running.snapshot.capacity, running, []
     while True:
         cost = term.cost(capacity - state.room, capacity)

@@ -21,7 +21,7 @@ from placement.rebalancing.model import (
     StayReason,
 )
 from placement.rebalancing.repair import repair
-from placement.rebalancing.units import Units
+from placement.rebalancing.units import UnitBuilder
 from placement.rebalancing.waves import UnitDestination, order_in_waves
 from tests.properties.rebalancing.running_clusters import limits, runnings
 from tests.unit.placement.rebalancing.builders import a_plan, a_running
@@ -113,7 +113,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
     movable = np.flatnonzero(running.movable).tolist()
     places = [int(running.host[vm]) for vm in movable]
     random.shuffle(places)  # type: ignore[attr-defined]
-    units, _ = Units(running, most).units_of(movable)
+    units, _ = UnitBuilder(running, most).units_of(movable)
     wanted = [
         UnitDestination(unit=unit, destination=place, why=MoveReason.BALANCES)
         for unit, place in zip(units, places, strict=True)
@@ -135,7 +135,7 @@ def test_vms_that_change_places_find_an_order_or_stay(
 
 def test_two_full_hosts_exchange_vms_by_a_third() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024), (1, 1024)])
-    units, _ = Units(running, RebalanceLimits()).units_of([0, 1])
+    units, _ = UnitBuilder(running, RebalanceLimits()).units_of([0, 1])
     wanted = [
         UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),
@@ -154,7 +154,7 @@ def test_two_full_hosts_exchange_vms_by_a_third() -> None:
 
 def test_without_a_third_host_a_cycle_stays() -> None:
     running = a_running(host=[0, 1], capacity=[(1, 1024), (1, 1024)])
-    units, _ = Units(running, RebalanceLimits()).units_of([0, 1])
+    units, _ = UnitBuilder(running, RebalanceLimits()).units_of([0, 1])
     wanted = [
         UnitDestination(unit=units[0], destination=1, why=MoveReason.BALANCES),
         UnitDestination(unit=units[1], destination=0, why=MoveReason.BALANCES),

@@ -24,7 +24,7 @@ from placement.rebalancing.model import (
 from placement.rebalancing.placement_state import PlacementState
 from placement.rebalancing.spare_capacity import spare_capacity
 from placement.rebalancing.spare_policy import SpareCapacityPolicy, state_with_placed
-from placement.rebalancing.units import Units
+from placement.rebalancing.units import UnitBuilder
 from tests.properties.rebalancing.running_clusters import runnings
 from tests.unit.placement.rebalancing.builders import a_running
 
@@ -45,7 +45,7 @@ def survives(running: RunningState, hosts: Sequence[int]) -> bool:
     """Do all movable VMs of these hosts find room elsewhere? By the planner alone."""
     closed = running.with_closed_hosts(hosts)
     vms = closed.vms_on(hosts)
-    units, stays = Units(closed, _MANY).units_of(vms[closed.movable[vms]].tolist())
+    units, stays = UnitBuilder(closed, _MANY).units_of(vms[closed.movable[vms]].tolist())
     where = PlacementState(closed)
     places = find_destinations(
         where, units, rng=np.random.default_rng(0), budget=Budget(None), search=SearchLimits()

@@ -16,8 +16,13 @@ from placement import (
     check_allocation,
     policy_by_name,
 )
-from placement.constraints.patience import PATIENCE, StarvationPatience, fair_shares, waiting_levels
-from placement.constraints.starvation import hosts_to_reserve
+from placement.constraints.starvation_reserve import hosts_to_reserve
+from placement.constraints.starving_requests import (
+    PATIENCE,
+    StarvationPatience,
+    fair_shares,
+    waiting_levels,
+)
 from tests.builders import a_snapshot
 from tests.servers.stream import LONGEST, Stream
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.forecasts import JudgedEstimate, calibration_factors, judge_estimates, judged
 from placement.forecast.estimate import QUANTILES
 from simulation.traces.chunks import Arrivals, Chunk
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 from tests.simulations import RESOURCES, an_engine
 
 HOUR_S = 3600.0
@@ -36,7 +36,7 @@ class Stream:
             demand=np.where(large[:, None], [[4, 4096]], [[1, 1024]]),
             count=np.ones(number, dtype=np.int64),
             min_count=np.ones(number, dtype=np.int64),
-            constraint_tables=(ConstraintTable(),) * number,
+            request_constraints=(RequestConstraints(),) * number,
             read=1.0,
         )
 

@@ -20,9 +20,9 @@ from simulation.reproduction import (
     items_named,
     run_items,
 )
-from simulation.reproduction.document import reproduction_page
 from simulation.reproduction.item_runner import SUMMARY, VERDICT, verdict_document
 from simulation.reproduction.model import Number, Statement
+from simulation.reproduction.reproduction_page import reproduction_page
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from simulation.checkpoint import (
 )
 from simulation.metrics.recorder import SeriesRecorder
 from simulation.slots.engine import Engine
-from simulation.slots.moving.options import (
+from simulation.slots.moving.move_options import (
     BalanceOptions,
     MoveOptions,
     MovePrice,
@@ -33,7 +33,7 @@ from simulation.slots.moving.options import (
 )
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 pytestmark = pytest.mark.slow
@@ -46,10 +46,10 @@ HOSTS = [
     for number in range(5)
 ]
 WISHES = [
-    ConstraintTable(),
-    ConstraintTable(requires=("ssd",), rules=Rules(prefers=("zone=z1",))),
-    ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="db"))),
-    ConstraintTable(rules=Rules(affinity=MembershipRule(group="web", soft=True), spread="zone")),
+    RequestConstraints(),
+    RequestConstraints(requires=("ssd",), rules=Rules(prefers=("zone=z1",))),
+    RequestConstraints(rules=Rules(anti_affinity=MembershipRule(group="db"))),
+    RequestConstraints(rules=Rules(affinity=MembershipRule(group="web", soft=True), spread="zone")),
 ]
 TREE = Hierarchy(
     groups=("staff",), parents={"t0": "staff", "t1": "staff"}, weights={"staff": 2.0, "t2": 3.0}
@@ -94,7 +94,7 @@ def arriving(seed: int) -> list[Any]:
     chunks = random_chunks(seed, SLOTS, 60.0)
     for chunk in chunks:
         object.__setattr__(
-            chunk, "constraint_tables", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
+            chunk, "request_constraints", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
         )
     # Nothing arrives for a while: rounds that would repeat are left out.
     return chunks[:25] + [a_chunk() for _ in chunks[25:35]] + chunks[35:]

@@ -10,7 +10,7 @@ import pytest
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.errors import InputError
 from simulation.experiments.specs import open_inputs
-from simulation.experiments.study_plan import ZoneChoice, plan_study, zone_policies
+from simulation.experiments.study_plan import ZoneChoice, plan_study, read_zone_policies
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota, read_hierarchy
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
 from tests.simulations import a_chunk, an_engine
@@ -192,22 +192,22 @@ def test_policies_of_zones_are_read_as_settings_have_them(tmp_path: Path) -> Non
     its = '{"a": {"policy": "fuga", "parameters": {"eta": 3}}, "b": {"policy": "slots"}}'
     path = write(tmp_path, "zones.json", its)
 
-    assert zone_policies([path, "c=slots"]) == {
+    assert read_zone_policies([path, "c=slots"]) == {
         "a": ZoneChoice("fuga", {"eta": 3}),
         "b": ZoneChoice("slots", {}),
         "c": ZoneChoice("slots"),
     }
     for text in ("[]", "{", '{"a": "fuga"}'):
         with pytest.raises(InputError, match=r'expected \{"ZONE"'):
-            zone_policies([write(tmp_path, "bad.json", text)])
+            read_zone_policies([write(tmp_path, "bad.json", text)])
     with pytest.raises(InputError, match="expected ZONE=POLICY, or a JSON file"):
-        zone_policies(["nowhere"])
+        read_zone_policies(["nowhere"])
 
 
 def test_policies_of_zones_are_checked_before_anything_runs(tmp_path: Path) -> None:
-    assert zone_policies(["a=fuga"]) == {"a": ZoneChoice("fuga")}
+    assert read_zone_policies(["a=fuga"]) == {"a": ZoneChoice("fuga")}
     with pytest.raises(InputError, match="a zone is named twice"):
-        zone_policies(["a=fuga", "a=slots"])
+        read_zone_policies(["a=fuga", "a=slots"])
     unknown = a_spec(tmp_path, "0,600,ann,1,1024,2\n", zone_policies={"a": "nothing"})
     with pytest.raises(InputError, match="--zone-policy a=nothing"):
         plan_study(unknown, policies=["fuga"], seeds=1)

@@ -47,8 +47,8 @@ def test_a_native_trace_says_who_asks_for_what_and_when(tmp_path: Path) -> None:
     assert chunk.demand.tolist() == [[2, 4096, 0], [1, 1024, 0]]
     assert chunk.count.tolist() == [3, 1]
     assert chunk.min_count.tolist() == [2, 1]
-    assert chunk.constraint_tables[0].requires == ("ssd", "zone=a")
-    assert chunk.constraint_tables[0].rules.anti_affinity is not None
+    assert chunk.request_constraints[0].requires == ("ssd", "zone=a")
+    assert chunk.request_constraints[0].rules.anti_affinity is not None
 
 
 def test_bad_rows_are_told_with_file_and_line_and_counted(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_alibaba_tasks_name_the_gpus_that_will_do(tmp_path: Path) -> None:
 
     assert inputs.resources == ("cpu_milli", "memory_mib", "gpu_milli")
     assert chunk.demand.tolist() == [[4000, 8192, 0], [12000, 16384, 460]]
-    assert "gpu=T4" not in chunk.constraint_tables[1].rules.forbids
-    assert "gpu=A10" in chunk.constraint_tables[1].rules.forbids
+    assert "gpu=T4" not in chunk.request_constraints[1].rules.forbids
+    assert "gpu=A10" in chunk.request_constraints[1].rules.forbids
     assert inputs.inventory.hosts[0].labels == ("gpu=T4",)
     assert dict(inputs.inventory.hosts[0].capacity)["gpu_milli"] == 2000
 
@@ -216,7 +216,7 @@ def test_alibaba_instances_keep_apart_where_their_hosts_take_one(tmp_path: Path)
 
     assert chunk.arrival_s.tolist() == [0]
     assert chunk.demand.tolist() == [[12, 123392, 640, 1, 25]]
-    assert chunk.constraint_tables[0].memberships[0][0] is True
+    assert chunk.request_constraints[0].memberships[0][0] is True
 
 
 def test_the_short_form_of_an_inventory() -> None:

@@ -12,7 +12,7 @@ import pytest
 from registry.requests import MembershipRule, Rules
 from simulation import InputError
 from simulation.slots.engine import Engine, SlotResult
-from simulation.slots.moving.options import (
+from simulation.slots.moving.move_options import (
     BalanceOptions,
     MoveOptions,
     MovePrice,
@@ -21,15 +21,15 @@ from simulation.slots.moving.options import (
 )
 from simulation.slots.moving.timetable import MoveOutcome
 from simulation.topology.hosts import HostEvent, HostEventKind, SimHost
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 from tests.simulations import a_chunk, an_engine, random_chunks
 
 ZONES = [SimHost(name=f"h{number}", labels=(f"zone=z{number % 2}",)) for number in range(6)]
 WISHES = [
-    ConstraintTable(),
-    ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="db"))),
-    ConstraintTable(rules=Rules(affinity=MembershipRule(group="web"))),
-    ConstraintTable(rules=Rules(spread="zone")),
+    RequestConstraints(),
+    RequestConstraints(rules=Rules(anti_affinity=MembershipRule(group="db"))),
+    RequestConstraints(rules=Rules(affinity=MembershipRule(group="web"))),
+    RequestConstraints(rules=Rules(spread="zone")),
 ]
 EVERYTHING = MoveOptions(
     price=MovePrice(gib_per_s=0.02, least_s=1.0, rest_s=120.0),
@@ -65,7 +65,7 @@ def books_of(engine: Engine) -> tuple[Any, ...]:
     ]  # fmt: skip
     for host, kind, wish, count in (*there, *arriving):
         committed[host] += count * engine.names.demand[kind]
-        for _, rule in engine.names.constraint_tables.values[wish].memberships:
+        for _, rule in engine.names.request_constraints.values[wish].memberships:
             groups[rule.group, host] += count
     return committed, groups
 
@@ -172,7 +172,7 @@ def test_books_are_in_order_whatever_happens(seed: int) -> None:
     outcomes: Counter[str] = Counter()
     for slot, chunk in enumerate(random_chunks(seed, 40, 60.0)):
         object.__setattr__(
-            chunk, "constraint_tables", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
+            chunk, "request_constraints", tuple(wishes.choice(WISHES) for _ in chunk.tenant)
         )
         passed = engine.advance_to(slot, [chunk] if len(chunk) else [])
         outcomes.update(each[-1] for each in moved(passed))

@@ -134,7 +134,7 @@ def test_tasks_live_from_when_they_are_scheduled_to_their_end(tmp_path: Path) ->
     assert chunk.lifetime_s.tolist() == [np.inf, 60, 90, np.inf, np.inf]
     assert chunk.tenant == ("ann", "bob", "bob", "bob", "cid")
     assert chunk.demand[[0, 1, 4]].tolist() == [[16_000, 32_768], [800, 2622], [64_000, 262_144]]
-    assert [bool(wish.memberships) for wish in chunk.constraint_tables] == [
+    assert [bool(wish.memberships) for wish in chunk.request_constraints] == [
         False,
         True,
         True,

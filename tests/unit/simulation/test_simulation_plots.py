@@ -9,9 +9,9 @@ import pytest
 
 from simulation import RunSpec, TraceSpec, simulate
 from simulation.experiments.variant_comparison import compare_variants, unchanged_variant
+from simulation.report.plot_style import Palette, draw_legend, new_figure, set_duration_axis
 from simulation.report.plots import build_plots
 from simulation.report.run_data import RunData
-from simulation.report.style import Palette, draw_legend, new_figure, set_duration_axis
 
 
 @pytest.mark.parametrize("as_csv", [False, True])

@@ -26,7 +26,7 @@ from registry.admin import (
 from registry.requests import MembershipRule, Rules
 from simulation import DecidedRounds, InputError, read_inventory, read_recording, record_period
 from simulation.topology.hosts import HostEvent, HostEventKind
-from simulation.traces.faults import BadRows
+from simulation.traces.bad_rows import BadRows
 from simulation.traces.native import NativeTrace
 from tests.simulations import a_chunk, an_engine
 

@@ -28,11 +28,11 @@ from registry.rounds import (
     VmGroupView,
 )
 from simulation.slots.engine import Engine
+from simulation.slots.host_rules import may_use
 from simulation.slots.idle_rounds import are_same_to_policies
-from simulation.slots.rules import may_use
 from simulation.topology.hierarchy import Hierarchy, SimulatedQuota
 from simulation.topology.hosts import SimHost
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 from tests.simulations import RESOURCES, a_chunk, an_engine, random_chunks
 
 HOSTS = [
@@ -55,7 +55,7 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
     parent = {name: group_ids[group] for name, group in hierarchy.parents.items()}
     cluster, book, waiting = engine.cluster, engine.names, engine.waiting
     _, tenants = engine.snapshot()
-    wishes = [book.constraint_tables.values[wish] for wish in waiting.constraints.tolist()]
+    wishes = [book.request_constraints.values[wish] for wish in waiting.constraints.tolist()]
     running = engine.running.all_rows()
     requests = []
     groups: dict[tuple[int, str], VmGroupView] = {}
@@ -98,7 +98,7 @@ def the_view(engine: Engine, hierarchy: Hierarchy | None = None) -> ClusterView:
                 for vms in running
                 for host, its, theirs in zip(vms.host, vms.constraints, vms.tenant, strict=True)
                 if theirs == tenant
-                and (apart, rule) in book.constraint_tables.values[its].memberships
+                and (apart, rule) in book.request_constraints.values[its].memberships
             }
             before = groups.get(key)
             groups[key] = VmGroupView(
@@ -181,16 +181,16 @@ def assert_same(one: Snapshot, other: Snapshot) -> None:
 def test_a_slot_equals_a_round_on_the_same_state(policy: str) -> None:
     engine = an_engine(HOSTS, capacity=CAPACITY, policy=policy)
     rules = [
-        ConstraintTable(requires=("ssd",)),
-        ConstraintTable(hosts=("h1", "h2")),
-        ConstraintTable(rules=Rules(anti_affinity=MembershipRule(group="apart"))),
-        ConstraintTable(rules=Rules(spread="zone")),
-        ConstraintTable(rules=Rules(prefers=("ssd",), forbids=("none",))),
+        RequestConstraints(requires=("ssd",)),
+        RequestConstraints(hosts=("h1", "h2")),
+        RequestConstraints(rules=Rules(anti_affinity=MembershipRule(group="apart"))),
+        RequestConstraints(rules=Rules(spread="zone")),
+        RequestConstraints(rules=Rules(prefers=("ssd",), forbids=("none",))),
     ]
     compared = 0
     for slot, chunk in enumerate(random_chunks(11, 12, 60.0)):
         wishes = tuple(rules[(slot + row) % len(rules)] for row in range(len(chunk)))
-        ruled = dataclasses.replace(chunk, constraint_tables=wishes)
+        ruled = dataclasses.replace(chunk, request_constraints=wishes)
         before = _before_round(engine, slot, [ruled] if len(ruled) else [], None)
         if before is None:
             continue

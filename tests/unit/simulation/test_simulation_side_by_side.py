@@ -12,7 +12,7 @@ from controller.cli.simulations.study_run import print_study
 from simulation.experiments.variant_comparison import compare_variants
 from simulation.metrics.summary import MEASURES
 from simulation.report.comparison_table import comparison_section
-from simulation.report.style import Palette
+from simulation.report.plot_style import Palette
 
 
 def a_summary(variant: str, seed: int, wait_s: float, placed: float = 1.0) -> dict[str, Any]:

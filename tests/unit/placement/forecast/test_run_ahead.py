@@ -13,7 +13,7 @@ from placement.forecast.current_state import CurrentState, RecentArrivals, Runni
 from placement.forecast.estimate import estimate_wait
 from placement.forecast.lifetimes import Lifetimes, ObservedLifetimes
 from placement.forecast.narrowed_snapshot import narrow_snapshot
-from placement.forecast.queue import merge_into_queues
+from placement.forecast.request_queues import merge_into_queues
 from placement.forecast.run_ahead import RunAheadOptions, decision_times, simulate_waits
 from tests.builders import a_snapshot
 

@@ -9,8 +9,8 @@ from placement import ParameterError
 from placement.fuga.strategies import skewness
 from placement.rebalancing.balance import BALANCE_OBJECTIVE, balance
 from placement.rebalancing.check import check_plan
+from placement.rebalancing.local_search.host_costs import LoadImbalance
 from placement.rebalancing.local_search.objective import Objective
-from placement.rebalancing.local_search.private_terms import Level
 from placement.rebalancing.model import (
     Mobility,
     MoveReason,
@@ -237,7 +237,7 @@ def test_what_carries_less_still_goes_when_the_gibibytes_are_nearly_spent():
 
 
 def test_a_resource_that_a_host_lacks_does_not_count_there():
-    term = Level(ranking=np.array([0, 1]), target=np.array([0.5, 0.5]))
+    term = LoadImbalance(ranking=np.array([0, 1]), target=np.array([0.5, 0.5]))
 
     cost = term.cost(np.array([[2, 0], [2, 2]]), np.array([[4, 0], [4, 8]]))
 
@@ -248,7 +248,8 @@ def test_with_its_weight_the_term_is_the_skewness_of_fuga_beside_the_level():
     rng = np.random.default_rng(1)
     capacity = rng.integers(1, 100, (50, 2))
     used = rng.integers(0, 100, (50, 2))
-    of = {weight: Level(ranking=np.array([0, 1]), target=np.array([0.3, 0.4]), skewness=weight)
+    ranking, target = np.array([0, 1]), np.array([0.3, 0.4])
+    of = {weight: LoadImbalance(ranking=ranking, target=target, skewness=weight)
           for weight in (0.0, 0.5)}  # fmt: skip
 
     found = of[0.5].cost(used, capacity) - of[0.0].cost(used, capacity)

@@ -16,7 +16,7 @@ from controller.terminal.errors import BadInputError
 from controller.terminal.pairs import parse_pairs
 from simulation.errors import InputError
 from simulation.experiments.study_plan import _parse_assignments
-from simulation.slots.moving.options import BalanceOptions, _read_option
+from simulation.slots.moving.move_options import BalanceOptions, _read_option
 from tests.fakes.http_api import HttpApi
 from tests.unit.controller.cli.test_commands import (  # noqa: F401 - fixtures
     REQUEST_ID,

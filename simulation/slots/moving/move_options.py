@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from placement import PlacementError
-from placement.constraints.patience import ROOM_PATIENCE
+from placement.constraints.starving_requests import ROOM_PATIENCE
 from placement.parameters import (
     Reader,
     integer_reader,

@@ -10,7 +10,7 @@ from registry.requests import MembershipRule, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintTable:
+class RequestConstraints:
     """Labels, host names and rules of a request; equal tables are shared."""
 
     requires: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class ConstraintTable:
         return asdict(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> ConstraintTable:
+    def from_document(cls, document: Mapping[str, Any]) -> RequestConstraints:
         """Build the constraints from the JSON values that `document` returned."""
         said = dict(document["rules"])
         for name in ("anti_affinity", "affinity"):

@@ -19,7 +19,7 @@ from placement.model.arrays import BoolArray, FloatArray, IntArray
 from placement.rebalancing.model import RunningState
 
 
-class PrivateTerm(Protocol):
+class HostCost(Protocol):
     """The cost of a host's load to that host. The potential is minus the sum over hosts."""
 
     @property
@@ -45,7 +45,7 @@ class PrivateTerm(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Level:
+class LoadImbalance:
     """The distance of a host's load from that of the whole pool, which balancing lowers.
 
     Notes
@@ -62,7 +62,9 @@ class Level:
     skewness: float = 0.0  #: weight of FUGA's skewness relative to it, 0 or more
 
     @classmethod
-    def of_pool(cls, running: RunningState, ranking: IntArray, *, skewness: float = 0.0) -> Level:
+    def of_pool(
+        cls, running: RunningState, ranking: IntArray, *, skewness: float = 0.0
+    ) -> LoadImbalance:
         """Return the term whose target is the load of all hosts together; ``ranking`` is (J,)."""
         capacity = running.snapshot.capacity[:, ranking]
         used = capacity - running.room[:, ranking]
@@ -70,7 +72,7 @@ class Level:
         return cls(ranking=ranking, target=target, skewness=skewness)
 
     def cost(self, used: IntArray, capacity: IntArray) -> FloatArray:
-        """Return the cost of hosts, shape (...); see `PrivateTerm.cost`."""
+        """Return the cost of hosts, shape (...); see `HostCost.cost`."""
         capacity = capacity[..., self.ranking]
         there = capacity > 0
         parts = _load_fractions(used[..., self.ranking], capacity)
@@ -90,13 +92,13 @@ class Emptiness:
     ``cost(m) = 1 - f(m)^2`` of a host in use, 0 of an empty one, with ``f(m)`` the mean of
     ``u_j(m)`` over the resources that count, at most 1. It falls by nearly 1 when the last VM
     leaves, and, since the square grows faster the fuller a host is, where VMs go from
-    emptier hosts to fuller ones. `Level` explains the symbols.
+    emptier hosts to fuller ones. `LoadImbalance` explains the symbols.
     """
 
     ranking: IntArray  #: (J,) the resources that count, indices of R
 
     def cost(self, used: IntArray, capacity: IntArray) -> FloatArray:
-        """Return the cost of hosts, shape (...); see `PrivateTerm.cost`."""
+        """Return the cost of hosts, shape (...); see `HostCost.cost`."""
         ranked = capacity[..., self.ranking]
         number = np.maximum((ranked > 0).sum(axis=-1), 1)
         fill = np.minimum(

@@ -17,7 +17,7 @@ from simulation.slots.cluster import Cluster
 from simulation.slots.running_vms import VmRows
 from simulation.slots.waiting_rows import WaitingRows
 from simulation.topology.hosts import SimHost
-from simulation.traces.constraint_table import ConstraintTable
+from simulation.traces.request_constraints import RequestConstraints
 
 #: A group of a tenant's: (tenant, name, whether it keeps apart, whether that is hard).
 GroupKey = tuple[int, str, bool, bool]
@@ -33,7 +33,7 @@ class SnapshotRules:
 
 
 @dataclass(slots=True)
-class _Places:
+class _HostCounts:
     """The hosts of running VMs by VM group and by spread, with counts."""
 
     #: in order of creation, as the register center lists groups
@@ -49,16 +49,16 @@ class HostRules:
     """
 
     def __init__(self) -> None:
-        self._places = _Places()
+        self._places = _HostCounts()
         self._known: tuple[object, HostClasses, BoolArray] | None = None
 
-    def add_groups(self, tenants: Sequence[int], tables: Sequence[ConstraintTable]) -> None:
+    def add_groups(self, tenants: Sequence[int], tables: Sequence[RequestConstraints]) -> None:
         """Add the VM groups that new requests name."""
         for tenant, table in zip(tenants, tables, strict=True):
             for key in group_keys(tenant, table):
                 self._places.of_group.setdefault(key, Counter())
 
-    def count(self, vms: VmRows, tables: Sequence[ConstraintTable], *, sign: int) -> None:
+    def count(self, vms: VmRows, tables: Sequence[RequestConstraints], *, sign: int) -> None:
         """Count VMs of groups and spreads on hosts when placed (sign 1) or gone (sign -1)."""
         ruled = np.array([table.is_ruled for table in tables], dtype=np.bool_)
         if not ruled.any():
@@ -83,7 +83,7 @@ class HostRules:
 
     def restore(self, kept: CheckpointData, sizes: Sizes) -> None:
         """Restore the counts of groups' and spreads' VMs from a checkpoint."""
-        self._places, self._known = _Places(), None
+        self._places, self._known = _HostCounts(), None
         for tenant, name, apart, hard, places in kept["groups"]:
             if not (type(tenant) is int and isinstance(name, str)):
                 raise MisfitError("a group has no tenant or no name")
@@ -102,7 +102,7 @@ class HostRules:
         self,
         waiting: WaitingRows,
         cluster: Cluster,
-        tables: Sequence[ConstraintTable],
+        tables: Sequence[RequestConstraints],
         of_running: IntArray | None = None,
     ) -> SnapshotRules:
         """Return the host classes, eligibility and constraints of a simulated round.
@@ -129,7 +129,7 @@ class HostRules:
         self,
         waiting: WaitingRows,
         cluster: Cluster,
-        tables: Sequence[ConstraintTable],
+        tables: Sequence[RequestConstraints],
         classes: HostClasses,
     ) -> Constraints | None:
         """Return the constraints of the waiting requests; None without any."""
@@ -171,7 +171,7 @@ class HostRules:
         row: int,
         waiting: WaitingRows,
         cluster: Cluster,
-        table: ConstraintTable,
+        table: RequestConstraints,
         zones: Sequence[str],
     ) -> Spread:
         """Return the spread of a waiting request, with its VMs in each zone."""
@@ -187,7 +187,7 @@ class HostRules:
         )
 
 
-def group_keys(tenant: int, table: ConstraintTable) -> list[GroupKey]:
+def group_keys(tenant: int, table: RequestConstraints) -> list[GroupKey]:
     """Return the keys of the VM groups that a tenant's VMs with these constraints are in."""
     return [(tenant, rule.group, apart, not rule.soft) for apart, rule in table.memberships]
 
@@ -215,6 +215,6 @@ def _zone_numbers(cluster: Cluster, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(place.get(zone_of(host.labels) or "", -1) for host in cluster.hosts)
 
 
-def may_use(table: ConstraintTable, host: SimHost) -> bool:
+def may_use(table: RequestConstraints, host: SimHost) -> bool:
     """Return whether a request may use a host, by the rules of the register center."""
     return rules_allow(table.rules, table.requires, table.hosts, host=host.name, labels=host.labels)

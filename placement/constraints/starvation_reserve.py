@@ -1,7 +1,7 @@
 """Fairness over time: reserve hosts for requests that starve.
 
 A large VM never fits where small ones refill every gap. Once its request has
-waited too long below its tenant's fair share (`placement.constraints.patience`), the hosts
+waited too long below its tenant's fair share (`placement.constraints.starving_requests`), the hosts
 that miss least of its room take no other VMs: what ends there is not refilled,
 so the room only grows until the VM fits. Nothing is remembered between rounds;
 the hosts that miss least are chosen anew, and miss less each time.
@@ -17,7 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from placement.constraints.patience import StarvationPatience, starving_requests, waiting_levels
+from placement.constraints.starving_requests import (
+    StarvationPatience,
+    starving_requests,
+    waiting_levels,
+)
 from placement.fairness.levels import is_poorer
 from placement.model.arrays import BoolArray, IntArray
 from placement.model.budget import Budget
