@@ -174,6 +174,7 @@ def _new_families() -> dict[str, GaugeMetricFamily]:
 def _add_overdue_work(
     found: Mapping[str, GaugeMetricFamily], late: tuple[OverdueWork, ...]
 ) -> None:
+    """Add for each kind of work whether no process does it, and how many are late."""
     for what in get_args(Work):
         of_it = [each for each in late if each.work == what]
         found["work_unattended"].add_metric((what,), float(any(each.unattended for each in of_it)))
@@ -188,6 +189,7 @@ def _add_clock(found: Mapping[str, GaugeMetricFamily], liveness: Liveness) -> No
 
 
 def _add_work_counts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts) -> None:
+    """Add the numbers of waiting VMs, requests, assignments, tasks and reservations."""
     for reason, number in sorted(fleet.waiting.items()):
         found["vms_waiting"].add_metric((reason,), number)
     for request_state in _OPEN_REQUESTS:
@@ -206,6 +208,7 @@ def _add_work_counts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts)
 
 
 def _add_moves(found: Mapping[str, GaugeMetricFamily], moves: FleetMoves) -> None:
+    """Add moves by state, the oldest one's age, and how long guests stood still."""
     for state in OPEN_MOVES:
         found["moves"].add_metric((state,), moves.going_on.get(state, 0))
     for state in _ENDED_MOVES:
@@ -231,6 +234,7 @@ def _add_tenants(
 
 
 def _add_hosts(found: Mapping[str, GaugeMetricFamily], fleet: FleetCounts, max_series: int) -> None:
+    """Add hosts by state and amounts by zone; of few hosts, also each host's."""
     states: dict[tuple[str, str], int] = {}
     amounts: dict[tuple[str, str], tuple[int, int]] = {}
     ages: dict[str, float] = {}

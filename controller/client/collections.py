@@ -13,23 +13,23 @@ class ApiCaller(Protocol):
     """Calls paths below ``/v1``."""
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
-        """Read a resource."""
+        """Read a resource of the API."""
 
     def versioned(self, path: str) -> tuple[dict[str, Any], str | None]:
-        """Read a resource with its version."""
+        """Read a resource of the API with its version."""
 
     def post(
         self, path: str, body: Mapping[str, Any] | None = None, **query: Any
     ) -> dict[str, Any]:
-        """Create a resource."""
+        """Create a resource of the API."""
 
     def patch(
         self, path: str, body: Mapping[str, Any], *, if_match: str | None = None, **query: Any
     ) -> dict[str, Any]:
-        """Change a resource."""
+        """Change a resource of the API."""
 
     def delete(self, path: str, *, if_match: str | None = None) -> dict[str, Any]:
-        """Delete a resource."""
+        """Delete a resource of the API."""
 
     def items(
         self, path: str, *, max_items: int | None = None, **query: Any

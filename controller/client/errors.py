@@ -59,6 +59,7 @@ def _problem_message(
 
 
 def _input_error_text(error: Mapping[str, Any], called: Callable[[str], str]) -> str:
+    """Return one error of the input as text, with the caller's name of the field."""
     pointer = error.get("pointer")
     place = pointer_text(str(pointer)) if pointer else str(error.get("parameter") or "")
     detail = str(error.get("detail") or "")

@@ -63,7 +63,7 @@ class FailoverTransport(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to all addresses of the API."""
         self._transport.close()
 
     def _redirect_to_address(self, request: httpx.Request, at: int, left: int) -> None:

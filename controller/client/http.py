@@ -111,7 +111,7 @@ class Client:
         )
 
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Replace a resource by PUT."""
+        """Replace a resource of the API by PUT."""
         return self._json_content(self._call_api("PUT", path, body=body))
 
     def delete(self, path: str, *, if_match: str | None = None) -> Json:
@@ -255,7 +255,7 @@ class Client:
             return False
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the API."""
         self._http.close()
 
     def _call_api(
@@ -268,6 +268,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
+        """Make a call; return its answer, or raise `ApiProblemError` for a problem."""
         response = self._send_with_retries(
             method,
             f"/v1/{path}",
@@ -281,6 +282,7 @@ class Client:
         raise ApiProblemError(response.status_code, _problem_document(response))
 
     def _send_with_retries(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a call; send it again if it was lost or refused for now, and may be repeated."""
         if request["json"] is None:
             del request["json"]
         pauses, at_work = iter(self._retry_after_s), iter(self._at_work_s)
@@ -311,6 +313,7 @@ class Client:
         return ApiUnreachableError(self._called, reason)
 
     def _json_content(self, response: httpx.Response) -> Json:
+        """Return the JSON object of an answer; empty for an answer without content."""
         if not response.content:
             return {}
         try:
@@ -340,6 +343,7 @@ def _if_match_header(if_match: str | None) -> dict[str, str] | None:
 
 
 def _problem_document(response: httpx.Response) -> Mapping[str, Any]:
+    """Return the problem document of an answer, or one made from its status."""
     try:
         content = response.json()
     except ValueError:

@@ -95,6 +95,7 @@ class Leadership:
             log.warning("lease_not_released", error=str(error))
 
     def _renew_or_take(self) -> None:
+        """Renew the lease if this process holds it, else try to take it."""
         lease = self._lease
         if lease is None:
             self.take()

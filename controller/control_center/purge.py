@@ -84,6 +84,7 @@ def purge_all(registry: Registry, periods: Periods, *, actor: str = "cli") -> Pu
 
 
 def _record_purge(registry: Registry, taken: PurgeCounts, *, actor: str) -> None:
+    """Record as an event how much history was deleted."""
     counts = dataclasses.asdict(taken)
     registry.events.add(
         actor=actor,

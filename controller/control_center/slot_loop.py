@@ -174,6 +174,7 @@ class SlotLoopRunner:
             log.warning("slot_not_noted", error=type(error).__name__)
 
     def _current_lease(self) -> Lease | None:
+        """Return the lease, or None if another process leads or the database is away."""
         try:
             return self._leadership.take()
         except Exception:  # a database that is away for a moment

@@ -26,7 +26,7 @@ class LabHosts:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs of the hosts, in order."""
+        """The libvirt URIs of the lab's hosts, in order."""
         return tuple(host.uri for host in self.hosts)
 
 

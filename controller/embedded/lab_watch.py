@@ -67,6 +67,7 @@ class LabWatch:
             self._read[index] = len(lines)
 
     def _restart_ended_daemon(self, name: str, host: DriverHost) -> None:
+        """Start a host's ended libvirtd again, after a pause."""
         if host.running():
             if name in self._restarts:
                 self._restarts[name].start_at = None

@@ -91,7 +91,7 @@ class ChildSupervisor:
     _record_again_at: float | None = None  #: None: the record is as it should be
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """Start a child and keep it running from now on."""
+        """Start a process of `fuga up`; `check` starts it again whenever it ends."""
         child = _Child(name, tuple(command))
         self._children.append(child)
         self._spawn_child(child)
@@ -146,7 +146,7 @@ class ChildSupervisor:
         return None
 
     def log_file(self, name: str) -> Path:
-        """Return the path of a child's log."""
+        """Return the path of the log of a process."""
         return self.logs / f"{name}.log"
 
     def _postpone_start(self, child: _Child, what: str) -> None:
@@ -161,6 +161,7 @@ class ChildSupervisor:
         )
 
     def _spawn_child(self, child: _Child) -> None:
+        """Start a child through the launcher, with its log as output."""
         child.started_at = self.now()
         try:
             with self._open_log(child.name) as log:

@@ -165,6 +165,7 @@ def split_hosts_by_health(api: Client, names: Sequence[str]) -> tuple[list[Json]
 
 
 def _is_not_found(api: Client, path: str) -> bool:
+    """Return whether the API has nothing at a path."""
     try:
         api.get(path)
     except ApiProblemError as problem:

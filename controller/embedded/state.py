@@ -74,7 +74,7 @@ class StateDir:
         return self.path / "embedded.json"
 
     def make(self) -> None:
-        """Create the folder, readable by its owner alone."""
+        """Create the state folder, readable by its owner alone."""
         try:
             for folder in (self.path, self.logs):
                 private_folder(folder)
@@ -118,7 +118,7 @@ class SetupRecord:
             ) from None
 
     def save(self, state: StateDir) -> SetupRecord:
-        """Write the record atomically, and return it."""
+        """Write the setup record atomically, and return it."""
         write_private(state.memory, json.dumps(dataclasses.asdict(self), indent=2) + "\n")
         return self
 

@@ -42,6 +42,7 @@ class StatusLines:
             self._running = running
 
     def _print_rounds(self, newest_first: Sequence[Mapping[str, Any]]) -> None:
+        """Print a line for each new round."""
         if self._round is None:  # the past is in `fuga rounds`
             self._round = max((it["number"] for it in newest_first), default=0)
             return

@@ -202,6 +202,7 @@ class LocalSite:
         return ApiConnection(url=url, token=token, ca=None if ca is None else str(ca))
 
     def _ensure_tokens(self, url: str) -> None:
+        """Ensure that the operator of the state folder has a valid token."""
         registry = Registry.connect(self.settings.resolved_database_url())
         try:
             found = Credentials.load(self.state.credentials)
@@ -272,6 +273,7 @@ class LocalSite:
         return lab
 
     def _start_processes(self, listen: str, url: str) -> None:
+        """Start API, control centre, monitor and worker, and wait until the API is ready."""
         uris = self.memory.lab_uris if self.memory.hosts_from == "lab" else ()
         image = self.memory.default_image
         environ = child_environ(os.environ, self.state.path, listen, uris, image=image)
@@ -358,6 +360,7 @@ class LocalSite:
         return processes_without_report(self.api.get("status")["processes"], pids)
 
     def _print_next_commands(self, url: str) -> None:
+        """Print where the API is, and commands to try."""
         fuga = command_name()
         elsewhere = ""
         if self.state.path != Path(".fuga").resolve():

@@ -195,7 +195,7 @@ class ForkServer:
         raise ForkServerError("its fork server forks no child")
 
     def close(self) -> None:
-        """End the server, which kills its children."""
+        """End the fork server, which kills its children."""
         with self._lock:
             self._closed = True
             if self._server is not None:
@@ -229,6 +229,7 @@ class ForkServer:
 
 
 def _start_server(modules: Sequence[str]) -> _ForkServerProcess:
+    """Start a fork server with a socket to it."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     with its:

@@ -137,6 +137,7 @@ class ForkSession:
             os.close(descriptor)
 
     def _fork_child(self, module: str, line: socket.socket, stdin: int, stdout: int) -> None:
+        """Fork a child that runs a module; report instead if an imported file has changed."""
         if self._stale or _modification_times() != self._imported:
             _send_report(line, ChildReport.STALE, 0)
             line.close()
@@ -164,6 +165,7 @@ class ForkSession:
     def _run_child(
         self, module: str, line: socket.socket, pipes: tuple[int, int], gate: tuple[int, int]
     ) -> NoReturn:
+        """Run a module's ``main`` in the forked child, and exit."""
         status = 1
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -262,6 +264,7 @@ def _change_times() -> dict[str, int]:
 
 
 def _file_stats() -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield each imported file and folder of packages with its status, or None."""
     folders = (path for path in sys.path if path.endswith("-packages"))
     files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
     for path in (*folders, *files):

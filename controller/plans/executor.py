@@ -277,6 +277,7 @@ class PlanExecutor:
 
 
 def _planned_moves(inputs: PlanInputs, plan: DecidedPlan) -> list[PlannedMove]:
+    """Convert the moves of a decided plan to records, with ids in place of indices."""
     hosts = [UUID(key) for key, _ in inputs.names.snapshot.hosts]
     return [
         PlannedMove(

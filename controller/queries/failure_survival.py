@@ -137,6 +137,7 @@ def compute_survival(inputs: SurvivalInputs) -> Survival:
 def _lacking_domain(
     domain: int, name: str, found: SpareCapacity, running: RunningState, names: RunningNames
 ) -> LackingDomain:
+    """Return a failure domain with its VMs that find no room elsewhere."""
     vms = found.lacking.get(domain, ())
     return LackingDomain(
         name=name,

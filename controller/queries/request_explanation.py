@@ -142,6 +142,7 @@ def _add_reservation(
 def _wait_estimate(
     waiting: WaitingExplanation | None, request: Request, times: WaitingTimes | None
 ) -> WaitingTime | None:
+    """Return the estimated wait, or why there is none; None if nothing waits."""
     if waiting is None or times is None:
         return None
     if waiting.paused is not None or waiting.undecided is not None:
@@ -152,6 +153,7 @@ def _wait_estimate(
 
 
 def _waiting_explanation(request: Request, reader: Viewer) -> WaitingExplanation:
+    """Explain why VMs of a request wait, by what the last round recorded."""
     waiting: WaitingStatus | None = request.waiting
     if waiting is None:
         return WaitingExplanation(
@@ -302,6 +304,7 @@ def _explain_pause(waiting: WaitingExplanation, status: SlotLoopStatus) -> Waiti
 def _share_explanation(
     share: Mapping[str, float] | None, *, exact: bool
 ) -> ShareExplanation | None:
+    """Return a tenant's share and fair share; rounded unless ``exact``."""
     if share is None:
         return None
     held, fair = share["held"], share["fair"]
@@ -312,6 +315,7 @@ def _share_explanation(
 
 
 def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
+    """Return the reasons of a wait as one text, each with what would help."""
     about = "" if exact else "at least "
     message = _REASONS.get(waiting.reason, waiting.reason)
     if waiting.gave_way_to:
@@ -359,6 +363,7 @@ def _waiting_message(waiting: WaitingExplanation, *, exact: bool) -> str:
 
 
 def _shortage_text(shortage: ShortageExplanation, *, exact: bool) -> str:
+    """Return a text about a resource of which hosts have too little."""
     if exact:
         return (
             f"{shortage.resource} is short on {shortage.hosts_short} of {shortage.hosts} hosts "

@@ -139,6 +139,7 @@ def to_reservation_decision(wanted: Reservation, judged: ReservationVerdict) -> 
 def _reservation_demand(
     reservation: Reservation, count: int, demand: tuple[int, ...], hosts: tuple[HostView, ...]
 ) -> ReservationDemand:
+    """Return the demand of VMs of a reservation, and the hosts that they may use."""
     request = RequestView(
         id=reservation.id,
         name=reservation.name,

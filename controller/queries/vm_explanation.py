@@ -158,6 +158,7 @@ def _upload_progress_text(image: ImageWait) -> str:
 
 
 def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExplanation:
+    """Explain the host of a VM by the stored inputs and outcome of its round."""
     assert vm.host is not None  # noqa: S101 - called for placed VMs alone
     host_name = reader.host(vm.host)
     placed = f"round {record.number} placed it on {host_name}; the details of the game are"
@@ -212,6 +213,7 @@ def _placement_explanation(vm: Vm, record: RoundRecord, reader: Viewer) -> VmExp
 
 
 def _base_explanation(vm: Vm, record: RoundRecord, reader: Viewer, message: str) -> VmExplanation:
+    """Return an explanation with what the round's record alone says."""
     return VmExplanation(
         vm=vm.id,
         name=vm.name,
@@ -247,6 +249,7 @@ def _combination_text(combination: Mapping[str, int]) -> str:
 def _placement_phase(
     record: RoundRecord, details: Mapping[str, Any], request: int | None, host: int | None
 ) -> str:
+    """Return the phase of a round that placed a VM: reservation, game, fallback and so on."""
     here = [request, host]
     if here in _request_host_pairs(details.get("reserved", {}).get("drawn", ())):
         return "reservation"
@@ -264,6 +267,7 @@ def _placement_phase(
 def _counts_by_type(
     counts: Mapping[str, int], requests: tuple[tuple[str, str, str], ...]
 ) -> dict[str, int]:
+    """Sum counts of VMs by request to counts by VM type."""
     by_type: dict[str, int] = {}
     for request, count in counts.items():
         vm_type = requests[int(request)][2]
@@ -277,6 +281,7 @@ def _request_host_pairs(rows: Iterable[Sequence[int]]) -> list[list[int]]:
 
 
 def _placement_message(host: str, record: RoundRecord, phase: str, reader: Viewer) -> str:
+    """Return a sentence that says why a round placed a VM on its host."""
     reason = _WHY.get(phase, "round {round} placed it on {host} by policy {policy}")
     return reason.format(
         round=record.number,

@@ -160,6 +160,7 @@ class WaitingTimes:
         done.set()
 
     def _compute_estimates(self, view: ForecastInputs) -> Estimates:
+        """Compute a forecast in a child process of its own."""
         process = self._process()
         try:
             found: Estimates = process.estimates(
@@ -185,6 +186,7 @@ def missing_estimate(why: WhyUnavailable, at: datetime | None = None) -> Waiting
 
 
 def _cached_waiting_time(made: _CachedEstimate, request_id: UUID) -> WaitingTime:
+    """Return the estimated wait of a request from a cached forecast."""
     if made.estimates is None or made.unavailable is not None:
         return missing_estimate(made.unavailable or "failed", made.at)
     estimate = made.estimates.of.get(request_id)
@@ -219,6 +221,7 @@ def round_duration(seconds: float | None, *, up: bool = True) -> float | None:
 
 
 def _estimate_message(median_s: float | None, p90_s: float | None, horizon_s: float) -> str:
+    """Return an estimated wait as a sentence."""
     if median_s is None:
         return (
             f"fewer than half of such requests had their place within {_duration_text(horizon_s)}:"

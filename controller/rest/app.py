@@ -307,6 +307,7 @@ def _routes_document() -> dict[str, Any]:
 
 @cache
 def _cached_routes_document() -> dict[str, Any]:
+    """Build the OpenAPI document of the routes, once."""
     return build_openapi(_api_routes())
 
 

@@ -56,6 +56,7 @@ def _remove_free_amount(sentence: str) -> str:
 
 
 def _check_readiness(registry: Registry, disks: Sequence[str]) -> Readiness:
+    """Read from the database what /readyz answers; raise if its schema is outdated."""
     registry.check_schema()
     found = registry.liveness()
     age_s = None

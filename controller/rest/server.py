@@ -247,6 +247,7 @@ def _create_application(
     limits: RateLimits,
     start_child: StartChild,
 ) -> FastAPI:
+    """Create the application of the REST API with the settings of this process."""
     return create_app(
         registry,
         uri_policy=settings.uri_policy(),
@@ -305,6 +306,7 @@ def bounded_server(
 
 
 def _run_server(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve at a socket until SIGINT or SIGTERM."""
     # uvicorn ends on these signals and then raises them again for an earlier
     # handler; an orderly end is no death by signal, so there is none.
     before = {

@@ -197,6 +197,7 @@ class _StepView:
     def _step_document(
         self, step: Mapping[str, Any], rows: Sequence[Sequence[int]], shares: Any
     ) -> dict[str, Any]:
+        """Return a step as the API shows it; apply its rows to the tenants' shares."""
         snapshot = self._snapshot
         changed = set()
         for request, _, count in step["rows"]:

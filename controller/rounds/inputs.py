@@ -114,6 +114,7 @@ class PieceCache:
         yield InputPiece(None, "".join(short).encode())
 
     def _text_and_pieces(self, document: Mapping[str, Any]) -> Iterator[str | InputPiece]:
+        """Yield the canonical text of a document: short values as text, long ones as pieces."""
         outer = "{"
         for name in sorted(document):
             yield f"{outer}{json.dumps(name)}:"
@@ -201,7 +202,7 @@ class SpareInputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> SpareInputs:
-        """Convert the JSON values of `document` back."""
+        """Convert the JSON values of `document` back to inputs with spare capacity."""
         return cls(
             running=RunningState.from_document(document["running"], snapshot),
             domain=np.array(document["domain"], dtype=np.int64),
@@ -225,7 +226,7 @@ class ReservedInputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], snapshot: Snapshot) -> ReservedInputs:
-        """Convert the JSON values of `document` back."""
+        """Convert the JSON values of `document` back to inputs with reservations."""
         return cls(
             reserved=Reservations.from_document(document["reserved"], snapshot),
             drawn=parse_rows(document["drawn"]),

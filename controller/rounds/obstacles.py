@@ -159,6 +159,7 @@ class Obstacles:
         groups: list[VmGroupView],
         more: tuple[tuple[str, str, int], ...],
     ) -> tuple[PlacementObstacle, ...]:
+        """Count the hosts of each obstacle of a request, and those where it is the only one."""
         found = [
             each
             for each in (
@@ -204,6 +205,7 @@ class Obstacles:
     def _placement_obstacle(
         self, against: _HostObstacle, only: BoolArray, demand: tuple[int, ...]
     ) -> PlacementObstacle:
+        """Return an obstacle with its hosts, some of their names, and the least lacking amount."""
         missing = against.missing
         if against.kind == "resource" and against.what is not None:
             resource = self._snapshot.resources.index(against.what)

@@ -179,7 +179,7 @@ class PolicyProcess:
         return self._call_child("judge_reservation", question, deadline_s, policy="reservation")
 
     def kill(self) -> None:
-        """Kill the child at once, from any thread."""
+        """Kill the child process at once, from any thread."""
         child = self._child
         if child is not None:
             child.kill()

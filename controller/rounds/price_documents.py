@@ -47,6 +47,7 @@ def _price_of_host(snapshot: Snapshot, of_class: HostClassPrices) -> float:
 
 
 def _class_document(snapshot: Snapshot, of_class: HostClassPrices) -> dict[str, Any]:
+    """Return capacity, room and prices of a class of hosts as JSON values."""
     counted = snapshot.resource_count
 
     def by_resource(values: list[Any]) -> dict[str, Any]:

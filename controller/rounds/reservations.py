@@ -184,6 +184,7 @@ def _reservations_commit(
     reserved: Reservations,
     settled: ReservationPlacement,
 ) -> ReservedCommit:
+    """Return the room to commit for each reservation, and how many VMs lack room."""
     short = _missing_vms(reservations, reserved, settled)
     kept: list[list[tuple[UUID, int]]] = [[] for _ in short]
     for number, host, count in settled.kept:

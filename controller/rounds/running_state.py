@@ -158,6 +158,7 @@ def _eligible_classes(
 def _running_groups(
     view: RunningView, vms: Sequence[RunningVm], host_index: dict[UUID, int]
 ) -> tuple[RunningGroup, ...]:
+    """Return the VM groups with their running VMs, and the hosts of members elsewhere."""
     rows_of = rows_by_request(view.cluster.requests)
     members: defaultdict[UUID, list[int]] = defaultdict(list)
     for index, vm in enumerate(vms):
@@ -188,6 +189,7 @@ def _running_spreads(
     zones: IntArray,
     zone_names: Sequence[str],
 ) -> tuple[RunningSpread, ...]:
+    """Return the requests that are spread over zones, with their running VMs."""
     row_of = {request.id: row for row, request in enumerate(view.cluster.requests)}
     members: defaultdict[UUID, list[int]] = defaultdict(list)
     for index, vm in enumerate(vms):

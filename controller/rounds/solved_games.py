@@ -36,7 +36,7 @@ class GameView:
 
 
 def solved_games(details: Mapping[str, Any]) -> tuple[GameView, ...]:
-    """Return the games in an allocation's details.
+    """Return how the games in the details of an allocation were solved.
 
     Older rounds recorded less.
     """

@@ -162,6 +162,7 @@ def _quota_documents(
 def _shortage_document(
     shortage: Shortage, resources: tuple[str, ...], names: SnapshotNames
 ) -> dict[str, Any]:
+    """Return a shortage of a resource as JSON values."""
     return {
         "resource": resources[shortage.resource],
         "hosts_short": shortage.hosts_short,

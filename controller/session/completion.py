@@ -23,6 +23,7 @@ def name_completer(*paths: str) -> Callable[[str], list[str]]:
 
 
 def _read_names(path: str) -> list[str]:
+    """Return the names that the API lists at a path; none if anything fails."""
     # No error may appear in the line that the user types.
     try:
         from controller.client.http import Client  # noqa: PLC0415 - httpx takes its time

@@ -211,6 +211,7 @@ def _similar_names(api: Client) -> list[str]:
 
 
 def _find_by_id(api: Client, typed: str) -> list[LookupTarget]:
+    """Find a request or VM by its whole id."""
     whole = _whole_id(typed)
     if whole is None:
         return []
@@ -230,6 +231,7 @@ def _find_by_name(api: Client, typed: str) -> list[LookupTarget]:
 
 
 def _find_by_part_of_id(api: Client, typed: str) -> list[LookupTarget]:
+    """Find requests and VMs by the beginning or end of an id."""
     if not _may_be_part_of_id(typed):
         return []
     return [

@@ -215,7 +215,7 @@ def _vms_of_target(api: Client, target: LookupTarget) -> Iterator[Json]:
 
 
 def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = False) -> Json:
-    """Poll a new host until the monitor reached it."""
+    """Poll a new host until the monitor has reached it and it is `up`."""
     seen = host
     with progress(quiet=quiet) as show:
         for look in poll_attempts(timeout_s):
@@ -260,6 +260,7 @@ def waiting_reasons(api: Client, request: Mapping[str, Any]) -> list[str]:
 
 
 def _progress_text(request: Mapping[str, Any]) -> str:
+    """Return how many VMs of a request run, are placed and wait."""
     line = (
         f"{request['name']}: {request['vms_running']} of {request['count']} run, "
         f"{request['vms_placed']} placed"

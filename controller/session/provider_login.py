@@ -114,6 +114,7 @@ class CallbackListener:
         return self._answer
 
     def _handler_class(self) -> type[http.server.BaseHTTPRequestHandler]:
+        """Return the handler of HTTP requests of this listener."""
         listener = self
 
         class Handler(http.server.BaseHTTPRequestHandler):

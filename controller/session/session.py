@@ -160,7 +160,7 @@ class Session:
 
     @property
     def connection(self) -> ApiConnection:
-        """The API's address and token."""
+        """The API's address and token, by options, environment and files."""
         return find_connection(self._environ, url=self._common.url, tenant=self._common.tenant)
 
     def show(
@@ -209,6 +209,7 @@ def list_command(command: Callable[Concatenate[Session, P], None]) -> Callable[.
 def _add_options(
     command: Callable[Concatenate[Session, P], None], *, watchable: bool
 ) -> Callable[..., None]:
+    """Return the command with the common options, and with a session as its first argument."""
     inner = inspect.signature(command, eval_str=True)
     parameters = list(inner.parameters.values())[1:]
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

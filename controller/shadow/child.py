@@ -96,6 +96,7 @@ def _shadow_zones(inputs: RoundInputs, shadow: ShadowRun) -> tuple[ZoneInputs, .
 def _decision_measures(
     snapshot: Snapshot, allocation: Allocation, targets: FloatArray, zones: Sequence[ZoneInputs]
 ) -> dict[str, Any]:
+    """Return what a decision placed and used, and its distance from fair shares."""
     held = snapshot.after_placing(allocation.placed).held
     in_use = held.sum(axis=0)
     return {

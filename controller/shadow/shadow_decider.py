@@ -139,6 +139,7 @@ class ShadowDecider:
         return {str(key): zone for key, zone in self._registry.shadows.zones().items()}
 
     def _decide_until_stopped(self) -> None:
+        """Decide due rounds by the second policy after each nudge until stopped."""
         while not self._stop.is_set():
             self._woken.wait(self._interval_s)
             self._woken.clear()

@@ -44,6 +44,7 @@ def keep_output_clean() -> None:
 
 
 def _replace_stdout(file: int, like: Any) -> None:
+    """Replace standard output by a guarded one that writes to a descriptor."""
     like.flush()
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_GuardedOutput(file, "w", closefd=False)),

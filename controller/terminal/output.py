@@ -126,7 +126,7 @@ def terminal_width() -> int | None:
 
 
 def table_width() -> int:
-    """Return the maximum width of a table."""
+    """Return the maximum width of a table, in characters."""
     return terminal_width() or WIDE
 
 

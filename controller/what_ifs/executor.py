@@ -94,6 +94,7 @@ class WhatIfExecutor:
             thread.join(timeout=5.0)
 
     def _carry_out_what_if(self, id: UUID, changes: Mapping[str, Any]) -> None:  # noqa: A002
+        """Run a what-if, and store its report, or why it has none."""
         event, report, error = WhatIfEvent.FINISHED, None, None
         try:
             report = self._make_report(
@@ -152,6 +153,7 @@ class WhatIfExecutor:
     def _run_child(
         self, job: Mapping[str, Any], heard: _Heartbeat, progress: Callable[[float], float]
     ) -> dict[str, Any]:
+        """Run a job in a child process within the limits; return its result."""
         # A low-priority child on a busy machine gets little processor time, a hanging one none.
         deadline = time.monotonic() + _TIMES_LONGER * self.bounds.time_s
         part = 0.0
@@ -196,6 +198,7 @@ class WhatIfExecutor:
             child.close()
 
     def _start_child_with_retries(self, deadline: float, report: Callable[[], object]) -> Child:
+        """Start a child process; try again while the fork server is late."""
         while True:
             try:
                 return self._start_child(CHILD, min(deadline, time.monotonic() + _START_S))

@@ -142,6 +142,7 @@ def _is_selected(host: Mapping[str, Any], selector: str) -> bool:
 def _added_hosts(
     hosts: list[Mapping[str, Any]], more: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
+    """Return the hosts that a what-if adds, with names that no host has."""
     labels, capacity = list[str](), dict(more["capacity"] or {})
     if more["like"] is not None:
         like = next((host for host in hosts if host["name"] == more["like"]), None)

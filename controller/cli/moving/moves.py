@@ -216,6 +216,7 @@ def cancel(session: Session, move: MoveArgument) -> None:
 
 
 def _success_sentence(move: Mapping[str, Any]) -> str:
+    """Return a sentence about a move that is done, with the guest's downtime."""
     sentence = f"VM {move['vm_name']} moved from {move['from_host']} to {move['to_host']}"
     if move["downtime_ms"] is None:
         return sentence
@@ -223,6 +224,7 @@ def _success_sentence(move: Mapping[str, Any]) -> str:
 
 
 def _failure_sentence(move: Mapping[str, Any]) -> str:
+    """Return a sentence about a move that failed or was cancelled."""
     became = {"failed": "failed", "cancelled": "was cancelled"}[move["state"]]
     why = f": {move['last_error']}" if move["last_error"] else ""
     return (

@@ -37,11 +37,11 @@ _PHASES: Final[Mapping[str, str]] = {
 class Screen(Protocol):
     """Prints permanent lines, and below them the progress of the current turn's moves."""
 
-    def line(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line that stays on the screen."""
         ...
 
-    def moves(self, done: int, total: int, what: str) -> None:
+    def show_moves(self, done: int, total: int, what: str) -> None:
         """Show how many moves of the turn are over; hide the bar without moves and text."""
         ...
 
@@ -62,7 +62,7 @@ class RollRunner:
         self._commands = CommandsOnHosts(
             argv,
             within_s=claim["roll"]["run_within_s"],
-            report=lambda host, line: screen.line(f"{host} | {line}"),
+            report=lambda host, line: screen.print_line(f"{host} | {line}"),
         )
         self._wakes = threading.Event()
         self._signals: list[int] = []
@@ -140,7 +140,7 @@ class RollRunner:
             self._print_once(each["host"], f"{each['host']}: {said}")
         plans = {each["plan_id"] for each in turn["hosts"] if each["phase"] == "emptying"} - {None}
         if not plans:
-            self._screen.moves(0, 0, "")
+            self._screen.show_moves(0, 0, "")
         for plan_id in plans:
             try:
                 plan = self._api.get(f"plans/{plan_id}")
@@ -152,7 +152,7 @@ class RollRunner:
                 )
             except (ApiUnreachableError, ApiProblemError):
                 continue  # the next step reports it, if it lasts
-            self._screen.moves(plan["ended"], plan["moves"], what)
+            self._screen.show_moves(plan["ended"], plan["moves"], what)
 
     def _process_signals(self) -> None:
         """Act on received signals, outside of their handlers."""
@@ -160,7 +160,7 @@ class RollRunner:
             signum = self._signals.pop(0)
             if self._stop is None and signum == signal.SIGINT:
                 self._stop = "stopped with Ctrl-C"
-                self._screen.line("no other host begins. Ctrl-C again ends commands that run")
+                self._screen.print_line("no other host begins. Ctrl-C again ends commands that run")
             else:
                 self._stop = self._stop or f"stopped by {signal.Signals(signum).name}"
                 self._leave = True
@@ -187,7 +187,7 @@ class RollRunner:
         """Print a line about a host or the API unless it is the last one printed about it."""
         if self._printed_lines.get(about) != line:
             self._printed_lines[about] = line
-            self._screen.line(line)
+            self._screen.print_line(line)
 
 
 @contextmanager
@@ -210,11 +210,11 @@ class _LineScreen:
         self._only_output = only_output
         self._last: tuple[int, int] | None = None
 
-    def line(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         if not self._only_output or " | " in line:
             echo(line, err=True)
 
-    def moves(self, done: int, total: int, what: str) -> None:
+    def show_moves(self, done: int, total: int, what: str) -> None:
         if total and self._last != (done, total) and not self._only_output:
             echo(f"{done} of {total} moves over  {what}".rstrip(), err=True)
         self._last = (done, total)
@@ -229,10 +229,10 @@ def _progress_bar() -> Iterator[Screen]:
         task = shown.add_task("", total=None, visible=False)
 
         class BarScreen:
-            def line(self, line: str) -> None:
+            def print_line(self, line: str) -> None:
                 shown.console.print(text(line), markup=False, highlight=False, soft_wrap=True)
 
-            def moves(self, done: int, total: int, what: str) -> None:
+            def show_moves(self, done: int, total: int, what: str) -> None:
                 shown.update(
                     task,
                     completed=done,

@@ -26,7 +26,7 @@ from controller.cli.operating.doctor_hosts import (
 )
 from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_register import register_findings
-from controller.cli.operating.doctor_settings import settings_of_processes
+from controller.cli.operating.doctor_settings import process_settings_findings
 from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
@@ -97,7 +97,7 @@ def doctor(
     findings = [
         *_misspelt_setting_findings(os.environ),
         *_policy_findings(settings),
-        *settings_of_processes(session),
+        *process_settings_findings(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
         *(
             CheckResult(*each)
@@ -185,6 +185,7 @@ def _misspelt_setting_findings(environ: Mapping[str, str]) -> Iterator[CheckResu
 
 
 def _policy_findings(settings: ControllerSettings) -> Iterator[CheckResult]:
+    """Find policies of the settings that do not exist or refuse their parameters."""
     from controller.policies import check_policies  # noqa: PLC0415
     from registry import SettingsError  # noqa: PLC0415
 
@@ -202,6 +203,7 @@ def _package_findings() -> Iterator[CheckResult]:
 
 
 def _credentials_findings(folder: Path) -> Iterator[CheckResult]:
+    """Check that others cannot read the tokens in the state folder of `fuga up`."""
     path = folder / FILE_NAME
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -256,6 +258,7 @@ def _worker_settings() -> Any:
 
 
 def _host_findings(session: Session, on_failure: FailurePolicy) -> Iterator[CheckResult]:
+    """Check the API and its hosts: why they get no VMs, filters, confinement, guests, moves."""
     try:
         url = session.api.url
         hosts = list(session.api.items("hosts"))

@@ -68,6 +68,7 @@ def certificate_findings(
 
 
 def _certificate_finding(found: CertificateEnd, now: datetime) -> CheckResult:
+    """Return when a certificate ends; it is wrong if that is soon."""
     about = f"certificate of {found.of}"
     if found.ends_at is None:
         # A server that does not answer is another finding's.
@@ -93,6 +94,7 @@ def _api_servers(session: Session) -> Iterator[TlsServer]:
 def _host_certificate_findings(
     session: Session, settings: ControllerSettings, now: datetime
 ) -> Iterator[CheckResult]:
+    """Check when the certificates of the hosts' libvirt end."""
     from service.certificates import server_certificate_ends, server_of_host  # noqa: PLC0415
 
     try:

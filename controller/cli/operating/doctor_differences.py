@@ -44,6 +44,7 @@ def print_differences(session: Session, *, repair: bool, yes: bool) -> None:
 
 
 def _print_difference_table(found: list[dict[str, Any]]) -> None:
+    """Print differences between hosts and ledger, and what a repair would do."""
     columns = [
         *(field(name) for name in ("host", "difference", "remedy")),
         Column("answer", lambda row: f"{row['action']}: {row['why']}", prose=True),

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.encryption import is_local
+from controller.terminal.name_lists import first_names
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str], Collection[str]]
@@ -60,6 +61,7 @@ def guest_findings(
 def _host_findings(
     hosts: Sequence[Mapping[str, Any]], closed: Sequence[Any], resolve: Resolve
 ) -> Iterator[CheckResult]:
+    """Check that `FUGA_HOST_NETWORKS` contains the addresses of the hosts."""
     found = addresses_of([str(host.get("uri", "")) for host in hosts], resolve)
     # Emulated guests are those of a lab: no tenant's work is on them.
     well = all(host["domain_type"] != _KVM for host in hosts)
@@ -81,7 +83,7 @@ def _host_findings(
         yield CheckResult(
             _ABOUT,
             well,
-            f"guests reach what listens on {_name_list(open_hosts)}: FUGA_HOST_NETWORKS"
+            f"guests reach what listens on {first_names(open_hosts, _NAMED)}: FUGA_HOST_NETWORKS"
             f" does not contain these; for every worker, export FUGA_HOST_NETWORKS={wanted}",
             note=True,
         )
@@ -89,8 +91,9 @@ def _host_findings(
         yield CheckResult(
             _ABOUT,
             well or bool(closed),
-            f"no address is known here of {_name_list(unknown)}: check that FUGA_HOST_NETWORKS of"
-            " every worker contains all networks in which hosts have addresses",
+            f"no address is known here of {first_names(unknown, _NAMED)}: check that"
+            " FUGA_HOST_NETWORKS of every worker contains all networks in which hosts have"
+            " addresses",
             note=True,
         )
     if not open_hosts and not unknown:
@@ -100,14 +103,16 @@ def _host_findings(
 def _network_findings(
     networks: Sequence[Mapping[str, Any]], closed: Sequence[Any]
 ) -> Iterator[CheckResult]:
+    """Check that `FUGA_HOST_NETWORKS` contains gateways, and no networks of guests."""
     outside, within = [], []
     unfiltered = [each["name"] for each in networks if not each.get("filtered", True)]
     if unfiltered:
         yield CheckResult(
             _ABOUT,
             True,
-            f"guests of networks without filters ({_name_list(unfiltered)}) reach what listens on"
-            " their hosts, libvirt and moves included, unless a firewall on each host drops it",
+            f"guests of networks without filters ({first_names(unfiltered, _NAMED)}) reach what"
+            " listens on their hosts, libvirt and moves included, unless a firewall on each host"
+            " drops it",
             note=True,
         )
     for network in networks:
@@ -126,22 +131,17 @@ def _network_findings(
         yield CheckResult(
             _ABOUT,
             True,
-            f"gateways of networks {_name_list(outside)} are not in FUGA_HOST_NETWORKS: guests of"
-            " other networks reach their ports; add those that are addresses of hosts",
+            f"gateways of networks {first_names(outside, _NAMED)} are not in FUGA_HOST_NETWORKS:"
+            " guests of other networks reach their ports; add those that are addresses of hosts",
             note=True,
         )
     if within:
         yield CheckResult(
             _ABOUT,
             False,
-            f"FUGA_HOST_NETWORKS contains networks of guests: {_name_list(within)}; these guests do"
-            " not reach each other: name smaller networks, of hosts alone",
+            f"FUGA_HOST_NETWORKS contains networks of guests: {first_names(within, _NAMED)};"
+            " these guests do not reach each other: name smaller networks, of hosts alone",
         )
-
-
-def _name_list(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 def _suggested_networks(

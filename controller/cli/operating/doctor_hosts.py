@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.encryption import is_local
+from controller.terminal.name_lists import first_names
 
 if TYPE_CHECKING:
     from registry.hosts import FailurePolicy
@@ -122,11 +123,10 @@ def failure_findings(
     ]
     if not waits:
         return
-    more = f" and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
     yield CheckResult(
         "failures",
         False,
-        f"on_failure=replace moves nothing from {', '.join(waits[:_NAMED])}{more}: without a shared"
+        f"on_failure=replace moves nothing from {first_names(waits, _NAMED)}: without a shared"
         " pool (label shared_pool=NAME) VMs wait for their host. Label them on_failure=wait, or"
         " on_failure=rebuild, which loses what VMs had written",
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.cli.operating.check_result import CheckResult
 from controller.session.credentials import UP_NAME_PREFIX
+from controller.terminal.name_lists import first_names
 
 if TYPE_CHECKING:
     from controller.settings import ControllerSettings
@@ -55,6 +56,7 @@ def register_findings(
 def _database_findings(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool, history: bool
 ) -> Iterator[CheckResult]:
+    """Check the database: ledger, states, names, connections, roles, tokens and images."""
     if repair:
         for freed in registry.networks.free_stray_addresses(actor=_ACTOR):
             yield CheckResult("addresses", True, f"freed: {freed}")
@@ -102,8 +104,9 @@ def _role_findings(registry: Registry) -> Iterator[CheckResult]:
         yield CheckResult(
             "database",
             False,
-            f"the role of FUGA_DATABASE_URL lacks privileges ({_name_list(list(found.lacking))}):"
-            " run deploy/run-role.sql as a superuser",
+            "the role of FUGA_DATABASE_URL lacks privileges"
+            f" ({first_names(list(found.lacking), _NAMED)}): run deploy/run-role.sql as a"
+            " superuser",
         )
     mighty = [f"{name}, a superuser" for name in found.superusers]
     mighty += [f"{name}, which owns the tables" for name in found.owners]
@@ -111,13 +114,14 @@ def _role_findings(registry: Registry) -> Iterator[CheckResult]:
         yield CheckResult(
             "database",
             True,
-            f"processes log in as {_name_list(mighty)}: a role that writes rows alone (fuga_run of"
-            " deploy/run-role.sql) keeps one that is taken over from changing tables and triggers",
+            f"processes log in as {first_names(mighty, _NAMED)}: a role that writes rows alone"
+            " (fuga_run of deploy/run-role.sql) keeps one that is taken over from changing tables"
+            " and triggers",
             note=True,
         )
     elif not found.lacking:
         yield CheckResult(
-            "database", True, f"{_name_list(list(found.others))} writes rows and no tables"
+            "database", True, f"{first_names(list(found.others), _NAMED)} writes rows and no tables"
         )
 
 
@@ -139,26 +143,27 @@ def _token_findings(registry: Registry) -> Iterator[CheckResult]:
     ]
     if soon:
         yield CheckResult(
-            "tokens", False, f"expire soon: {_name_list(soon)}; renew with `fuga token renew NAME`"
+            "tokens",
+            False,
+            f"expire soon: {first_names(soon, _NAMED)}; renew with `fuga token renew NAME`",
         )
     if endless:
         yield CheckResult(
-            "tokens", True, f"operators' tokens that never expire: {_name_list(endless)}", note=True
+            "tokens",
+            True,
+            f"operators' tokens that never expire: {first_names(endless, _NAMED)}",
+            note=True,
         )
 
 
-def _name_list(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
 def _signature_findings(registry: Registry, keys: int) -> CheckResult:
+    """Report whether images must be signed, and older ones that are not."""
     unsigned = [
         image.reference
         for image in registry.images.list(limit=_MAX_LOOKED_AT).items
         if image.signed_by is None and image.removed_at is None
     ]
-    older = f"; older unsigned images: {_name_list(unsigned)}" if unsigned else ""
+    older = f"; older unsigned images: {first_names(unsigned, _NAMED)}" if unsigned else ""
     message = f"must be signed by one of {keys} keys{older}"
     return CheckResult("images", True, message, note=bool(unsigned))
 
@@ -166,6 +171,7 @@ def _signature_findings(registry: Registry, keys: int) -> CheckResult:
 def _image_findings(
     registry: Registry, settings: ControllerSettings, *, hashes: bool, repair: bool
 ) -> Iterator[CheckResult]:
+    """Compare the files of the image store with the images in the database."""
     from registry import SettingsError  # noqa: PLC0415
     from registry.images import check_image_files, remove_strays  # noqa: PLC0415
     from registry.images.qemu_img import qemu_img_path  # noqa: PLC0415

@@ -10,6 +10,7 @@ from controller.cli.operating.check_result import CheckResult
 from controller.client.errors import ApiError
 from controller.session.session import Session
 from controller.terminal.errors import CliError
+from controller.terminal.name_lists import first_names
 
 #: Of one process by their nature: addresses, folders, what a worker is for.
 _OF_ONE: Final = frozenset(
@@ -27,7 +28,7 @@ _CONTROL: Final = "control"
 _NAMED: Final = 3
 
 
-def settings_of_processes(session: Session) -> Iterator[CheckResult]:
+def process_settings_findings(session: Session) -> Iterator[CheckResult]:
     """Compare the settings of the running processes and of the API."""
     try:
         ours = {each["name"]: each["value"] for each in session.api.items("settings")}
@@ -65,6 +66,4 @@ def setting_differences(processes: list[Mapping[str, Any]]) -> Iterator[CheckRes
 
 
 def _process_list(processes: list[Mapping[str, Any]]) -> str:
-    names = [each["name"] for each in processes]
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_names([each["name"] for each in processes], _NAMED)

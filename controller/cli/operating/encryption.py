@@ -49,6 +49,7 @@ def _api_finding(url: str) -> Finding:
 
 
 def _database_finding(url: str, environ: Mapping[str, str]) -> Finding:
+    """Check the encryption of the connection to the database, by ``sslmode`` of its URL."""
     about, parts = "connection to database", urlsplit(url)
     if not parts.scheme.startswith("postgres"):
         return about, True, "a local file"
@@ -71,6 +72,7 @@ def _database_finding(url: str, environ: Mapping[str, str]) -> Finding:
 
 
 def _broker_findings(url: str) -> Iterator[Finding]:
+    """Check encryption and password of the connection to the broker."""
     about, parts = "connection to broker", urlsplit(url)
     if parts.scheme == "rediss":
         said = dict(parse_qsl(parts.query))

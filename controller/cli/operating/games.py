@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from controller.cli.operating.shadow import TENANTS, comparison_rows
 from controller.terminal.columns import Column, field
+from controller.terminal.name_lists import first_names
 from controller.terminal.output import echo, number, percent, print_table
 from plain_text import plain
 
@@ -53,6 +54,7 @@ def print_game(game: Row) -> None:
 
 
 def _step_row(game: Row, place: int, step: Row) -> dict[str, Any]:
+    """Return a step of a round as a row of the table: hosts, choice, v(A), skewness."""
     chosen = next((each for each in step["combinations"] if each["chosen"]), None)
     number_of = f" {step['game']}" if step["kind"] == "game" else ""
     return {
@@ -78,10 +80,11 @@ def _hosts_text(game: Row, step: Row) -> str:
     if step["host"] is not None:
         return str(game["hosts"][step["host"]]["name"])
     names = list(dict.fromkeys(game["hosts"][row["host"]]["name"] for row in step["rows"]))
-    return _short_list(names)
+    return first_names(names, _NAMED)
 
 
 def _choice_text(game: Row, step: Row, chosen: Row | None) -> str:
+    """Return what a host took in a step, or how many VMs a game offered."""
     if step["kind"] == "game":
         return f"{step['vms']} VMs offered, {step['how']}"
     if chosen is not None:
@@ -95,7 +98,7 @@ def _choice_text(game: Row, step: Row, chosen: Row | None) -> str:
         f"{count:+d} {game['requests'][request]['name']}" if count else None
         for request, count in by_request.items()
     ]
-    return _short_list([word for word in words if word is not None])
+    return first_names([word for word in words if word is not None], _NAMED)
 
 
 def _combination_text(game: Row, vms: Sequence[Row]) -> str:
@@ -105,11 +108,6 @@ def _combination_text(game: Row, vms: Sequence[Row]) -> str:
         name = game["requests"][each["request"]]["vm_type"]
         counts[name] = counts.get(name, 0) + each["count"]
     return " + ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-
-
-def _short_list(words: Sequence[str]) -> str:
-    more = len(words) - _NAMED
-    return ", ".join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 _REQUESTS: Final = (

@@ -117,6 +117,7 @@ def _login_provider(api: Client) -> Mapping[str, Any]:
 
 
 def _obtain_code(way: Mapping[str, Any], tenant: str | None, *, no_browser: bool) -> dict[str, Any]:
+    """Log in at the provider in a browser; return the body that exchanges its code for a token."""
     # Slow to import, and `--link` needs none of it.
     import webbrowser  # noqa: PLC0415
 

@@ -84,6 +84,7 @@ def wait_until_ready(
 
 
 def _query_readiness(url: str, context: ssl.SSLContext) -> _ReadinessAnswer:
+    """Read /readyz of a process once."""
     if not url.startswith(("http://", "https://")):
         raise BadInputError(f"{url}: an address begins with http:// or https://")
     whole = url.rstrip("/").removesuffix(_PATH) + _PATH
@@ -116,7 +117,7 @@ def _missing_checks(body: bytes) -> str | None:
 
 
 def _is_this_machine(url: str) -> bool:
-    """Return whether an address is of this machine."""
+    """Return whether the host of a URL is this machine."""
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError):
@@ -140,6 +141,7 @@ def _failure_reasons(ends_at: float) -> Iterator[str]:
 
 
 def _import_errors(ends_at: float) -> Iterator[str]:
+    """Yield an error if the modules of the processes cannot be imported."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", f"import {_MODULES}"],
@@ -156,6 +158,7 @@ def _import_errors(ends_at: float) -> Iterator[str]:
 
 
 def _settings_errors() -> Iterator[str]:
+    """Yield an error if the settings of a process are invalid."""
     from controller.policies import check_policies  # noqa: PLC0415 - slow; `--help` needs none
     from registry import SettingsError  # noqa: PLC0415
     from service.settings_names import settings_classes  # noqa: PLC0415
@@ -169,6 +172,7 @@ def _settings_errors() -> Iterator[str]:
 
 
 def _schema_errors() -> Iterator[str]:
+    """Yield an error if the database does not have the schema of this version."""
     from registry import Registry, RegistryError, RegistryUnavailableError  # noqa: PLC0415
 
     settings = load_settings()

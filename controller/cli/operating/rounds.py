@@ -190,6 +190,7 @@ def _print_shares(rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
 
 
 def _print_prices(prices: Mapping[str, Any]) -> None:
+    """Print what a round could have placed, the price of fairness, and each resource's price."""
     echo()
     if prices["error"] is not None:
         echo(f"no prices: {plain(prices['error'])}")
@@ -272,6 +273,7 @@ def replay(
 def _print_second_policy(
     session: Session, number: int, policy: str, parameters: Sequence[str]
 ) -> None:
+    """Decide a stored round by another policy, and print the comparison."""
     from controller.cli.operating.games import print_shadow_game  # noqa: PLC0415
     from controller.session.polling import progress  # noqa: PLC0415
 

@@ -78,6 +78,7 @@ def release_sentence(found: Mapping[str, Any]) -> str | None:
 
 
 def _print_status(found: Mapping[str, Any]) -> None:
+    """Print the leader, the last slot and round, hosts, processes, and what is late."""
     leader = found["leader"] or ("a control centre" if found["leads_since"] else "none")
     since = f" since {clock(found['leads_since'])}" if found["leads_since"] else ""
     echo(f"{'leads':12}{leader}{since}{', paused (no rounds)' * found['paused']}")

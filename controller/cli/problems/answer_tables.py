@@ -184,6 +184,7 @@ def _rows_by_host(tasks: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _print_details(details: Row) -> None:
+    """Print the details of a policy's answer as indented lines."""
     _print_heading("Details")
     for key, value in details.items():
         if isinstance(value, Mapping):
@@ -208,6 +209,7 @@ def _print_detail(name: str, value: object) -> None:
 
 
 def _inline_text(value: object) -> str:
+    """Return a JSON value as text on one line."""
     match value:
         case None:
             return "-"

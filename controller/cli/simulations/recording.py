@@ -128,6 +128,7 @@ def _slot_start(at: datetime, length_s: float) -> datetime:
 
 
 def _recording_summary(found: Recording) -> str:
+    """Return lines about a recording: its period, VMs, tenants, and the policies that decided."""
     decided = found.decided
     lines = [
         f"{found.since} to {found.until}: {found.hosts_there} hosts, {found.vms_running} VMs"

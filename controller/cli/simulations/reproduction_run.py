@@ -94,6 +94,7 @@ def reproduce(
 
 
 def _verdict_line(finished: FinishedItem, width: int) -> str:
+    """Return a line with the verdict on a table or figure of a paper."""
     printed = finished.verdict
     near = sum(each["agrees"] for each in printed["numbers"])
     held = sum(each["holds"] for each in printed["statements"])

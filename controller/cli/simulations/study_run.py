@@ -132,6 +132,8 @@ _OF_MOVES = (
 def _mean_cell(
     path: str, shown: Callable[[float | None], str]
 ) -> Callable[[Mapping[str, Any]], str]:
+    """Return a cell function for a measure's mean over seeds, with its standard deviation."""
+
     def cell(row: Mapping[str, Any]) -> str:
         value = row["measures"][path]
         spread = "" if value["sd"] is None else f" ± {shown(value['sd'])}"
@@ -341,6 +343,7 @@ def _print_results(
     report: Path,
     form: OutputFormat,
 ) -> None:
+    """Print the results of a study, the bad rows of its trace, and where its report is."""
     if form is not OutputFormat.TABLE:
         print_records_as(form)
         print_json(document)

@@ -237,6 +237,8 @@ def _print_inputs(inputs: Mapping[str, Any]) -> None:
 
 
 def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the measures of a simulation as labels with cell functions."""
+
     def wait_cell(name: str) -> Any:
         return lambda of: "-" if of["wait_s"].get(name) is None else span(of["wait_s"][name])
 
@@ -260,6 +262,7 @@ def _report_rows(run: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _print_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Print the shares and placed VMs of tenants, without and with the changes."""
     known = {each["tenant"]: each for each in before["tenants"]}
     rows = [
         {"tenant": each["tenant"], "before": known.get(each["tenant"]), "after": each}

@@ -69,6 +69,7 @@ def remove(session: Session, name: NameArgument) -> None:
 def _take_out_of_service(
     session: Session, name: str, admin: str, message: str, *, move: bool, wait: bool
 ) -> None:
+    """Set the state of a host; with ``move``, plan the evacuation of its VMs."""
     if wait and not move:
         raise BadInputError("--wait needs --move: without it nothing is waited for")
     if not move:

@@ -115,6 +115,7 @@ def _check_results(
     folder: Path,
     deadline_s: float,
 ) -> list[CheckResult]:
+    """Check a host's name, ports, certificate and, through libvirt, the host itself."""
     from controller.cli.site.host_reach import own_name_finding, reach_findings  # noqa: PLC0415 - TLS, slow to import
 
     named = target.get("credential")
@@ -168,6 +169,7 @@ def _target_fields(host: Mapping[str, Any]) -> dict[str, Any]:
 def _find_target_host(
     host: str, file: Path | None, registered: Sequence[Mapping[str, Any]], api_fault: str | None
 ) -> dict[str, Any]:
+    """Return the host to check: by URI, by name in a file, or by name in the register."""
     if "://" in host:
         if file is not None:
             raise BadInputError("--file needs the NAME of one of its hosts, not a URI")
@@ -219,6 +221,7 @@ def _comparable_hosts(
 
 
 def _uri_findings(uri: str, settings: ControllerSettings) -> Iterator[CheckResult]:
+    """Check that the settings allow the URI of a host."""
     from registry import UriRefusedError  # noqa: PLC0415 - slow; `--help` needs none
     from registry.hosts import check_uri  # noqa: PLC0415
 

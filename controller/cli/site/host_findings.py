@@ -41,6 +41,7 @@ def host_findings(
 
 
 def _version_findings(host: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """Check the driver, and the versions of libvirt and QEMU."""
     if host["driver"] != "QEMU":
         why = f"its driver is {host['driver']}, not QEMU: it runs no VMs"
         yield CheckResult("libvirt", False, why)
@@ -64,6 +65,7 @@ def _version_text(number: int) -> str:
 def _emulation_findings(
     target: Mapping[str, Any], host: Mapping[str, Any]
 ) -> Iterator[CheckResult]:
+    """Check that the host runs guests of its domain type: KVM, or emulated ones."""
     kind = target.get("domain_type", "kvm")
     if host["driver"] != "QEMU":
         return
@@ -82,6 +84,7 @@ def _emulation_findings(
 
 
 def _cpu_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """Check that VMs of other hosts can move here while they run, by CPU models."""
     about = "CPU model"
     model = seen["host"]["processor_model"] or "not reported"
     compared = seen.get("processors")
@@ -133,6 +136,7 @@ def _confinement_findings(
 
 
 def _pool_findings(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """Check that the storage pool is active, starts at boot and has room."""
     name = target.get("pool", "default")
     about = f"pool {name}"
     if fault := seen.get("pool_fault"):
@@ -155,6 +159,7 @@ def _pool_findings(target: Mapping[str, Any], seen: Mapping[str, Any]) -> Iterat
 
 
 def _clock_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """Compare the host's clock with that of this machine."""
     ahead_s = (seen.get("pool") or {}).get("clock_ahead_s")
     if ahead_s is None:
         message = (
@@ -170,6 +175,7 @@ def _clock_findings(seen: Mapping[str, Any]) -> Iterator[CheckResult]:
 
 
 def _network_findings(target: Mapping[str, Any], host: Mapping[str, Any]) -> Iterator[CheckResult]:
+    """Check that the default network is active, starts at boot and is filtered."""
     name = target.get("network", "default")
     about, fault = f"network {name}", host["network_fault"]
     if fault == "unsupported":
@@ -192,6 +198,7 @@ def _network_findings(target: Mapping[str, Any], host: Mapping[str, Any]) -> Ite
 def _machine_findings(
     target: Mapping[str, Any], host: Mapping[str, Any], registered: Sequence[Mapping[str, Any]]
 ) -> Iterator[CheckResult]:
+    """Check by its UUID that the machine is not registered under another name."""
     found = host["machine_uuid"]
     if found is None:
         message = "libvirt reports no UUID: two names of one machine are not noticed"

@@ -77,6 +77,7 @@ def _port_remedy(port: int, fault: str) -> str:
 
 
 def _open_port_findings(name: str, port: int) -> Iterator[CheckResult]:
+    """Check that libvirt's plain port is closed, and the ports of moves are not filtered."""
     if port != _PLAIN_PORT and not is_local(name) and _connection_fault(name, _PLAIN_PORT) is None:
         from registry.hosts import OPEN_DANGER  # noqa: PLC0415 - slow; `--help` needs none
 
@@ -162,6 +163,7 @@ def own_name_finding(uri: str, credential: Path | None, own: str) -> CheckResult
 
 
 def _tls_context(credential: Path | None) -> ssl.SSLContext:
+    """Return a context with libvirt's authority and client certificate, as libvirt would use."""
     authority, client = _LIBVIRTS_AUTHORITY, _LIBVIRTS_CLIENT
     if credential is not None:
         authority = credential / "cacert.pem"
@@ -209,6 +211,7 @@ def _is_common_name_accepted(shown: Mapping[str, Any]) -> bool:
 
 
 def _expiry_finding(about: str, shown: Mapping[str, Any], *, by_common_name: bool) -> CheckResult:
+    """Return when a host's certificate ends; it is wrong if that is soon."""
     ends_at = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
     left = ends_at - datetime.now(UTC)
     message = f"the host's names it, and ends at {clock(ends_at)}, in {left.days} days"

@@ -31,6 +31,7 @@ def _inventory_text(host: Mapping[str, Any], resource: str) -> str:
 
 
 def _host_columns(hosts: Sequence[Host]) -> list[Column]:
+    """Return the columns of `fuga host list`, one for each resource of the hosts."""
     names = dict.fromkeys(each["resource"] for host in hosts for each in host["inventories"])
     return [
         field("name"),

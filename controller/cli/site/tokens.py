@@ -150,6 +150,7 @@ def _find_valid_token(session: Session, token: str) -> Mapping[str, Any]:
 
 
 def _state_text(token: Mapping[str, Any]) -> str:
+    """Return the state of a token: good, ends soon, expired or revoked."""
     if token["revoked_at"]:
         return "revoked"
     ends = token.get("expires_at")

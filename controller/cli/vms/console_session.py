@@ -85,6 +85,7 @@ class ConsoleSession:
                 return
 
     def _send_keystrokes(self, path: str, keys: bytes) -> bool:
+        """Send typed keys; retry while the API is away; return whether they arrived."""
         body = {"content": base64.b64encode(keys).decode()}
         since = time.monotonic()
         while not self._over.is_set():

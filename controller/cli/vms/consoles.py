@@ -79,6 +79,7 @@ def _print_last_output(plain: PlainTextFilter, answer: dict[str, Any]) -> None:
 
 
 def _attach_terminal(session: Session, path: str, *, force: bool) -> None:
+    """Connect this terminal to the console of a VM until its user leaves."""
     from controller.cli.vms.console_session import ConsoleSession  # noqa: PLC0415 - needs the client, as api does
 
     attached = ConsoleSession(

@@ -66,6 +66,7 @@ def reboot(
 def _switch_power(
     session: Session, verb: str, names: list[str], *, timeout_s: int | None, force: bool, wait: bool
 ) -> None:
+    """Request power changes of VMs and requests, and wait for their end on request."""
     body: dict[str, Any] = {}
     if timeout_s is not None:
         body["timeout_s"] = timeout_s

@@ -140,6 +140,7 @@ def _print_reservation(
 
 
 def _status_lines(found: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
+    """Return lines about a reservation: its VMs, its period, and how it was decided."""
     starts_at, ends_at = clock(found["starts_at"], zone), clock(found["ends_at"], zone)
     lines = [
         f"reservation {found['name']} ({short_id(found['id'])}): {found['count']} ×"
@@ -155,6 +156,7 @@ def _status_lines(found: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
 
 
 def _wait_until_decided(session: Session, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Poll a reservation until the control centre has accepted or refused it."""
     seen = dict(made)
     with progress(quiet=session.json) as report:
         for look in poll_attempts(_DECIDED_S):

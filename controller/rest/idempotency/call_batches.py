@@ -73,6 +73,7 @@ class CallBatcher(Generic[M, R]):
         return await future
 
     async def _serve_batches(self, waiting: _Batch[M, R]) -> None:
+        """Serve the gathered calls of an event loop in batches until none waits."""
         try:
             while waiting.members:
                 await asyncio.sleep(0)  # calls that have arrived already join the batch
@@ -88,6 +89,7 @@ class CallBatcher(Generic[M, R]):
                 future.cancel()
 
     async def _serve_batch(self, batch: Sequence[tuple[M, asyncio.Future[R]]]) -> None:
+        """Run one batch in a thread, and give each call its result or the error."""
         try:
             results = await run_in_threadpool(self._together, [member for member, _ in batch])
         except Exception as error:  # each member gets the error

@@ -139,6 +139,7 @@ class Creation:
 
 # It takes the request alone: each FastAPI dependency costs every creating call.
 async def _provide_creation(request: HttpRequest, key: KeyHeader = None) -> Creation:
+    """Return the creation of a call, as a dependency of FastAPI."""
     record_route(request.scope)
     sent = CREDENTIALS.fullmatch(request.headers["authorization"].strip())
     assert sent is not None  # noqa: S101 - a known caller has sent one

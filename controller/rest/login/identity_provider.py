@@ -208,6 +208,7 @@ class Provider:
             return kept.value
 
     async def _fetch_metadata(self) -> ProviderMetadata:
+        """Fetch the provider's metadata (OpenID Connect Discovery) and check it."""
         issuer = self.settings.issuer
         address = issuer.rstrip("/") + "/.well-known/openid-configuration"
         status, said = await self._call_provider("GET", address)

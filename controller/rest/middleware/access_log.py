@@ -40,7 +40,7 @@ class AccessLog:
         self._strangers = _UnauthenticatedCallLog(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call."""
+        """Serve one call; log it, and answer its errors as problem documents."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

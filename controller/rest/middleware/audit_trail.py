@@ -82,6 +82,7 @@ class AuditTrail:
                 await finish(None)
 
     def _store_record(self, call: AuditedCall, status: int | None) -> None:
+        """Store the audit record of a call; a failure is only logged."""
         try:
             self.registry.audit.finish(call, status)
         except Exception as error:  # must not prevent the answer

@@ -44,7 +44,7 @@ class Authentication:
         self._logins = FairSemaphore(MAX_LOGINS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call."""
+        """Serve one call, if its token and the rate limits allow it."""
         try:
             if scope["type"] == "http":
                 await (

@@ -111,6 +111,7 @@ def _check_headers(headers: Headers) -> None:
 
 
 async def _read_body(receive: Receive) -> bytes:
+    """Read a body up to the size limit."""
     chunks: list[bytes] = []
     size = 0
     while True:

@@ -39,7 +39,7 @@ class ConcurrentCalls:
         self._at_once = PartyConcurrency()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call."""
+        """Serve one call, unless too many of its party are under way."""
         caller = scope.get("state", {}).get("caller")
         if caller is None:  # pages, health, and logins, which have limits of their own
             await self.app(scope, receive, send)

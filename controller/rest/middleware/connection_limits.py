@@ -143,7 +143,7 @@ class LimitedListener(socket.socket):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether half of all connections are taken."""
+        """Whether half of the connections that the process may have are open."""
         return 2 * self._open > self._bounds.in_all
 
     def _reason_to_refuse(self, address: Any) -> str | None:
@@ -236,6 +236,7 @@ class LimitedListener(socket.socket):
         return counted
 
     def _release_connection(self, keys: tuple[str, ...]) -> None:
+        """Stop counting a connection that was closed."""
         self._open -= 1
         for key in keys:
             self._of_addresses[key] -= 1

@@ -92,7 +92,7 @@ class BoundedProtocol(H11Protocol):
         self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timers."""
+        """Cancel the timers of a connection that was lost."""
         self._missing = _AwaitedPhase.NOTHING
         for timer in (self._timer, self._stalled):
             if timer is not None:
@@ -117,12 +117,12 @@ class BoundedProtocol(H11Protocol):
         self._update_timer()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close idle connections."""
+        """Close the connection, because it was idle for too long."""
         super().timeout_keep_alive_handler()
         self._update_timer()
 
     def shutdown(self) -> None:
-        """Close once the current call is answered."""
+        """Close the connection once its current call is answered."""
         super().shutdown()
         if self.cycle is not None and not self.cycle.response_complete:
             end_stream(cast(Scope, self.cycle.scope))
@@ -242,6 +242,7 @@ class BoundedProtocol(H11Protocol):
             self._connection.mark_idle()
 
     def _start_timer(self, seconds: float, then: Any, *given: Any) -> None:
+        """Start the timer of the awaited phase."""
         self._timer = self.loop.call_later(seconds, then, *given)
 
     def _awaited_phase(self) -> _AwaitedPhase:

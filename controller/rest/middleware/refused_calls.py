@@ -106,6 +106,7 @@ class Refusals:
     def _pop_due_refusals(
         self, due: Callable[[_CallerRefusals], bool]
     ) -> Sequence[_CallerRefusals]:
+        """Remove the callers whose counts are due, and return them."""
         taken = {key: each for key, each in self._of_callers.items() if due(each)}
         for key, each in taken.items():
             del self._of_callers[key]
@@ -113,6 +114,7 @@ class Refusals:
         return tuple(taken.values())
 
     async def _flush_periodically(self) -> None:
+        """Write due counts to the audit until none is left."""
         while self._of_callers:
             await asyncio.sleep(PERIOD_S / 6)
             now = self._clock()
@@ -121,6 +123,7 @@ class Refusals:
             await run_in_threadpool(self._write_counts, overdue)
 
     def _write_first_refusal(self, gathered: _CallerRefusals) -> None:
+        """Write the audit row of a caller's first refused call."""
         try:
             gathered.row = self._registry.audit.finish(gathered.call, gathered.status)
         except Exception as error:  # the refusal must reach its caller
@@ -129,6 +132,7 @@ class Refusals:
             log.error("audit_failed", **payload)
 
     def _write_counts(self, callers: Sequence[_CallerRefusals]) -> None:
+        """Add the counts of further refused calls to the audit rows of their callers."""
         for caller in callers:
             if caller.counts.total() == 1:
                 continue

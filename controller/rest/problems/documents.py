@@ -322,6 +322,7 @@ def _headers_of_error(error: Exception) -> dict[str, str]:
 
 
 def _problem_headers(kind: ProblemKind) -> dict[str, str]:
+    """Return the headers that every problem of this kind has."""
     if kind.status is HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": 'Bearer realm="fuga"'}
     if kind.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -332,6 +333,7 @@ def _problem_headers(kind: ProblemKind) -> dict[str, str]:
 
 
 def _http_exception_answer(error: HTTPException, *, method: str, path: str) -> ProblemAnswer:
+    """Return the problem document for an exception of the framework, such as 404 or 405."""
     details = {
         404: f"path {quotable_value(path)} not found; /docs lists all paths",
         405: f"{quotable_value(path)} does not support {method}",
@@ -346,6 +348,7 @@ def _http_exception_answer(error: HTTPException, *, method: str, path: str) -> P
 
 
 def _internal_error_answer(error: Exception) -> ProblemAnswer:
+    """Log an unexpected error as an incident; return a problem document that names it."""
     incident = str(uuid.uuid4())
     log.error("request_failed", incident=incident, error=str(error), exc_info=error)
     return ProblemAnswer(
@@ -356,6 +359,7 @@ def _internal_error_answer(error: Exception) -> ProblemAnswer:
 
 
 def _detail_text(error: Exception, errors: Sequence[Mapping[str, Any]], call: RefusedCall) -> str:
+    """Return the sentence of a problem document that says what is wrong."""
     if errors:
         return input_errors_summary(errors)
     if isinstance(error, NotFoundError):

@@ -151,6 +151,7 @@ def _schema_description(schema: Schema, document: Schema) -> str:
 
 
 def _branch_description(schema: Schema, document: Schema) -> str:
+    """Return the values that one alternative of a schema allows, in words."""
     words = [schema["const"]] if "const" in schema else schema.get("enum", ())
     if words:
         return f"one of {join_names(words, 'and')}" if len(words) > 1 else str(words[0])
@@ -189,6 +190,7 @@ def _maximum_text(schema: Schema, bound: str) -> str:
 
 
 def _text_description(schema: Schema) -> str:
+    """Return the texts that a schema allows, in words."""
     pattern = schema.get("pattern")
     if pattern is not None:
         return PATTERNS_SAID.get(pattern, "text of another form (see /docs)")

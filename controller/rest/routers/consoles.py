@@ -62,6 +62,7 @@ class HeldSession:
 def _session_of_caller(
     vm_id: UUID, session_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> HeldSession:
+    """Return a console session of a VM that the caller may see."""
     vm = own_vm(services.registry, vm_id, caller)
     return HeldSession(caller, reader, services, _console_party(vm, caller), vm_id, session_id)
 

@@ -39,7 +39,7 @@ class MembershipInput(Input):
     soft: bool = Field(False, description="Apply the rule only while there is room.")
 
     def as_rule(self) -> MembershipRule:
-        """Return the record of the register center."""
+        """Return the membership as a rule of a request."""
         return MembershipRule(group=self.group, soft=self.soft)
 
 
@@ -58,7 +58,7 @@ class RulesInput(Input):
     )
 
     def as_rules(self) -> Rules:
-        """Return the record of the register center."""
+        """Return the placement rules of a request, as the register center stores them."""
         return Rules(
             forbids=tuple(self.forbids),
             prefers=tuple(self.prefers),

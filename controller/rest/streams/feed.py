@@ -176,6 +176,8 @@ class EventFeed:
     async def _read_from_database(
         self, wanted: EventFilter, after: int, upto: int
     ) -> tuple[Sequence[tuple[int, bytes]], int]:
+        """Return a page of older events, which the shared reader no longer has."""
+
         def page() -> Sequence[tuple[int, bytes]]:
             events = self._registry.events.list(
                 after=after,

@@ -54,7 +54,7 @@ def test_a_plans_bar_and_its_count_stay_whatever_moves(terminal: Terminal, what:
 @pytest.mark.parametrize("what", [f"{LONG} → host-1 63 MiB left, {LONG} → host-2", HOSTILE, ""])
 def test_a_rolls_bar_and_its_count_stay_whatever_moves(terminal: Terminal, what: str) -> None:
     with redirect_stderr(terminal), roll_runner.open_screen(quiet=False) as shown:
-        shown.moves(7, 120, what)
+        shown.show_moves(7, 120, what)
 
     assert is_whole(terminal.lines()[-1], "7/120")
     assert "\x1b[2J" not in terminal.getvalue()
