@@ -279,7 +279,7 @@ class Viewer:
             )
         return found
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text; for a tenant, without anything that identifies machines or operators."""
         if self.tenant is None:
             return text
@@ -293,9 +293,9 @@ class Viewer:
         shown = self.names.shown and self._host_words.get(name.lower()) is not None
         return shown or name.startswith(ALIAS_PREFIX)
 
-    def text_or_none(self, text: str | None) -> str | None:
+    def redact_text_or_none(self, text: str | None) -> str | None:
         """Redact a text for the reader; return None for None."""
-        return None if text is None else self.text(text)
+        return None if text is None else self.redact_text(text)
 
     def own_request(self, named: str | None) -> str | None:
         """Return a request (TENANT/NAME) if it is the reader's own, or for an operator."""

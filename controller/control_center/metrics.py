@@ -92,7 +92,7 @@ class SlotMetrics:
         self._placed.inc(report.placed)
         self._dropped.inc(report.dropped)
 
-    def follow(self, leadership: Leadership) -> None:
+    def follow_leadership(self, leadership: Leadership) -> None:
         """Publish from now on whether this control centre leads."""
         self._leading.set_function(lambda: float(leadership.lease is not None))
 

@@ -303,7 +303,7 @@ def main(settings: ControllerSettings | None = None) -> None:
 
     holder = f"{socket.gethostname()}:{os.getpid()}"
     leadership = Leadership(registry, holder, settings.lease_s)
-    slot_metrics.follow(leadership)
+    slot_metrics.follow_leadership(leadership)
     metrics.registry.register(
         FleetCollector(
             registry, interval_s=settings.metrics_interval_s, max_series=settings.metrics_most

@@ -33,7 +33,7 @@ _UP_ENDS_S: Final = 40.0
 _PAGE: Final = 500
 
 
-def run(*, purge: bool) -> None:
+def run_down(*, purge: bool) -> None:
     """End what `fuga up` started. Does nothing if nothing runs."""
     settings = load_settings()
     state = StateDir(settings.state_dir.resolve())

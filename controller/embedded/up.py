@@ -71,7 +71,7 @@ def _print_with_time(line: str) -> None:
     print_line(f"{clock(datetime.now(UTC))} {line}")
 
 
-def run(
+def run_up(
     *, hosts_file: Path | None, driver: str, port: int | None, ready_fd: int | None = None
 ) -> int:
     """Run `fuga up` until a signal comes; return its exit status."""

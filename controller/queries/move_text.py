@@ -17,10 +17,10 @@ def redact_move(move: Move, reader: Viewer) -> Move:
         move,
         from_host=reader.host(move.from_host),
         to_host=reader.host(move.to_host),
-        reason=reader.text(move.reason),
+        reason=reader.redact_text(move.reason),
         requested_by=reader.actor(move.requested_by),
         cancelled_by=None if cancelled_by is None else reader.actor(cancelled_by),
-        last_error=reader.text_or_none(move.last_error),
+        last_error=reader.redact_text_or_none(move.last_error),
     )
 
 

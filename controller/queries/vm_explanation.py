@@ -287,5 +287,5 @@ def _placement_message(host: str, record: RoundRecord, phase: str, reader: Viewe
         round=record.number,
         host=host,
         policy=record.policy,
-        because=reader.text_or_none(record.fallback_reason),
+        because=reader.redact_text_or_none(record.fallback_reason),
     )

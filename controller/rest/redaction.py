@@ -67,13 +67,13 @@ def redact_vm(vm: Vm, reader: Viewer) -> Vm:
         power = dataclasses.replace(
             power,
             requested_by=reader.actor(power.requested_by),
-            last_error=reader.text_or_none(power.last_error),
+            last_error=reader.redact_text_or_none(power.last_error),
         )
     return dataclasses.replace(
         vm,
         host=reader.host_or_none(vm.host),
         moving_to=reader.host_or_none(vm.moving_to),
-        last_error=reader.text_or_none(vm.last_error),
+        last_error=reader.redact_text_or_none(vm.last_error),
         ending_for=reader.own_request(vm.ending_for),
         power=power,
     )
@@ -103,7 +103,7 @@ def redact_network(network: Network, caller: Caller) -> Network:
 
 def redact_session(session: ConsoleSession, reader: Viewer) -> ConsoleSession:
     """Hide machines in the reason why a console session ended."""
-    return dataclasses.replace(session, reason=reader.text_or_none(session.reason))
+    return dataclasses.replace(session, reason=reader.redact_text_or_none(session.reason))
 
 
 def redact_shares(standings: Sequence[TenantShare], tenant: str) -> Sequence[TenantShare]:
@@ -126,7 +126,10 @@ def redact_event(event: Event, reader: Viewer) -> Event:
         if isinstance(data.get(place), str):
             data[place] = reader.host(data[place])
     return dataclasses.replace(
-        event, actor=reader.actor(event.actor), reason=reader.text_or_none(event.reason), data=data
+        event,
+        actor=reader.actor(event.actor),
+        reason=reader.redact_text_or_none(event.reason),
+        data=data,
     )
 
 
@@ -167,7 +170,7 @@ def _own_part_of_round(entry: RoundListEntry | RoundDetail, reader: Viewer) -> d
         "dropped": None,
         "work": None,
         "timings": {},
-        "fallback_reason": reader.text_or_none(entry.fallback_reason),
+        "fallback_reason": reader.redact_text_or_none(entry.fallback_reason),
     }
 
 

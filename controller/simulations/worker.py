@@ -114,7 +114,7 @@ class SimulationWorker(Worker):  # type: ignore[misc]  # celery is untyped
         worker_state.should_stop = os.EX_OK
 
 
-def run(settings: SharedSettings, root: Path, *, jobs: int) -> int:
+def run_worker(settings: SharedSettings, root: Path, *, jobs: int) -> int:
     """Run a simulation worker until SIGTERM or SIGINT; return its exit status."""
     metrics = ProcessMetrics(PROCESS)
     app = build_app(settings)

@@ -50,7 +50,7 @@ def said_to_both(uri: str, failing: Callable[[], object]) -> tuple[str, str]:
         failing()
     written = f"host {HOST}: {failed.value}"
     names = HostNames(lambda: Site(uri))
-    return Viewer(None, names).text(written), Viewer("a", names).text(written)
+    return Viewer(None, names).redact_text(written), Viewer("a", names).redact_text(written)
 
 
 @pytest.mark.parametrize("uri", UNREACHABLE)
@@ -85,7 +85,7 @@ def test_of_a_host_that_refuses(ground: Ground) -> None:
             failing()
         except HypervisorError as error:
             names = HostNames(lambda: Site(uri))
-            tenant = Viewer("a", names).text(str(error))
+            tenant = Viewer("a", names).redact_text(str(error))
             socket = parse_qs(urlsplit(uri).query).get("socket", ["/run/"])[0]
             told.append(tenant)
             assert socket not in tenant

@@ -174,9 +174,9 @@ def list_moves(
     session.show(list(found)[::-1], COLUMNS, empty=empty)
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, move: MoveArgument) -> None:
+def show_move(session: Session, move: MoveArgument) -> None:
     """Show a move."""
     found = _find_move(session.api, move)
     if session.json:
@@ -200,9 +200,9 @@ def show(session: Session, move: MoveArgument) -> None:
             echo(f"{label:14}{value}")
 
 
-@app.command()
+@app.command("cancel")
 @pass_session
-def cancel(session: Session, move: MoveArgument) -> None:
+def cancel_move(session: Session, move: MoveArgument) -> None:
     """Cancel a move. The VM stays where it is."""
     found = _find_move(session.api, move)
     cancelled = session.api.post(f"moves/{found['id']}/cancel", {})

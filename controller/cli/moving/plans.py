@@ -99,9 +99,9 @@ _STAYS: Final[Mapping[str, str]] = {
 }
 
 
-@app.command()
+@app.command("evacuate")
 @pass_session
-def evacuate(
+def plan_evacuation(
     session: Session,
     hosts: HostsArgument,
     approve: ApproveOption = False,
@@ -109,7 +109,9 @@ def evacuate(
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Plan the moves that empty hosts."""
-    propose(session, {"kind": "evacuate", "hosts": hosts}, approve, wait=wait, timeout_s=timeout)
+    propose_plan(
+        session, {"kind": "evacuate", "hosts": hosts}, approve, wait=wait, timeout_s=timeout
+    )
 
 
 def _add_plan_command(kind: str, about: str) -> None:
@@ -123,7 +125,7 @@ def _add_plan_command(kind: str, about: str) -> None:
         wait: WaitOption = False,
         timeout: TimeoutOption = TIMEOUT_S,
     ) -> None:
-        propose(session, {"kind": kind}, approve, wait=wait, timeout_s=timeout)
+        propose_plan(session, {"kind": kind}, approve, wait=wait, timeout_s=timeout)
 
 
 _add_plan_command(
@@ -133,9 +135,9 @@ _add_plan_command("balance", "Plan the moves that level the load of hosts.")
 _add_plan_command("pack", "Plan the moves that empty as many hosts as possible.")
 
 
-@app.command()
+@app.command("room")
 @pass_session
-def room(
+def plan_room(
     session: Session,
     request: Annotated[str, typer.Argument(metavar="REQUEST", help="Request that waits")],
     approve: ApproveOption = False,
@@ -144,12 +146,12 @@ def room(
 ) -> None:
     """Plan the fewest GiB of moves that let a request in."""
     body = {"kind": "room", "request": find_request(session.api, request)["id"]}
-    propose(session, body, approve, wait=wait, timeout_s=timeout)
+    propose_plan(session, body, approve, wait=wait, timeout_s=timeout)
 
 
 @app.command("list")
 @list_command
-def list_(
+def list_plans(
     session: Session,
     last: Annotated[int, typer.Option("--last", "-n", help="Number of newest plans", min=1)] = 100,
 ) -> None:
@@ -158,16 +160,16 @@ def list_(
     session.show(found, COLUMNS, empty="no plans yet. `fuga plan balance` proposes one.")
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, plan: IdArgument) -> None:
+def show_plan(session: Session, plan: IdArgument) -> None:
     """Show a plan: what it gains, each move, and what stays."""
     print_plan(session, find_plan(session, plan))
 
 
-@app.command()
+@app.command("approve")
 @pass_session
-def approve(
+def approve_plan(
     session: Session, plan: IdArgument, wait: WaitOption = False, timeout: TimeoutOption = TIMEOUT_S
 ) -> None:
     """Carry out a proposed plan."""
@@ -178,18 +180,18 @@ def approve(
         session.answer(found, f"plan {found['id']} is approved: {found['moves']} moves")
 
 
-@app.command()
+@app.command("cancel")
 @pass_session
-def cancel(session: Session, plan: IdArgument) -> None:
+def cancel_plan(session: Session, plan: IdArgument) -> None:
     """End a plan. Moves under way go on."""
     found = session.api.post(f"plans/{find_plan(session, plan)['id']}/cancel", {})
     left = found["moves"] - found["ended"]
     session.answer(found, f"plan {found['id']} is cancelled; {left} of its moves were not over")
 
 
-@app.command()
+@app.command("replay")
 @pass_session
-def replay(session: Session, plan: IdArgument) -> None:
+def replay_plan(session: Session, plan: IdArgument) -> None:
     """Decide a stored plan again and compare bit for bit."""
     found = session.api.replay_plan(find_plan(session, plan)["id"])
     if not found["identical"]:
@@ -199,7 +201,7 @@ def replay(session: Session, plan: IdArgument) -> None:
     session.answer(found, f"plan {found['plan']}: identical, in {found['seconds']:.3f} s")
 
 
-def propose(
+def propose_plan(
     session: Session, body: Mapping[str, Any], approve: bool, *, wait: bool, timeout_s: float
 ) -> None:
     """Request a plan and show it; with ``approve`` also carry it out."""

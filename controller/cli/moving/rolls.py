@@ -173,7 +173,7 @@ def run_over_hosts(
 
 @app.command("list")
 @list_command
-def list_(
+def list_rolls(
     session: Session,
     state: Annotated[
         str | None, typer.Option(help="Show only running, stopped, done or cancelled rolls")
@@ -185,9 +185,9 @@ def list_(
     session.show(found, COLUMNS, empty="no rolls. `fuga roll --hosts ... --run ...` begins one.")
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, roll: RollArgument) -> None:
+def show_roll(session: Session, roll: RollArgument) -> None:
     """Show a roll and where each of its hosts is."""
     found = find_roll(session, roll)
     hosts = list(session.api.items(f"rolls/{found['id']}/hosts"))
@@ -213,9 +213,9 @@ def show(session: Session, roll: RollArgument) -> None:
     print_table(HOST_COLUMNS, hosts, empty="no hosts")
 
 
-@app.command()
+@app.command("cancel")
 @pass_session
-def cancel(session: Session, roll: RollArgument) -> None:
+def cancel_roll(session: Session, roll: RollArgument) -> None:
     """End a roll for good. Hosts on which the command runs come back first."""
     cancelled = session.api.post(f"rolls/{find_roll(session, roll)['id']}/cancel", {})
     if cancelled["ended_at"] is None:

@@ -65,13 +65,13 @@ def simulation_worker(
     """
     require_simulation_packages("fuga simulation-worker")
     from controller.simulations.queue import NoFleetError  # noqa: PLC0415
-    from controller.simulations.worker import run  # noqa: PLC0415
+    from controller.simulations.worker import run_worker  # noqa: PLC0415
     from service import ListenerError  # noqa: PLC0415
 
     if not folder.is_dir():
         raise BadInputError(f"{folder}: folder not found on this machine")
     try:
-        status = run(load_settings(), folder, jobs=jobs or os.cpu_count() or 1)
+        status = run_worker(load_settings(), folder, jobs=jobs or os.cpu_count() or 1)
     except (NoFleetError, ListenerError) as error:
         raise CliError(str(error)) from error
     raise typer.Exit(status)
@@ -114,9 +114,9 @@ def up(
         from controller.embedded.detached import run_detached, up_arguments  # noqa: PLC0415
 
         raise typer.Exit(run_detached(arguments=up_arguments(hosts, driver.value, port)))
-    from controller.embedded.up import run  # noqa: PLC0415
+    from controller.embedded.up import run_up  # noqa: PLC0415
 
-    raise typer.Exit(run(hosts_file=hosts, driver=driver.value, port=port, ready_fd=ready_fd))
+    raise typer.Exit(run_up(hosts_file=hosts, driver=driver.value, port=port, ready_fd=ready_fd))
 
 
 def down(
@@ -125,6 +125,6 @@ def down(
     ] = False,
 ) -> None:
     """Stop what `fuga up` started: processes, lab hosts and guests."""
-    from controller.embedded.down import run  # noqa: PLC0415
+    from controller.embedded.down import run_down  # noqa: PLC0415
 
-    run(purge=purge)
+    run_down(purge=purge)

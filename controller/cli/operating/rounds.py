@@ -104,9 +104,9 @@ def rounds(
         session.print_message(notice)
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, number: NumberArgument) -> None:
+def show_round(session: Session, number: NumberArgument) -> None:
     """Show one round in full."""
     found = session.api.get(f"rounds/{number}")
     if session.json:
@@ -162,9 +162,9 @@ def show(session: Session, number: NumberArgument) -> None:
     print_table(columns, placed, empty="none")
 
 
-@app.command()
+@app.command("game")
 @pass_session
-def game(
+def show_game(
     session: Session,
     number: NumberArgument,
     steps: Annotated[int, typer.Option(help="Most steps to show", min=1, max=2000)] = 500,

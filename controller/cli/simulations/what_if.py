@@ -47,9 +47,9 @@ COLUMNS = (
 )
 
 
-@app.command()
+@app.command("run")
 @pass_session
-def run(  # noqa: PLR0917 - options of a command line
+def run_what_if(  # noqa: PLR0917 - options of a command line
     session: Session,
     hours: Annotated[
         int, typer.Option("--hours", metavar="N", help="Let the requests of the last N come again")
@@ -127,15 +127,15 @@ def run(  # noqa: PLR0917 - options of a command line
 
 @app.command("list")
 @list_command
-def list_(session: Session) -> None:
+def list_what_ifs(session: Session) -> None:
     """List what-ifs, newest last."""
     found = list(session.api.items("what-ifs", max_items=_SEARCHED))[::-1]
     session.show(found, COLUMNS, empty="no what-ifs yet. `fuga what-if run --help` explains how.")
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(
+def show_what_if(
     session: Session,
     what_if: IdArgument,
     wait: WaitOption = False,
@@ -146,9 +146,9 @@ def show(
     print_what_if(session, _wait_until_ended(session, found, timeout) if wait else found)
 
 
-@app.command()
+@app.command("cancel")
 @pass_session
-def cancel(session: Session, what_if: IdArgument) -> None:
+def cancel_what_if(session: Session, what_if: IdArgument) -> None:
     """End a what-if that waits or runs."""
     found = session.api.post(f"what-ifs/{find_what_if(session, what_if)['id']}/cancel", {})
     session.answer(found, f"what-if {found['id']} is cancelled")

@@ -75,13 +75,13 @@ def _take_out_of_service(
     if not move:
         _set_admin_state(session, name, admin, message)
         return
-    from controller.cli.moving.plans import TIMEOUT_S, propose  # noqa: PLC0415
+    from controller.cli.moving.plans import TIMEOUT_S, propose_plan  # noqa: PLC0415
     from controller.session.plan_progress import wait_until_empty  # noqa: PLC0415
 
     session.api.hosts.change(name, {"admin": admin})
     session.print_message(f"host {name} {message}")
     body = {"kind": "evacuate", "hosts": [name]}
-    propose(session, body, True, wait=wait, timeout_s=TIMEOUT_S)
+    propose_plan(session, body, True, wait=wait, timeout_s=TIMEOUT_S)
     if wait:
         wait_until_empty(session.api, name)
 

@@ -18,9 +18,9 @@ app = typer.Typer(name="quota", no_args_is_help=True, help="Limits of tenants an
 NONE = "none"  #: what a command line writes for no limit
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(
+def show_quota(
     session: Session,
     tenant: Annotated[
         str | None, typer.Argument(metavar="[TENANT]", help="Tenant or group (default: your own)")
@@ -33,7 +33,7 @@ def show(
 
 @app.command("set")
 @pass_session
-def set_(
+def set_quota(
     session: Session,
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant or group")],
     limits: Annotated[

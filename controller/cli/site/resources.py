@@ -18,7 +18,7 @@ app = typer.Typer(
 
 @app.command("list")
 @pass_session
-def list_(session: Session) -> None:
+def list_resources(session: Session) -> None:
     """List resources with unit and overhead per VM."""
     columns = [field("name"), field("unit"), field("overhead_per_vm", right=True)]
     session.show(session.api.items("resources"), columns, empty="no resources")
@@ -26,7 +26,7 @@ def list_(session: Session) -> None:
 
 @app.command("add")
 @pass_session
-def add(
+def add_resource(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as gpu")],
     unit: Annotated[str, typer.Option(help="Unit of its amounts, such as GPUs")] = "units",
@@ -42,7 +42,7 @@ def add(
 
 @app.command("set")
 @pass_session
-def set_(
+def set_resource_overhead(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Resource name, such as memory_mib")],
     overhead: Annotated[

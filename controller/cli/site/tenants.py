@@ -34,7 +34,7 @@ TOP = "/"  #: what a command line writes for no group
 
 @app.command("list")
 @list_command
-def list_(session: Session) -> None:
+def list_tenants(session: Session) -> None:
     """List tenants below their groups: weight, share and entitlement."""
     shares = session.api.get("shares")["items"]
     if session.json:
@@ -54,9 +54,9 @@ def list_(session: Session) -> None:
     )
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, name: NameArgument) -> None:
+def show_tenant(session: Session, name: NameArgument) -> None:
     """Show one tenant or group: its group, weight, share and entitlement."""
     found = {**_shares_of(session, name), **session.api.get(f"tenants/{name}")}
     if session.json:
@@ -73,9 +73,9 @@ def show(session: Session, name: NameArgument) -> None:
         echo(f"{label:14}{value}")
 
 
-@app.command()
+@app.command("create")
 @pass_session
-def create(
+def create_tenant(
     session: Session,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the tenant or group")],
@@ -100,12 +100,12 @@ def create(
         )
 
 
-app.command("add", hidden=True)(create)
+app.command("add", hidden=True)(create_tenant)
 
 
 @app.command("set")
 @pass_session
-def set_(
+def set_weight(
     session: Session,
     name: NameArgument,
     weight: Annotated[float, typer.Option(help="Weight relative to its siblings")],
@@ -115,9 +115,9 @@ def set_(
     _print_change(session, name, {"weight": weight}, dry_run, f"{name} has weight {weight:g}")
 
 
-@app.command()
+@app.command("move")
 @pass_session
-def move(
+def move_tenant(
     session: Session,
     name: NameArgument,
     to: Annotated[
@@ -131,9 +131,9 @@ def move(
     _print_change(session, name, {"parent": parent}, dry_run, f"{name} is {where}")
 
 
-@app.command()
+@app.command("remove")
 @pass_session
-def remove(session: Session, name: NameArgument) -> None:
+def remove_tenant(session: Session, name: NameArgument) -> None:
     """Remove an unused tenant or group. Its history is kept."""
     answer = session.api.delete(f"tenants/{name}")
     session.answer(answer, f"{_kind_text(answer)} {name} is removed")

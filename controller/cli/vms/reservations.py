@@ -114,16 +114,16 @@ def reservations(
     )
 
 
-@app.command()
+@app.command("show")
 @pass_session
-def show(session: Session, reservation: ReservationArgument) -> None:
+def show_reservation(session: Session, reservation: ReservationArgument) -> None:
     """Show a reservation: what was decided, and what is left of it."""
     _print_reservation(session, find_reservation(session.api, reservation))
 
 
-@app.command()
+@app.command("cancel")
 @pass_session
-def cancel(session: Session, reservation: ReservationArgument) -> None:
+def cancel_reservation(session: Session, reservation: ReservationArgument) -> None:
     """Cancel a reservation. VMs that drew on it stay."""
     found = find_reservation(session.api, reservation)
     answer = session.api.delete(f"reservations/{found['id']}")

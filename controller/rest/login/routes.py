@@ -15,7 +15,7 @@ from controller.rest.dependencies import ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.problems.errors import LoginRefusedError, ProviderError
 from controller.rest.schemas.tenants import TokenCreated
 from controller.rest.schemas.values import Input, Name
@@ -118,7 +118,9 @@ async def show_login_ways(services: ServicesDep) -> LoginMethods:
     )
 
 
-@entrance.post("", status_code=201, response_model=TokenCreated, responses=problems(401, 429, 504))
+@entrance.post(
+    "", status_code=201, response_model=TokenCreated, responses=problem_responses(401, 429, 504)
+)
 async def log_in(body: LoginInput, services: ServicesDep) -> TokenCreated:
     """Exchange a code for a token of limited life. Needs no token.
 
@@ -144,7 +146,7 @@ async def log_in(body: LoginInput, services: ServicesDep) -> TokenCreated:
         raise LoginRefusedError(f"the rule that lets you in names no tenant: {error}") from error
 
 
-@links.post("", status_code=201, response_model=LinkCreated, responses=problems(409))
+@links.post("", status_code=201, response_model=LinkCreated, responses=problem_responses(409))
 def make_login_link(body: LinkInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Create a single-use login link for the caller.
 

@@ -59,7 +59,7 @@ _READING: Final = frozenset({"get"})
 _METHODS: Final = frozenset({"get", "post", "patch", "put", "delete"})
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the ``responses`` of an operation for these kinds of problem."""
     content = {MEDIA_TYPE: {"schema": {"$ref": SCHEMA_REF + ProblemDocument.__name__}}}
     return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
@@ -94,7 +94,7 @@ def _add_versions(template: str, method: str, operation: dict[str, Any]) -> None
         return
     if method.upper() in UPDATES:
         operation.setdefault("parameters", []).append(_IF_MATCH)
-        operation["responses"] |= {str(k): v for k, v in problems(412).items()}
+        operation["responses"] |= {str(k): v for k, v in problem_responses(412).items()}
     elif method == "get":
         operation["responses"]["200"]["headers"] = {"ETag": _ETAG}
 
@@ -109,7 +109,7 @@ def _add_middleware_answers(method: str, operation: dict[str, Any]) -> None:
     if "requestBody" in operation or operation.get("parameters"):
         statuses.append(422)
     answers = operation["responses"]
-    for status, answer in problems(*statuses).items():
+    for status, answer in problem_responses(*statuses).items():
         answers.setdefault(str(status), answer)
         if "HTTPValidationError" in str(answers[str(status)]):
             answers[str(status)] = answer

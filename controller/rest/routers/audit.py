@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.operations import AuditQuery
 from controller.rest.schemas.values import PageOf
 from registry.audit import AuditEntry
@@ -20,7 +20,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=PageOf[AuditEntry], responses=problems(403))
+@router.get("", response_model=PageOf[AuditEntry], responses=problem_responses(403))
 def list_audit(
     query: Annotated[AuditQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[AuditEntry]:

@@ -12,7 +12,7 @@ from controller.queries.failure_survival import NICENESS, Survival, survival_in_
 from controller.rest.dependencies import ServicesDep, ViewerDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.requests import CapacityQuery, SurvivalQuery
 from controller.rounds.policy_process import PolicyProcess
 from registry import ConflictError
@@ -22,7 +22,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=Capacity, responses=problems(403, 404))
+@router.get("", response_model=Capacity, responses=problem_responses(403, 404))
 def show_capacity(
     query: Annotated[CapacityQuery, Query()],
     caller: AnyCaller,
@@ -55,7 +55,7 @@ def show_capacity(
     return found if reader.is_operator else redact_capacity(found, named=named is not None)
 
 
-@router.get("/survival", response_model=Survival, responses=problems(403, 409))
+@router.get("/survival", response_model=Survival, responses=problem_responses(403, 409))
 def show_survival(
     query: Annotated[SurvivalQuery, Query()], caller: Operator, services: ServicesDep
 ) -> Survival:

@@ -19,7 +19,7 @@ from controller.rest.dependencies import Services, ServicesDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_session
 from controller.rest.routers.vms import own_vm
 from controller.rest.schemas.consoles import (
@@ -75,7 +75,9 @@ def _console_party(vm: Vm, caller: Caller) -> str:
 HeldSessionDep = Annotated[HeldSession, Depends(_session_of_caller)]
 
 
-@router.get("/{vm_id}/console", response_model=ConsoleRead, responses=problems(404, 409, 504))
+@router.get(
+    "/{vm_id}/console", response_model=ConsoleRead, responses=problem_responses(404, 409, 504)
+)
 def read_a_console(
     vm_id: UUID,
     query: Annotated[ConsoleQuery, Query()],
@@ -101,7 +103,7 @@ def read_a_console(
             wait_s=services.console_wait_s,
         )
     except ConsoleUnreadError as error:
-        raise ConsoleUnreadError(vm.name, reader.text(error.reason)) from error
+        raise ConsoleUnreadError(vm.name, reader.redact_text(error.reason)) from error
     finally:
         services.console_reads.give_back(whose)
     return ConsoleRead(vm=vm_id, content=base64.b64encode(read.content).decode(), end=read.end)
@@ -111,7 +113,7 @@ def read_a_console(
     "/{vm_id}/console/sessions",
     status_code=201,
     response_model=ConsoleSession,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 def open_a_console(
     vm_id: UUID,
@@ -134,7 +136,7 @@ def open_a_console(
 @router.get(
     "/{vm_id}/console/sessions/{session_id}",
     response_model=ConsoleSessionOutput,
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 def read_a_console_session(
     query: Annotated[ConsoleSaidQuery, Query()], held: HeldSessionDep
@@ -167,7 +169,7 @@ def read_a_console_session(
 @router.put(
     "/{vm_id}/console/sessions/{session_id}/input/{number}",
     response_model=ConsoleSession,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 def type_on_a_console(
     number: Number, body: ConsoleKeystrokes, held: HeldSessionDep
@@ -179,11 +181,13 @@ def type_on_a_console(
             held.vm_id, held.session_id, number, _decode_keystrokes(body)
         )
     except ConflictError as error:  # it may say why the session is over
-        raise ConflictError(held.reader.text(str(error))) from error
+        raise ConflictError(held.reader.redact_text(str(error))) from error
     return redact_session(session, held.reader)
 
 
-@router.delete("/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problems(404))
+@router.delete(
+    "/{vm_id}/console/sessions/{session_id}", status_code=204, responses=problem_responses(404)
+)
 def close_a_console(held: HeldSessionDep) -> None:
     """Close a session."""
     sessions = held.services.registry.console_sessions

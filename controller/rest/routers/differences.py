@@ -7,7 +7,7 @@ from fastapi import APIRouter, Security
 from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.hosts import RepairInput
 from controller.rest.schemas.values import Name, PageOf
 from registry.db import Page
@@ -16,7 +16,9 @@ from registry.hosts import HostDifference
 router = APIRouter(tags=["hosts"], dependencies=[Security(bearer)], route_class=BoundedRoute)
 
 
-@router.get("/differences", response_model=PageOf[HostDifference], responses=problems(403, 404))
+@router.get(
+    "/differences", response_model=PageOf[HostDifference], responses=problem_responses(403, 404)
+)
 def list_differences(
     caller: Operator, registry: RegistryDep, host: Name | None = None
 ) -> Page[HostDifference]:
@@ -28,7 +30,7 @@ def list_differences(
     "/hosts/{name}/repair",
     status_code=202,
     response_model=HostDifference,
-    responses=problems(403, 404, 409),
+    responses=problem_responses(403, 404, 409),
 )
 def repair_difference(
     name: Name, body: RepairInput, caller: Operator, registry: RegistryDep

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_event
 from controller.rest.schemas.operations import EventsPage, EventsQuery, EventStreamQuery
 from controller.rest.schemas.values import MAX_BIGINT
@@ -22,7 +22,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=EventsPage, responses=problems(403))
+@router.get("", response_model=EventsPage, responses=problem_responses(403))
 def list_events(
     query: Annotated[EventsQuery, Query()],
     caller: AnyCaller,
@@ -48,7 +48,7 @@ def list_events(
     "/stream",
     response_class=EventStream,
     status_code=200,
-    responses={200: {"description": "Server-sent events."}, **problems(403)},
+    responses={200: {"description": "Server-sent events."}, **problem_responses(403)},
 )
 async def follow_events(
     query: Annotated[EventStreamQuery, Query()],

@@ -15,7 +15,7 @@ from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.hosts import FenceInput, HostChange, HostInput, HostsQuery
 from controller.rest.schemas.values import Name, PageOf
 from registry import HostAdminEvent
@@ -35,7 +35,7 @@ _EVENTS: Final[Mapping[str, HostAdminEvent]] = MappingProxyType(
 )
 
 
-@router.post("", status_code=202, response_model=Host, responses=problems(403, 409))
+@router.post("", status_code=202, response_model=Host, responses=problem_responses(403, 409))
 def register_host(
     body: HostInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -71,7 +71,7 @@ def register_host(
     )
 
 
-@router.get("", response_model=PageOf[Host], responses=problems(403))
+@router.get("", response_model=PageOf[Host], responses=problem_responses(403))
 def list_hosts(
     query: Annotated[HostsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Host]:
@@ -86,19 +86,19 @@ def list_hosts(
     )
 
 
-@router.get("/{name}", response_model=Host, responses=problems(403, 404))
+@router.get("/{name}", response_model=Host, responses=problem_responses(403, 404))
 def show_host(name: Name, caller: Operator, registry: RegistryDep, shown: ETagDep) -> Host:
     """Show a host."""
     return shown(registry.hosts.get(name))
 
 
-@router.get("/{name}/report", response_model=HostReport, responses=problems(403, 404))
+@router.get("/{name}/report", response_model=HostReport, responses=problem_responses(403, 404))
 def show_report(name: Name, caller: Operator, registry: RegistryDep) -> HostReport:
     """Show the monitor's last report: consumption, domains, volumes."""
     return registry.hosts.latest_report(name)
 
 
-@router.patch("/{name}", response_model=Host, responses=problems(403, 404, 409))
+@router.patch("/{name}", response_model=Host, responses=problem_responses(403, 404, 409))
 def change_host(
     name: Name, body: HostChange, caller: Operator, registry: RegistryDep, services: ServicesDep
 ) -> Host:
@@ -116,14 +116,17 @@ def change_host(
     return host
 
 
-@router.delete("/{name}", response_model=Host, responses=problems(403, 404, 409))
+@router.delete("/{name}", response_model=Host, responses=problem_responses(403, 404, 409))
 def retire_host(name: Name, caller: Operator, registry: RegistryDep) -> Host:
     """Retire a host. Refused while VMs hold resources of it: move them away first."""
     return registry.hosts.change_admin(name, HostAdminEvent.RETIRE, actor=caller.actor)
 
 
 @router.post(
-    "/{name}/fence", status_code=202, response_model=Host, responses=problems(403, 404, 409)
+    "/{name}/fence",
+    status_code=202,
+    response_model=Host,
+    responses=problem_responses(403, 404, 409),
 )
 def fence_host(name: Name, body: FenceInput, caller: Operator, registry: RegistryDep) -> Host:
     """Fence a host that is down, or confirm that it is off; its VMs are placed elsewhere."""

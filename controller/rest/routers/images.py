@@ -17,7 +17,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.problems.errors import MalformedBodyError, UnsupportedMediaTypeError
 from controller.rest.redaction import redact_image, redact_page
 from controller.rest.schemas.offers import ImageCopies, ImageInput, ImagesQuery, ImageUpload
@@ -56,19 +56,21 @@ def list_images(
     return redact_page(page, redact_image, caller)
 
 
-@router.get("/{reference}", response_model=Image, responses=problems(404))
+@router.get("/{reference}", response_model=Image, responses=problem_responses(404))
 def show_image(reference: ImageReference, caller: AnyCaller, registry: RegistryDep) -> Image:
     """Show an image: ``NAME`` is its newest revision, ``NAME:REVISION`` that one."""
     return redact_image(registry.images.get(reference), caller)
 
 
-@router.get("/{reference}/copies", response_model=ImageCopies, responses=problems(403, 404))
+@router.get(
+    "/{reference}/copies", response_model=ImageCopies, responses=problem_responses(403, 404)
+)
 def show_copies(reference: ImageReference, caller: Operator, registry: RegistryDep) -> ImageCopies:
     """Show the copies of an image on hosts, with their progress."""
     return ImageCopies(items=list(registry.images.copies(reference)))
 
 
-@router.post("", status_code=202, response_model=Image, responses=problems(403, 409))
+@router.post("", status_code=202, response_model=Image, responses=problem_responses(403, 409))
 def fetch_image(
     body: ImageInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -93,7 +95,7 @@ def fetch_image(
     "/upload",
     status_code=201,
     response_model=Image,
-    responses=problems(403, 413, 507),
+    responses=problem_responses(403, 413, 507),
     openapi_extra=_CONTENT,
 )
 async def upload_image(
@@ -156,7 +158,9 @@ async def upload_image(
     return answered
 
 
-@router.post("/{reference}/release", response_model=Image, responses=problems(403, 404, 409))
+@router.post(
+    "/{reference}/release", response_model=Image, responses=problem_responses(403, 404, 409)
+)
 def release_image(reference: ImageReference, caller: Operator, registry: RegistryDep) -> Image:
     """Release a held image, so that hosts receive it again.
 
@@ -166,7 +170,7 @@ def release_image(reference: ImageReference, caller: Operator, registry: Registr
     return registry.images.release(reference, actor=caller.actor)
 
 
-@router.delete("/{reference}", response_model=Image, responses=problems(403, 404, 409))
+@router.delete("/{reference}", response_model=Image, responses=problem_responses(403, 404, 409))
 def remove_image(reference: ImageReference, caller: Operator, services: ServicesDep) -> Image:
     """Remove an image. Refused while VMs use it or requests wait for it."""
     removed = services.registry.images.remove(reference, actor=caller.actor)

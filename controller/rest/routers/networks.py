@@ -13,7 +13,7 @@ from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_network, redact_page
 from controller.rest.schemas.offers import (
     NetworkChange,
@@ -32,7 +32,7 @@ router = APIRouter(
 _ADAPTER: Final = TypeAdapter(Network)
 
 
-@router.post("", status_code=201, response_model=Network, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=Network, responses=problem_responses(403, 409))
 def add_network(body: NetworkInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a network."""
 
@@ -64,13 +64,13 @@ def list_networks(
     return redact_page(page, redact_network, caller)
 
 
-@router.get("/{name}", response_model=Network, responses=problems(404))
+@router.get("/{name}", response_model=Network, responses=problem_responses(404))
 def show_network(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Network:
     """Show a network."""
     return redact_network(shown(registry.networks.get(name, tenant=caller.tenant)), caller)
 
 
-@router.patch("/{name}", response_model=Network, responses=problems(403, 404, 409))
+@router.patch("/{name}", response_model=Network, responses=problem_responses(403, 404, 409))
 def change_network(
     name: Name, body: NetworkChange, caller: Operator, registry: RegistryDep
 ) -> Network:
@@ -94,7 +94,7 @@ def change_network(
         raise _unknown_name_error(error) from error
 
 
-@router.delete("/{name}", response_model=Network, responses=problems(403, 404, 409))
+@router.delete("/{name}", response_model=Network, responses=problem_responses(403, 404, 409))
 def remove_network(name: Name, caller: Operator, registry: RegistryDep) -> Network:
     """Remove a network. Refused while requests or VMs use it."""
     return registry.networks.remove(name, actor=caller.actor)

@@ -15,7 +15,7 @@ from controller.rest.dependencies import Services, ServicesDep, ViewerDep
 from controller.rest.idempotency.keys import Creation, IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_request, redact_vm
 from controller.rest.routers.requests import own_request
 from controller.rest.routers.vms import own_vm
@@ -102,37 +102,43 @@ requests = APIRouter(
 )
 
 
-@vms.post("/stop", status_code=202, response_model=Vm, responses=problems(404, 409))
+@vms.post("/stop", status_code=202, response_model=Vm, responses=problem_responses(404, 409))
 def stop_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down; it keeps its host and its share. After the timeout its power is cut."""
     return switch.switch_vm(vm_id, VmDesiredEvent.STOP, body)
 
 
-@vms.post("/start", status_code=202, response_model=Vm, responses=problems(404, 409))
+@vms.post("/start", status_code=202, response_model=Vm, responses=problem_responses(404, 409))
 def start_vm(vm_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start a VM that is off, on its host."""
     return switch.switch_vm(vm_id, VmDesiredEvent.START, body)
 
 
-@vms.post("/reboot", status_code=202, response_model=Vm, responses=problems(404, 409))
+@vms.post("/reboot", status_code=202, response_model=Vm, responses=problem_responses(404, 409))
 def reboot_vm(vm_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut a VM down and start it again. After the timeout it is reset."""
     return switch.switch_vm(vm_id, VmDesiredEvent.REBOOT, body)
 
 
-@requests.post("/stop", status_code=202, response_model=Request, responses=problems(404, 409))
+@requests.post(
+    "/stop", status_code=202, response_model=Request, responses=problem_responses(404, 409)
+)
 def stop_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Shut down all VMs of a request. Unplaced VMs are not placed until started."""
     return switch.switch_request(request_id, VmDesiredEvent.STOP, body)
 
 
-@requests.post("/start", status_code=202, response_model=Request, responses=problems(404, 409))
+@requests.post(
+    "/start", status_code=202, response_model=Request, responses=problem_responses(404, 409)
+)
 def start_vms_of_request(request_id: UUID, body: Start, switch: PowerSwitchDep) -> Response:
     """Start all VMs of a request that are off."""
     return switch.switch_request(request_id, VmDesiredEvent.START, body)
 
 
-@requests.post("/reboot", status_code=202, response_model=Request, responses=problems(404, 409))
+@requests.post(
+    "/reboot", status_code=202, response_model=Request, responses=problem_responses(404, 409)
+)
 def reboot_vms_of_request(request_id: UUID, body: Shutdown, switch: PowerSwitchDep) -> Response:
     """Reboot all VMs of a request that run."""
     return switch.switch_request(request_id, VmDesiredEvent.REBOOT, body)

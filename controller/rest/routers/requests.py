@@ -24,7 +24,7 @@ from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer, caller_of
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_page, redact_request
 from controller.rest.schemas.requests import RequestChange, RequestInput, RequestsQuery
 from controller.rest.schemas.values import PageOf
@@ -53,7 +53,7 @@ _FIELDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@router.post("", status_code=201, response_model=Request, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=Request, responses=problem_responses(403, 409))
 async def ask_for_vms(
     body: RequestInput, request: HttpRequest, creation: IdempotencyDep
 ) -> Response:
@@ -116,7 +116,7 @@ async def ask_for_vms(
     return await creation.answer_batched(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
-@router.get("", response_model=PageOf[Request], responses=problems(403))
+@router.get("", response_model=PageOf[Request], responses=problem_responses(403))
 def list_requests(
     query: Annotated[RequestsQuery, Query()],
     caller: AnyCaller,
@@ -136,7 +136,7 @@ def list_requests(
     return redact_page(page, redact_request, reader)
 
 
-@router.get("/{request_id}", response_model=Request, responses=problems(404))
+@router.get("/{request_id}", response_model=Request, responses=problem_responses(404))
 def show_request(
     request_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep, shown: ETagDep
 ) -> Request:
@@ -144,7 +144,7 @@ def show_request(
     return redact_request(shown(own_request(registry, request_id, caller)), reader)
 
 
-@router.patch("/{request_id}", response_model=Request, responses=problems(403, 404, 409))
+@router.patch("/{request_id}", response_model=Request, responses=problem_responses(403, 404, 409))
 def change_request(
     request_id: UUID,
     body: RequestChange,
@@ -167,7 +167,9 @@ def change_request(
     return redact_request(changed, reader)
 
 
-@router.delete("/{request_id}", status_code=202, response_model=Request, responses=problems(404))
+@router.delete(
+    "/{request_id}", status_code=202, response_model=Request, responses=problem_responses(404)
+)
 def delete_request(
     request_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Request:
@@ -176,7 +178,9 @@ def delete_request(
     return redact_request(registry.requests.delete(request_id, actor=caller.actor), reader)
 
 
-@router.get("/{request_id}/explanation", response_model=RequestExplanation, responses=problems(404))
+@router.get(
+    "/{request_id}/explanation", response_model=RequestExplanation, responses=problem_responses(404)
+)
 def explain_a_request(
     request_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> RequestExplanation:

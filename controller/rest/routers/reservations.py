@@ -13,7 +13,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.reservations import ReservationInput, ReservationsQuery
 from controller.rest.schemas.values import PageOf
 from registry import NotFoundError, Registry, UnknownNameError
@@ -29,7 +29,7 @@ router = APIRouter(
 _ADAPTER: Final = TypeAdapter(Reservation)
 
 
-@router.post("", status_code=202, response_model=Reservation, responses=problems(403, 409))
+@router.post("", status_code=202, response_model=Reservation, responses=problem_responses(403, 409))
 def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Reserve room for VMs. The control centre accepts or refuses it within a minute."""
     tenant = caller.owning_tenant(body.tenant, "reserve")
@@ -52,7 +52,7 @@ def reserve(body: ReservationInput, caller: AnyCaller, creation: IdempotencyDep)
     return creation.answer(body, create, status=202, adapter=_ADAPTER)
 
 
-@router.get("", response_model=PageOf[Reservation], responses=problems(403))
+@router.get("", response_model=PageOf[Reservation], responses=problem_responses(403))
 def list_reservations(
     query: Annotated[ReservationsQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[Reservation]:
@@ -67,13 +67,15 @@ def list_reservations(
     )
 
 
-@router.get("/{id}", response_model=Reservation, responses=problems(404))
+@router.get("/{id}", response_model=Reservation, responses=problem_responses(404))
 def show_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Show a reservation: what was decided, what is used and left of it."""
     return _own_reservation(registry, id, caller)
 
 
-@router.delete("/{id}", status_code=202, response_model=Reservation, responses=problems(404, 409))
+@router.delete(
+    "/{id}", status_code=202, response_model=Reservation, responses=problem_responses(404, 409)
+)
 def cancel_reservation(id: UUID, caller: AnyCaller, registry: RegistryDep) -> Reservation:  # noqa: A002
     """Cancel a reservation. VMs that drew on it stay."""
     _own_reservation(registry, id, caller)

@@ -12,7 +12,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.offers import ResourceChange, ResourceInput
 from controller.rest.schemas.values import Name, PageOf
 from registry.catalogue import ResourceDef
@@ -33,7 +33,7 @@ def list_resources(caller: AnyCaller, registry: RegistryDep) -> Page[ResourceDef
     return Page(registry.resources.all(), None)
 
 
-@router.post("", status_code=201, response_model=ResourceDef, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=ResourceDef, responses=problem_responses(403, 409))
 def add_resource(body: ResourceInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a resource. Hosts offer none of it until an operator sets their capacity."""
     return creation.answer(
@@ -44,7 +44,7 @@ def add_resource(body: ResourceInput, caller: Operator, creation: IdempotencyDep
     )
 
 
-@router.patch("/{name}", response_model=ResourceDef, responses=problems(403, 404))
+@router.patch("/{name}", response_model=ResourceDef, responses=problem_responses(403, 404))
 def change_resource(
     name: Name, body: ResourceChange, caller: Operator, registry: RegistryDep
 ) -> ResourceDef:

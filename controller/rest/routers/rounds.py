@@ -14,7 +14,7 @@ from controller.rest.cancellable_work import run_until_disconnect
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_page, redact_round, redact_round_detail
 from controller.rest.schemas.games import (
     GameQuery,
@@ -47,7 +47,7 @@ def list_rounds(
     return redact_page(page, redact_round, reader)
 
 
-@router.get("/proofs", response_model=PageOf[RoundProof], responses=problems(403, 404))
+@router.get("/proofs", response_model=PageOf[RoundProof], responses=problem_responses(403, 404))
 def list_proofs(
     query: Annotated[ProofsQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[RoundProof]:
@@ -59,7 +59,7 @@ def list_proofs(
     return registry.round_proofs.list(query.tenant, limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/policies", response_model=PageOf[PolicySummary], responses=problems(403))
+@router.get("/policies", response_model=PageOf[PolicySummary], responses=problem_responses(403))
 def list_policies(caller: Operator) -> Page[PolicySummary]:
     """List the policies by which a stored round can be decided again."""
     ours = [PolicySummary(name=name, summary=each.summary) for name, each in POLICIES.items()]
@@ -71,7 +71,7 @@ def list_policies(caller: Operator) -> Page[PolicySummary]:
     return Page((*ours, *others), None)
 
 
-@router.get("/{number}", response_model=RoundDetail, responses=problems(404, 410))
+@router.get("/{number}", response_model=RoundDetail, responses=problem_responses(404, 410))
 def show_round(number: RoundNumber, reader: ViewerDep, registry: RegistryDep) -> RoundDetail:
     """Show a round; operators also see the decision of the second policy."""
     shadow = registry.shadows.get(number) if reader.is_operator else None
@@ -79,7 +79,9 @@ def show_round(number: RoundNumber, reader: ViewerDep, registry: RegistryDep) ->
 
 
 @router.post(
-    "/{number}/replay", response_model=ReplayResult, responses=problems(403, 404, 409, 410, 503)
+    "/{number}/replay",
+    response_model=ReplayResult,
+    responses=problem_responses(403, 404, 409, 410, 503),
 )
 async def replay_a_round(
     number: RoundNumber, caller: Operator, services: ServicesDep, http: HttpRequest
@@ -89,7 +91,9 @@ async def replay_a_round(
     return await run_until_disconnect(http, services.games, work, start=services.start_child)
 
 
-@router.get("/{number}/game", response_model=RoundGame, responses=problems(403, 404, 409, 410, 503))
+@router.get(
+    "/{number}/game", response_model=RoundGame, responses=problem_responses(403, 404, 409, 410, 503)
+)
 async def show_game(
     number: RoundNumber,
     query: Annotated[GameQuery, Query()],
@@ -111,7 +115,7 @@ async def show_game(
 @router.post(
     "/{number}/second-policy",
     response_model=SecondDecision,
-    responses=problems(403, 404, 409, 410, 503),
+    responses=problem_responses(403, 404, 409, 410, 503),
 )
 async def decide_by_another_policy(
     number: RoundNumber,

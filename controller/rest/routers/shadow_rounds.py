@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.values import MomentsQuery, PageOf
 from registry.db import Page
 from registry.rounds import ShadowRound
@@ -22,7 +22,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=PageOf[ShadowRound], responses=problems(403))
+@router.get("", response_model=PageOf[ShadowRound], responses=problem_responses(403))
 def list_shadow_rounds(
     query: Annotated[MomentsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[ShadowRound]:

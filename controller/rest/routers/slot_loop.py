@@ -12,7 +12,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.operations import PauseInput, ResumeInput, SlotLoop
 from registry.rounds import SlotLoopStatus
 
@@ -28,7 +28,7 @@ def show_slot_loop(caller: AnyCaller, registry: RegistryDep) -> SlotLoop:
     return _redact_slot_loop(registry.slot_loop.get(), caller)
 
 
-@router.post("/pause", response_model=SlotLoop, responses=problems(403, 409))
+@router.post("/pause", response_model=SlotLoop, responses=problem_responses(403, 409))
 def pause_slot_loop(body: PauseInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Pause the slot loop until resumed. Workers keep creating and deleting VMs."""
     return creation.answer(
@@ -40,7 +40,7 @@ def pause_slot_loop(body: PauseInput, caller: Operator, creation: IdempotencyDep
     )
 
 
-@router.post("/resume", response_model=SlotLoop, responses=problems(403, 409))
+@router.post("/resume", response_model=SlotLoop, responses=problem_responses(403, 409))
 def resume_slot_loop(
     body: Annotated[ResumeInput, Body(default_factory=ResumeInput)],
     caller: Operator,

@@ -13,7 +13,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.tenants import SshKeyInput, SshKeysQuery
 from controller.rest.schemas.values import PageOf
 from registry import NotFoundError, Registry, UnknownNameError
@@ -26,7 +26,7 @@ router = APIRouter(
 _ADAPTER: Final = TypeAdapter(SshKey)
 
 
-@router.post("", status_code=201, response_model=SshKey, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=SshKey, responses=problem_responses(403, 409))
 def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: IdempotencyDep) -> Response:
     """Add a public key to every VM that is created for the tenant from now on."""
     tenant = caller.owning_tenant(body.tenant, "add keys")
@@ -42,7 +42,7 @@ def add_ssh_key(body: SshKeyInput, caller: AnyCaller, creation: IdempotencyDep) 
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
 
-@router.get("", response_model=PageOf[SshKey], responses=problems(403))
+@router.get("", response_model=PageOf[SshKey], responses=problem_responses(403))
 def list_ssh_keys(
     query: Annotated[SshKeysQuery, Query()], caller: AnyCaller, registry: RegistryDep
 ) -> Page[SshKey]:
@@ -52,7 +52,7 @@ def list_ssh_keys(
     )
 
 
-@router.delete("/{key_id}", response_model=SshKey, responses=problems(404))
+@router.delete("/{key_id}", response_model=SshKey, responses=problem_responses(404))
 def remove_ssh_key(key_id: UUID, caller: AnyCaller, registry: RegistryDep) -> SshKey:
     """Remove a public key. Existing VMs keep it."""
     if not caller.sees(registry.ssh_keys.get(key_id).tenant):

@@ -16,7 +16,7 @@ from controller.rest.idempotency.etags import ETagDep
 from controller.rest.idempotency.keys import JSON_TYPE, IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.tenants import Effects, Rehearsal, TenantChange, TenantInput
 from controller.rest.schemas.values import Name, PageOf, SearchQuery
 from registry import NotFoundError, Registry, UnknownNameError
@@ -39,7 +39,7 @@ def list_tenants(
     return registry.tenants.list(search=query.search, limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/{name}", response_model=Tenant, responses=problems(404))
+@router.get("/{name}", response_model=Tenant, responses=problem_responses(404))
 def show_tenant(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETagDep) -> Tenant:
     """Show a tenant."""
     if not caller.sees(name):
@@ -51,7 +51,7 @@ def show_tenant(name: Name, caller: AnyCaller, registry: RegistryDep, shown: ETa
     "",
     status_code=201,
     response_model=Tenant,
-    responses={200: {"model": Effects}, **problems(403, 409)},
+    responses={200: {"model": Effects}, **problem_responses(403, 409)},
 )
 def admit_tenant(
     body: TenantInput,
@@ -79,7 +79,9 @@ def admit_tenant(
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
 
-@router.patch("/{name}", response_model=Tenant | Effects, responses=problems(403, 404, 409))
+@router.patch(
+    "/{name}", response_model=Tenant | Effects, responses=problem_responses(403, 404, 409)
+)
 def change_tenant(
     name: Name,
     body: TenantChange,
@@ -100,7 +102,7 @@ def change_tenant(
     return Effects(tenants=list(share_effects(before, after)))
 
 
-@router.delete("/{name}", response_model=Tenant, responses=problems(403, 404, 409))
+@router.delete("/{name}", response_model=Tenant, responses=problem_responses(403, 404, 409))
 def remove_tenant(name: Name, caller: Operator, registry: RegistryDep) -> Tenant:
     """Remove an unused tenant or group."""
     return registry.tenants.remove(name, actor=caller.actor)

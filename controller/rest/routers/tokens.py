@@ -13,7 +13,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.tenants import TokenCreated, TokenInput
 from controller.rest.schemas.values import PageOf, PageQuery
 from registry import InvalidError, NotFoundError, Registry, UnknownNameError
@@ -30,7 +30,9 @@ own = APIRouter(
 _ADAPTER: Final = TypeAdapter(SaltedToken)
 
 
-@router.post("", status_code=201, response_model=TokenCreated, responses=problems(403, 409))
+@router.post(
+    "", status_code=201, response_model=TokenCreated, responses=problem_responses(403, 409)
+)
 def make_token(
     body: TokenInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -73,7 +75,7 @@ def make_token(
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown, of_caller=True)
 
 
-@router.get("", response_model=PageOf[Token], responses=problems(403))
+@router.get("", response_model=PageOf[Token], responses=problem_responses(403))
 def list_tokens(
     query: Annotated[PageQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Token]:
@@ -87,13 +89,13 @@ def show_own_token(caller: AnyCaller, registry: RegistryDep) -> Token:
     return registry.tokens.get(caller.token_id)
 
 
-@own.delete("", response_model=Token, responses=problems(403, 409))
+@own.delete("", response_model=Token, responses=problem_responses(403, 409))
 def end_own_token(caller: AnyCaller, services: ServicesDep) -> Token:
     """Log out: end the token of this call, if a login gave it."""
     return services.registry.logins.log_out(caller.token_id, actor=caller.actor)
 
 
-@router.delete("/{token_id}", response_model=Token, responses=problems(403, 404))
+@router.delete("/{token_id}", response_model=Token, responses=problem_responses(403, 404))
 def revoke_token(token_id: UUID, caller: Operator, registry: RegistryDep) -> Token:
     """Revoke a token immediately."""
     return registry.tokens.revoke(token_id, actor=caller.actor)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Security
 from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_page, redact_vm_group
 from controller.rest.schemas.requests import VmGroupsQuery
 from controller.rest.schemas.values import PageOf
@@ -24,7 +24,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=PageOf[VmGroup], responses=problems(403))
+@router.get("", response_model=PageOf[VmGroup], responses=problem_responses(403))
 def list_vm_groups(
     query: Annotated[VmGroupsQuery, Query()],
     caller: AnyCaller,

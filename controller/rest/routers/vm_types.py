@@ -12,7 +12,7 @@ from controller.rest.dependencies import RegistryDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.offers import VmTypeInput
 from controller.rest.schemas.values import Name, PageOf, PageQuery
 from registry.catalogue import VmType
@@ -32,13 +32,13 @@ def list_vm_types(
     return registry.vm_types.list(limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/{name}", response_model=VmType, responses=problems(404))
+@router.get("/{name}", response_model=VmType, responses=problem_responses(404))
 def show_vm_type(name: Name, caller: AnyCaller, registry: RegistryDep) -> VmType:
     """Show a VM type."""
     return registry.vm_types.get(name)
 
 
-@router.post("", status_code=201, response_model=VmType, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=VmType, responses=problem_responses(403, 409))
 def offer_vm_type(body: VmTypeInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Add a VM type."""
     return creation.answer(

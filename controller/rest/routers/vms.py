@@ -13,10 +13,10 @@ from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
 from controller.rest.idempotency.etags import ETagDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_page, redact_vm
 from controller.rest.schemas.requests import VmChange, VmsQuery
-from controller.rest.schemas.values import PageOf, moment
+from controller.rest.schemas.values import PageOf, parse_moment_field
 from registry import NotFoundError, Registry
 from registry.db import Page
 from registry.requests import Vm
@@ -26,7 +26,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=PageOf[Vm], responses=problems(403))
+@router.get("", response_model=PageOf[Vm], responses=problem_responses(403))
 def list_vms(
     query: Annotated[VmsQuery, Query()], caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Page[Vm]:
@@ -42,14 +42,14 @@ def list_vms(
         mac=query.mac,
         labels=query.label,
         include_deleted=query.include_deleted,
-        deleted_since=moment("deleted_since", query.deleted_since),
+        deleted_since=parse_moment_field("deleted_since", query.deleted_since),
         limit=query.limit,
         cursor=query.cursor,
     )
     return redact_page(page, redact_vm, reader)
 
 
-@router.get("/{vm_id}", response_model=Vm, responses=problems(404))
+@router.get("/{vm_id}", response_model=Vm, responses=problem_responses(404))
 def show_vm(
     vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep, shown: ETagDep
 ) -> Vm:
@@ -57,7 +57,7 @@ def show_vm(
     return redact_vm(shown(own_vm(registry, vm_id, caller)), reader)
 
 
-@router.patch("/{vm_id}", response_model=Vm, responses=problems(404))
+@router.patch("/{vm_id}", response_model=Vm, responses=problem_responses(404))
 def change_vm(
     vm_id: UUID, body: VmChange, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep
 ) -> Vm:
@@ -66,14 +66,14 @@ def change_vm(
     return redact_vm(registry.vms.change_labels(vm_id, body.labels), reader)
 
 
-@router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problems(404))
+@router.delete("/{vm_id}", status_code=202, response_model=Vm, responses=problem_responses(404))
 def delete_vm(vm_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Vm:
     """Delete a VM; the `count` of its request falls by one."""
     own_vm(registry, vm_id, caller)
     return redact_vm(registry.vms.delete(vm_id, actor=caller.actor), reader)
 
 
-@router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problems(404))
+@router.get("/{vm_id}/explanation", response_model=VmExplanation, responses=problem_responses(404))
 def explain_a_vm(
     vm_id: UUID, caller: AnyCaller, reader: ViewerDep, services: ServicesDep
 ) -> VmExplanation:

@@ -18,7 +18,7 @@ from controller.rest.schemas.values import (
     Name,
     PageQuery,
     ReasonText,
-    moment,
+    parse_moment_field,
 )
 from controller.rounds.damaged_rounds import reporting_damage
 from controller.rounds.side_effects import (
@@ -75,7 +75,7 @@ class EventsQuery(BaseModel):
 
     def since_moment(self) -> datetime | None:
         """Return ``since`` as a time; raise `InvalidError` for a date that does not exist."""
-        return moment("since", self.since)
+        return parse_moment_field("since", self.since)
 
 
 class EventStreamQuery(BaseModel):

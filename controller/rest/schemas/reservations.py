@@ -7,7 +7,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controller.rest.schemas.values import Count, Input, Labels, MomentText, Name, PageQuery, moment
+from controller.rest.schemas.values import (
+    Count,
+    Input,
+    Labels,
+    MomentText,
+    Name,
+    PageQuery,
+    parse_moment_field,
+)
 from registry.reservations import MAX_LENGTH_S, ReservationState
 
 
@@ -30,7 +38,7 @@ class ReservationInput(Input):
 
     def begins(self, now: datetime) -> datetime:
         """Return when the reservation begins; `InvalidError` for a date that does not exist."""
-        return moment("starts_at", self.starts_at) or now
+        return parse_moment_field("starts_at", self.starts_at) or now
 
 
 class ReservationsQuery(PageQuery):

@@ -135,10 +135,10 @@ class MomentsQuery(PageQuery):
 
     def moments(self) -> dict[str, datetime | None]:
         """Return ``since`` and ``until``; raise `InvalidError` for a date that does not exist."""
-        return {name: moment(name, getattr(self, name)) for name in ("since", "until")}
+        return {name: parse_moment_field(name, getattr(self, name)) for name in ("since", "until")}
 
 
-def moment(name: str, given: str | None) -> datetime | None:
+def parse_moment_field(name: str, given: str | None) -> datetime | None:
     """Parse a time in a field; raise `InvalidError` for a date that does not exist."""
     if given is None:
         return None

@@ -416,7 +416,7 @@ def test_no_command_of_a_tenant_prints_it_either(
 def test_every_word_of_a_failure_that_says_which_machine_it_was_is_taken_out(site: Site):
     names = HostNames.of(site.registry)
 
-    told = Viewer("a", names).text(failed(2))
+    told = Viewer("a", names).redact_text(failed(2))
 
     alias = names.alias("a", host_name(2))
     assert told == (
@@ -424,4 +424,4 @@ def test_every_word_of_a_failure_that_says_which_machine_it_was_is_taken_out(sit
         f"'(an address)': Connection refused; {alias} and {alias} say: cannot open (a path) "
         "with its credential ((an address))"
     )
-    assert Viewer(None, names).text(failed(2)) == failed(2)
+    assert Viewer(None, names).redact_text(failed(2)) == failed(2)

@@ -72,7 +72,7 @@ def test_a_host_that_is_added_is_known_and_one_that_is_retired_is_not():
 
     hosts.retired.add("h1")
     assert names.resolve_name("a", names.alias("a", "h1")) is None
-    assert "h1" not in Viewer("a", names).text("host h1 is gone")  # old texts still name it
+    assert "h1" not in Viewer("a", names).redact_text("host h1 is gone")  # old texts still name it
 
 
 @pytest.mark.parametrize("given", ["h1", "H1", "host-aaaaaaaaa", ""])
@@ -107,7 +107,7 @@ def test_what_means_no_host_is_refused_alike(given: str):
 def test_what_is_taken_out_of_a_failure(text: str, told: str):
     names = HostNames(lambda: Hosts(["n7"]))
 
-    found = Viewer("a", names).text(text)
+    found = Viewer("a", names).redact_text(text)
 
     assert found == told.format(n7=names.alias("a", "n7"))
 
@@ -120,13 +120,13 @@ def test_a_machine_that_calls_itself_by_a_plain_word_is_not_named_where_that_sta
 
     reader = Viewer("a", HostNames(lambda: SoCalled(["n7"])))
 
-    assert reader.text("no VM that is running ends: no room") == (
+    assert reader.redact_text("no VM that is running ends: no room") == (
         "no VM that is running ends: no room"
     )
-    assert reader.text(f"n7 is down, {hostname}.dc.example") == (
-        f"{reader.host('n7')} is down, " + reader.text(f"{hostname}.dc.example")
+    assert reader.redact_text(f"n7 is down, {hostname}.dc.example") == (
+        f"{reader.host('n7')} is down, " + reader.redact_text(f"{hostname}.dc.example")
     )
-    assert "dc.example" not in reader.text(f"{hostname}.dc.example is down")
+    assert "dc.example" not in reader.redact_text(f"{hostname}.dc.example is down")
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,11 @@ SECRETS = (
     ],
 )
 def test_a_tenant_reads_what_failed_and_not_where(said: str, told: str) -> None:
-    read = Viewer("a", NAMES).text(said)
+    read = Viewer("a", NAMES).redact_text(said)
 
     assert read == told
     assert [word for word in SECRETS if word in read.replace(f"{ALIAS}:16514", "")] == []
-    assert Viewer(None, NAMES).text(said) == said
+    assert Viewer(None, NAMES).redact_text(said) == said
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_tenant_reads_what_failed_and_not_where(said: str, told: str) -> None:
     ],
 )
 def test_what_says_nothing_of_a_machine_stays(said: str) -> None:
-    assert Viewer("a", NAMES).text(said) == said
+    assert Viewer("a", NAMES).redact_text(said) == said
 
 
 def test_of_a_long_text_the_beginning_is_told_and_no_more_is_looked_through() -> None:
     for evil in ("a.", "a:", "/a", "hostname ", "a@", "::", "1."):
-        told = Viewer("a", NAMES).text("it failed: " + evil * 50_000)
+        told = Viewer("a", NAMES).redact_text("it failed: " + evil * 50_000)
 
         assert told.startswith("it failed: ")
         assert len(told) < 2 * MAX_TEXT

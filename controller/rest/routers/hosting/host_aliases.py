@@ -10,7 +10,7 @@ from controller.host_aliases import HostAlias
 from controller.rest.dependencies import ServicesDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.hosts import HostAliases, HostAliasQuery
 
 router = APIRouter(
@@ -21,7 +21,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=HostAliases, responses=problems(403, 404))
+@router.get("", response_model=HostAliases, responses=problem_responses(403, 404))
 def look_up_host(
     query: Annotated[HostAliasQuery, Query()], caller: Operator, services: ServicesDep
 ) -> HostAliases:

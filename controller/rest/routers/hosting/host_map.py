@@ -14,7 +14,7 @@ from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, 
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from registry import Registry
 from registry.hosts import HostMap
 
@@ -24,7 +24,7 @@ router = APIRouter(
 _ADAPTER: Final = TypeAdapter(HostMap)
 
 
-@router.get("", response_model=HostMap, responses=problems(403))
+@router.get("", response_model=HostMap, responses=problem_responses(403))
 async def show_host_map(caller: Operator, services: ServicesDep) -> Response:
     """Show all hosts in columns: the nth entry of each list belongs to the nth host.
 

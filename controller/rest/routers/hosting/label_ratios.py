@@ -7,7 +7,7 @@ from fastapi import APIRouter, Security
 from controller.rest.dependencies import RegistryDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.hosts import LabelRatios
 from controller.rest.schemas.values import PageOf
 from registry.db import Page
@@ -20,7 +20,7 @@ router = APIRouter(
 )
 
 
-@router.get("", response_model=PageOf[LabelRatios], responses=problems(403))
+@router.get("", response_model=PageOf[LabelRatios], responses=problem_responses(403))
 def list_label_ratios(caller: Operator, registry: RegistryDep) -> Page[LabelRatios]:
     """List labels with over-commit ratios."""
     found = registry.hosts.label_ratios().items()
@@ -28,7 +28,7 @@ def list_label_ratios(caller: Operator, registry: RegistryDep) -> Page[LabelRati
     return Page(tuple(items), None)
 
 
-@router.put("", response_model=LabelRatios, responses=problems(403))
+@router.put("", response_model=LabelRatios, responses=problem_responses(403))
 def set_label_ratios(body: LabelRatios, caller: Operator, registry: RegistryDep) -> LabelRatios:
     """Set the ratios of hosts with a label. With several labels, the smallest applies."""
     ratios = registry.hosts.set_label_ratios(body.label, body.ratios, actor=caller.actor)

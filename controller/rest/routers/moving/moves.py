@@ -17,7 +17,7 @@ from controller.rest.dependencies import RegistryDep, ViewerDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.redaction import redact_page
 from controller.rest.schemas.moves import MoveCancelInput, MoveInput, MovesQuery
 from controller.rest.schemas.values import PageOf
@@ -46,7 +46,7 @@ _OF_THE_HOST: Final = frozenset(
 _ADAPTER: Final = TypeAdapter(Move)
 
 
-@router.post("", status_code=201, response_model=Move, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=Move, responses=problem_responses(403, 409))
 def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Move a VM to another host: live while its guest runs, cold while it is off.
 
@@ -71,7 +71,7 @@ def move_vm(body: MoveInput, caller: Operator, creation: IdempotencyDep) -> Resp
     return creation.answer(body, create, status=201, adapter=_ADAPTER)
 
 
-@router.get("", response_model=PageOf[Move], responses=problems(403))
+@router.get("", response_model=PageOf[Move], responses=problem_responses(403))
 def list_moves(
     query: Annotated[MovesQuery, Query()],
     caller: AnyCaller,
@@ -91,14 +91,17 @@ def list_moves(
     return redact_page(page, redact_move, reader)
 
 
-@router.get("/{move_id}", response_model=Move, responses=problems(404))
+@router.get("/{move_id}", response_model=Move, responses=problem_responses(404))
 def show_move(move_id: UUID, caller: AnyCaller, reader: ViewerDep, registry: RegistryDep) -> Move:
     """Show a move and how far it has come."""
     return redact_move(registry.moves.get(move_id, tenant=caller.tenant), reader)
 
 
 @router.post(
-    "/{move_id}/cancel", status_code=202, response_model=Move, responses=problems(403, 404, 409)
+    "/{move_id}/cancel",
+    status_code=202,
+    response_model=Move,
+    responses=problem_responses(403, 404, 409),
 )
 def cancel_move(
     move_id: UUID,

@@ -17,7 +17,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.plans import PlanInput, PlanMoves, PlanReplay, PlansQuery, PlanStep
 from controller.rest.schemas.values import PageOf
 from controller.rounds.policy_process import PolicyProcess
@@ -32,7 +32,7 @@ router = APIRouter(
 _ADAPTER: Final = TypeAdapter(Plan)
 
 
-@router.post("", status_code=202, response_model=Plan, responses=problems(403, 404, 409))
+@router.post("", status_code=202, response_model=Plan, responses=problem_responses(403, 404, 409))
 def ask_for_plan(body: PlanInput, caller: Operator, creation: IdempotencyDep) -> Response:
     """Have the control centre decide a plan. It is `proposed` once it is decided."""
     return creation.answer(
@@ -45,7 +45,7 @@ def ask_for_plan(body: PlanInput, caller: Operator, creation: IdempotencyDep) ->
     )
 
 
-@router.get("", response_model=PageOf[Plan], responses=problems(403))
+@router.get("", response_model=PageOf[Plan], responses=problem_responses(403))
 def list_plans(
     query: Annotated[PlansQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Plan]:
@@ -55,13 +55,13 @@ def list_plans(
     )
 
 
-@router.get("/{id}", response_model=Plan, responses=problems(403, 404))
+@router.get("/{id}", response_model=Plan, responses=problem_responses(403, 404))
 def show_plan(id: UUID, caller: Operator, registry: RegistryDep) -> Plan:  # noqa: A002
     """Show a plan: what it gains, how far it is."""
     return registry.plans.get(id)
 
 
-@router.get("/{id}/moves", response_model=PlanMoves, responses=problems(403, 404))
+@router.get("/{id}/moves", response_model=PlanMoves, responses=problem_responses(403, 404))
 def list_moves_of_plan(
     id: UUID,  # noqa: A002
     caller: Operator,
@@ -93,7 +93,7 @@ def _add_step(step: str, taken_by: Callable[[Registry], Callable[..., Plan]], ab
         description=about,
         status_code=202,
         response_model=Plan,
-        responses=problems(403, 404, 409),
+        responses=problem_responses(403, 404, 409),
     )
 
 
@@ -107,7 +107,7 @@ _add_step(
 )
 
 
-@router.post("/{id}/replay", response_model=PlanReplay, responses=problems(403, 404, 409))
+@router.post("/{id}/replay", response_model=PlanReplay, responses=problem_responses(403, 404, 409))
 def replay_plan(id: UUID, caller: Operator, services: ServicesDep) -> PlanReplay:  # noqa: A002
     """Decide a stored plan again, in a new process, and compare bit for bit."""
     if not services.replays.acquire(blocking=False):

@@ -17,7 +17,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.rolls import (
     RollCancelInput,
     RollDriver,
@@ -47,10 +47,10 @@ router = APIRouter(
 _CLAIM: Final = TypeAdapter(RollLease)
 _MAX_WAIT_S: Final = 20.0  #: for a place among dry runs
 _ROLL: Final = TypeAdapter(Roll)
-_CHANGED: Final = problems(403, 404, 409)
+_CHANGED: Final = problem_responses(403, 404, 409)
 
 
-@router.post("", status_code=201, response_model=RollLease, responses=problems(403, 409))
+@router.post("", status_code=201, response_model=RollLease, responses=problem_responses(403, 409))
 def begin_roll(
     body: RollInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -92,7 +92,7 @@ def begin_roll(
     return creation.answer(body, create, status=201, adapter=_CLAIM)
 
 
-@router.get("", response_model=PageOf[Roll], responses=problems(403))
+@router.get("", response_model=PageOf[Roll], responses=problem_responses(403))
 def list_rolls(
     query: Annotated[RollsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[Roll]:
@@ -100,13 +100,13 @@ def list_rolls(
     return registry.rolls.list(state=query.state, limit=query.limit, cursor=query.cursor)
 
 
-@router.get("/{id}", response_model=Roll, responses=problems(403, 404))
+@router.get("/{id}", response_model=Roll, responses=problem_responses(403, 404))
 def show_roll(id: UUID, caller: Operator, registry: RegistryDep) -> Roll:  # noqa: A002
     """Show a roll: how far it is, who drives it, why it stopped."""
     return registry.rolls.get(id)
 
 
-@router.get("/{id}/hosts", response_model=PageOf[RollHost], responses=problems(403, 404))
+@router.get("/{id}/hosts", response_model=PageOf[RollHost], responses=problem_responses(403, 404))
 def list_hosts_of_roll(
     id: UUID,  # noqa: A002
     query: Annotated[RollHostsQuery, Query()],

@@ -15,7 +15,7 @@ from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, 
 from controller.rest.idempotency.keys import JSON_TYPE
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.schemas.values import Name
 from registry import Registry
 from registry.requests import Counts
@@ -34,7 +34,7 @@ class CountsQuery(BaseModel):
     tenant: Name | None = None
 
 
-@router.get("", response_model=Counts, responses=problems(403))
+@router.get("", response_model=Counts, responses=problem_responses(403))
 async def show_counts(
     query: Annotated[CountsQuery, Query()], caller: AnyCaller, services: ServicesDep
 ) -> Response:

@@ -16,7 +16,7 @@ from controller.rest.dependencies import RegistryDep, ServicesDep
 from controller.rest.idempotency.keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
-from controller.rest.pages.openapi import problems
+from controller.rest.pages.openapi import problem_responses
 from controller.rest.routers.rounds import check_policy
 from controller.rest.schemas.values import PageOf
 from controller.rest.schemas.what_ifs import (
@@ -37,7 +37,9 @@ _ADAPTER: Final = TypeAdapter(WhatIf)
 _ALL: Final = "all"
 
 
-@router.post("", status_code=201, response_model=WhatIfSummary, responses=problems(403, 409))
+@router.post(
+    "", status_code=201, response_model=WhatIfSummary, responses=problem_responses(403, 409)
+)
 def ask_what_if(
     body: WhatIfInput, caller: Operator, services: ServicesDep, creation: IdempotencyDep
 ) -> Response:
@@ -57,7 +59,7 @@ def ask_what_if(
     return creation.answer(body, create, status=201, adapter=_ADAPTER, shown=shown)
 
 
-@router.get("", response_model=PageOf[WhatIfSummary], responses=problems(403))
+@router.get("", response_model=PageOf[WhatIfSummary], responses=problem_responses(403))
 def list_what_ifs(
     query: Annotated[WhatIfsQuery, Query()], caller: Operator, registry: RegistryDep
 ) -> Page[WhatIfSummary]:
@@ -66,14 +68,17 @@ def list_what_ifs(
     return Page(tuple(_what_if_summary(each) for each in page.items), page.next)
 
 
-@router.get("/{id}", response_model=WhatIfDetail, responses=problems(403, 404))
+@router.get("/{id}", response_model=WhatIfDetail, responses=problem_responses(403, 404))
 def show_what_if(id: UUID, caller: Operator, registry: RegistryDep) -> WhatIfDetail:  # noqa: A002
     """Show a what-if with its progress and its report."""
     return WhatIfDetail.model_validate(registry.what_ifs.get(id), from_attributes=True)
 
 
 @router.post(
-    "/{id}/cancel", status_code=202, response_model=WhatIfSummary, responses=problems(403, 404, 409)
+    "/{id}/cancel",
+    status_code=202,
+    response_model=WhatIfSummary,
+    responses=problem_responses(403, 404, 409),
 )
 def cancel_what_if(
     id: UUID,  # noqa: A002
