@@ -74,7 +74,7 @@ class ChildProcess:
         # can be killed as one group.
         self._process = subprocess.Popen(
             command,
-            env={**_environment(credential), **environment},
+            env={**_child_environment(credential), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -175,7 +175,7 @@ class ChildProcess:
         return SilentError(f"its process ended ({status}): {' | '.join(words)}", by_signal)
 
 
-def _environment(credential: Credential | None) -> dict[str, str]:
+def _child_environment(credential: Credential | None) -> dict[str, str]:
     """Return the child's environment, with the host's credential."""
     # Not as an argument: all users of the machine can read arguments.
     given = {} if credential is None else {CREDENTIAL_VARIABLE: credential.to_json()}

@@ -216,7 +216,7 @@ class PollScheduler:
             entry.is_polling = False
             is_over = entry.is_over
             if not is_over:
-                entry.due_at = next_tick(entry.due_at, self._period_s, now)
+                entry.due_at = next_poll_time(entry.due_at, self._period_s, now)
                 self._schedule_poll(entry)
             self._changed.notify_all()
         if is_over:
@@ -242,7 +242,7 @@ class PollScheduler:
         return max(0.0, self._due_times[0].at - self._monotonic()) if self._due_times else None
 
 
-def next_tick(last: float, period_s: float, now: float) -> float:
+def next_poll_time(last: float, period_s: float, now: float) -> float:
     """Return the next time of a periodic poll after ``last`` that is in the future."""
     missed = max(0, int((now - last) // period_s))
     return last + (missed + 1) * period_s

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from registry.admin.clock_steps import ClockSteps
 from registry.admin.connections import DatabaseConnections, database_connections
 from registry.admin.database_role import DatabaseRoles, database_roles
-from registry.admin.doctor import check
+from registry.admin.doctor import find_inconsistencies
 from registry.admin.fleet import FleetCounts, read_fleet
 from registry.admin.history import History
 from registry.admin.known_schema import foreign_objects_in, refuse_foreign_objects
@@ -237,4 +237,4 @@ class Registry:
         """
         with self._database.read() as connection:
             strangers = [f"the schema has {each}" for each in foreign_objects_in(connection)]
-        return [*strangers, *check(self._database.read, history=history)]
+        return [*strangers, *find_inconsistencies(self._database.read, history=history)]

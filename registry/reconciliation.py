@@ -230,7 +230,7 @@ def mark_difference(
     assignment_id: UUID | None,
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
-    look_began_at: datetime,
+    poll_began_at: datetime,
     *,
     host_id: UUID,
 ) -> Difference | None:
@@ -247,7 +247,7 @@ def mark_difference(
     found = known.get(assignment_id)
     if found is None:
         return Difference.UNKNOWN_MARK
-    if found.released_at is not None and found.released_at >= look_began_at:
+    if found.released_at is not None and found.released_at >= poll_began_at:
         return None
     if found.released_at is None or (found.host_id != host_id and found.vm_lives):
         return Difference.WRONG_HOST
@@ -258,7 +258,7 @@ def volume_difference(
     assignment_id: UUID,
     live: Container[UUID],
     known: Mapping[UUID, LedgerAssignment],
-    look_began_at: datetime,
+    poll_began_at: datetime,
     *,
     host_id: UUID,
     shared_pool: str | None,
@@ -277,12 +277,12 @@ def volume_difference(
             return None
         if there:
             host_id = found.host_id
-    difference = mark_difference(assignment_id, live, known, look_began_at, host_id=host_id)
+    difference = mark_difference(assignment_id, live, known, poll_began_at, host_id=host_id)
     return Difference.DISK_ELSEWHERE if difference == Difference.WRONG_HOST else difference
 
 
 def vm_difference(
-    vm: LedgerVm, domain: ObservedDomain | None, look_began_at: datetime
+    vm: LedgerVm, domain: ObservedDomain | None, poll_began_at: datetime
 ) -> Difference | None:
     """Return how the domain of an active VM differs from the VM's desired state, or None."""
     if domain is None:
@@ -295,6 +295,6 @@ def vm_difference(
     if vm.observed == VmObserved.STOPPED and not vm.being_started:
         return Difference.VM_STOPPED  # it was off before, whatever its host reports now
     if domain.off_reason == "crash":
-        lived_s = (look_began_at - (vm.started_at or look_began_at)).total_seconds()
+        lived_s = (poll_began_at - (vm.started_at or poll_began_at)).total_seconds()
         return Difference.VM_CRASHES if lived_s < CRASHES_S else Difference.VM_CRASHED
     return Difference.VM_LOST_POWER if domain.off_reason == "host" else Difference.VM_STOPPED

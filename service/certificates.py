@@ -238,22 +238,22 @@ def server_certificate_ends(
     """
     ends_at = time.monotonic() + within_s
     rest = iter(servers)
-    looks: dict[Future[CertificateEnd | None], TlsServer] = {}
+    checks: dict[Future[CertificateEnd | None], TlsServer] = {}
     pool = ThreadPoolExecutor(_AT_ONCE, "certificates")
     try:
         while (left_s := ends_at - time.monotonic()) > 0:
-            for server in islice(rest, _AT_ONCE - len(looks)):
-                looks[pool.submit(server_certificate_end, server)] = server
-            done, _ = wait(looks, left_s, FIRST_COMPLETED)
+            for server in islice(rest, _AT_ONCE - len(checks)):
+                checks[pool.submit(server_certificate_end, server)] = server
+            done, _ = wait(checks, left_s, FIRST_COMPLETED)
             if not done:
                 break
             for each in done:
-                del looks[each]
+                del checks[each]
                 if (found := each.result()) is not None:
                     yield found
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    for server in (*looks.values(), *rest):
+    for server in (*checks.values(), *rest):
         yield CertificateEnd(of=server.of, at=server.address, problem="no answer in time")
 
 
@@ -262,12 +262,12 @@ class CertificateWatch:
 
     def __init__(
         self,
-        look: Callable[[], Iterable[CertificateEnd]],
+        read_ends: Callable[[], Iterable[CertificateEnd]],
         metrics: ProcessMetrics,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._look = look
+        self._read_ends = read_ends
         self._now = now
         self._gauge = Gauge(
             "fuga_certificate_ends_seconds",
@@ -284,7 +284,7 @@ class CertificateWatch:
         """
         now = datetime.fromtimestamp(self._now(), UTC)
         ends: dict[tuple[str, str], datetime] = {}
-        for found in self._look():
+        for found in self._read_ends():
             key = (found.of, found.at)
             ends_at = found.ends_at or self._ends.get(key)
             if ends_at is not None:

@@ -69,7 +69,7 @@ class _UnixServer(_ListenerServer):
         self.server_name, self.server_port = "localhost", 0
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _HealthHandler(BaseHTTPRequestHandler):
     """Answers calls for health, readiness and metrics."""
 
     server: _ListenerServer
@@ -148,7 +148,7 @@ class HttpListener:
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX)).absolute()
             _remove_stale_socket(path, address)
-            unix = _UnixServer(str(path), _Handler)  # type: ignore[arg-type]  # typed for IP alone
+            unix = _UnixServer(str(path), _HealthHandler)  # type: ignore[arg-type]  # typed for IP alone
             path.chmod(_SOCKET_MODE)
             self._socket_file = path
             return unix
@@ -156,7 +156,7 @@ class HttpListener:
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or int(port) > 65535:
             raise ListenerError(address, "wanted host:port or unix:PATH")
-        return (_Ip6Server if ":" in host else _ListenerServer)((host, int(port)), _Handler)
+        return (_Ip6Server if ":" in host else _ListenerServer)((host, int(port)), _HealthHandler)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from service.logs import LogFormat, LogLevel
 from service.settings_names import check_setting_names
 
 
-class _Environment(EnvSettingsSource):
+class _EnvironmentSource(EnvSettingsSource):
     """Reads environment variables; a name repeated in their JSON is an error."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
@@ -135,12 +135,12 @@ class SharedSettings(BaseSettings):
         """Return the sources of settings: arguments, then environment, then file."""
         config = os.environ.get("FUGA_CONFIG")
         if not config:
-            return init_settings, _Environment(settings_cls)
+            return init_settings, _EnvironmentSource(settings_cls)
         if not Path(config).is_file():
             raise InvalidError("FUGA_CONFIG", config, "the path of a TOML file that exists")
         file = TomlConfigSettingsSource(settings_cls, Path(config))
         check_setting_names(config, file.toml_data)
-        return init_settings, _Environment(settings_cls), file
+        return init_settings, _EnvironmentSource(settings_cls), file
 
     def resolved_database_url(self) -> str:
         """Return the database's URL, with its password if it has one."""

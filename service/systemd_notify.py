@@ -74,7 +74,7 @@ def supervised(
         yield
         return
     over = threading.Event()
-    notices = _Notifier(found, ready, turned_at, excused)
+    notices = _SupervisorNotifier(found, ready, turned_at, excused)
     threading.Thread(target=notices.run, args=(over,), name="systemd-notify", daemon=True).start()
     try:
         yield
@@ -83,7 +83,7 @@ def supervised(
         found.notify("STOPPING=1")
 
 
-class _Notifier:
+class _SupervisorNotifier:
     """Notifies the supervisor that this process is ready, and then that its main loop turns."""
 
     def __init__(

@@ -25,6 +25,7 @@ ON_BOTH_DATABASES: Final = {
     "registry/admin/upgrade.py": ("tests/integration/admin/test_migrations.py",),
     "registry/audit/audit.py": ("tests/e2e/operators/test_audit.py",),
     "registry/audit/events.py": ("tests/e2e/tenants/test_events.py",),
+    "registry/db/background_statements.py": ("tests/integration/ledger/test_many_rows.py",),
     "registry/db/bulk.py": ("tests/integration/ledger/test_many_rows.py",),
     "registry/db/clock.py": (
         "tests/integration/admin/test_clock_steps.py",

@@ -95,7 +95,7 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
         assignments.yield_claim(build.claim, None)
         return TaskOutcome.HANDED_BACK
     except HostUnreachableError as error:
-        _log_failure(build, error)
+        _log_build_failure(build, error)
         if active:
             # The guest may run already: retry until the host answers.
             assignments.yield_claim(build.claim, str(error))
@@ -103,7 +103,7 @@ def _build_and_record(build: Build, context: WorkerContext) -> TaskOutcome:
             assignments.record_failure(build.claim, str(error), transient=True)
         return TaskOutcome.HANDED_BACK
     except (OperationFailedError, DomainConflictError) as error:
-        _log_failure(build, error)
+        _log_build_failure(build, error)
         assignments.record_failure(build.claim, str(error), transient=False)
         # The host answers, so absence may be proven at once and the capacity freed. Otherwise the
         # sweep retries the quarantined assignment.
@@ -232,7 +232,7 @@ def _clean_up_after_lost_claim(build: Build, context: WorkerContext) -> TaskOutc
     return TaskOutcome.CLAIM_LOST
 
 
-def _log_failure(build: Build, error: Exception) -> None:
+def _log_build_failure(build: Build, error: Exception) -> None:
     """Log that a build failed, and why."""
     log.warning("build_failed", failed_before=build.failed_before, error=str(error))
 

@@ -85,15 +85,15 @@ def _upload_and_record(claimed: Upload, context: WorkerContext) -> TaskOutcome:
         copies.retry_upload(claimed.claim, None)
         return TaskOutcome.HANDED_BACK
     except (HostUnreachableError, UploadTooSlowError) as error:
-        _log_failure(claimed, error)
+        _log_upload_failure(claimed, error)
         copies.retry_upload(claimed.claim, str(error))
         return TaskOutcome.HANDED_BACK
     except OperationFailedError as error:
-        _log_failure(claimed, error)
+        _log_upload_failure(claimed, error)
         copies.fail_upload(claimed.claim, error.reason)
         return TaskOutcome.FAILED
     except (ImageRefusedError, ImageStoreError) as error:
-        _log_failure(claimed, error)
+        _log_upload_failure(claimed, error)
         copies.fail_upload(claimed.claim, str(error))
         return TaskOutcome.FAILED
     return TaskOutcome.DONE
@@ -159,7 +159,7 @@ def _delete_own_volume(claimed: Upload, context: WorkerContext) -> None:
         host.delete_volume(claimed.host.pool, claimed.volume)
 
 
-def _log_failure(claimed: Upload, error: Exception) -> None:
+def _log_upload_failure(claimed: Upload, error: Exception) -> None:
     """Log that the upload of an image to a host failed, and why."""
     log.warning(
         "upload_failed", image=claimed.image.reference, host=claimed.host.name, error=str(error)

@@ -80,7 +80,7 @@ def move_vm(move_id: UUID, context: WorkerContext) -> TaskOutcome:
         except ClaimLostError:
             outcome = TaskOutcome.CLAIM_LOST
         except (HostBusyError, StoppingError):
-            outcome = _return_claim(step, context, None)
+            outcome = _return_move_claim(step, context, None)
         log.info("move_ended", outcome=outcome, kind=step.kind)
     context.send_next_moves()  # first, so that an ended move does not delay others
     if outcome is TaskOutcome.DONE:
@@ -107,10 +107,10 @@ def _move_and_record(step: MoveStep, context: WorkerContext) -> TaskOutcome:
         location = _find_guest(step, context, abort=error is not None)
         if location is GuestLocation.HERE and step.begun and step.stop is None:
             # The former worker's call may have been in the way.
-            return _return_claim(step, context, error)
+            return _return_move_claim(step, context, error)
     except HypervisorError as failure:
         log.warning("move_undecided", error=str(failure))
-        return _return_claim(step, context, error or str(failure))
+        return _return_move_claim(step, context, error or str(failure))
     try:
         return _record_result(step, location, error, downtime_ms, context)
     except ClaimLostError:
@@ -127,7 +127,9 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
         if step.begun:  # a former worker may have left a partial disk
             _remove_failed_attempt(step, there, context)
         wanted = builds.build_domain_spec(build, context.host_networks)
-        builds.make_volumes(build, wanted, there, keep=lambda: _extend_claim(step, context, None))
+        builds.make_volumes(
+            build, wanted, there, keep=lambda: _extend_move_claim(step, context, None)
+        )
     context.checkpoint("move.after_volumes")
     noted_at = time.monotonic()
 
@@ -137,14 +139,14 @@ def _move_guest_or_disk(step: MoveStep, context: WorkerContext) -> int | None:
             raise StoppingError
         if time.monotonic() - noted_at >= min(_REPORT_EVERY_S, context.lease_s / 4):
             noted_at = time.monotonic()
-            _extend_claim(step, context, progress)
+            _extend_move_claim(step, context, progress)
 
     with (
         context.hosts.migrator(step.from_host, build.host) as migrator,
         _name_hosts_in_errors(step),
     ):
         migrator.check(spec)
-        _extend_claim(step, context, None)
+        _extend_move_claim(step, context, None)
         carry = migrator.move_live if step.kind == "live" else migrator.move_cold
         done = carry(spec, deadline_s=context.moves.deadline_s, on_progress=report_progress)
     if done.attempts > 1:
@@ -314,7 +316,7 @@ def _record_result(
     context.checkpoint("move.after_look")
     steps = context.registry.move_steps
     if location is GuestLocation.UNKNOWN:
-        return _return_claim(step, context, error)
+        return _return_move_claim(step, context, error)
     if location is GuestLocation.LOST:
         error = f"host {step.to.host.name} was fenced when it had arrived there"
         _restart_at_source(step, context)
@@ -333,7 +335,7 @@ def _record_result(
     return TaskOutcome.DONE
 
 
-def _extend_claim(
+def _extend_move_claim(
     step: MoveStep, context: WorkerContext, progress: MigrationProgress | None
 ) -> None:
     """Extend the claim on a move and report progress; raise `MoveStoppedError` if it must stop."""
@@ -349,7 +351,7 @@ def _extend_claim(
         raise MoveStoppedError(stop)
 
 
-def _return_claim(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
+def _return_move_claim(step: MoveStep, context: WorkerContext, error: str | None) -> TaskOutcome:
     """Release the claim on a move, which is sent again later."""
     with suppress(ClaimLostError):
         context.registry.move_steps.retry_later(step.claim, error)

@@ -45,18 +45,18 @@ def switch_power(vm_id: UUID, context: WorkerContext) -> TaskOutcome:
             power.retry_later(step.claim, None)
         outcome = TaskOutcome.CLAIM_LOST
     except (HostBusyError, StoppingError):
-        outcome = _return_claim(step, context, None)
+        outcome = _return_power_claim(step, context, None)
     except HostUnreachableError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _return_claim(step, context, str(error))
+        outcome = _return_power_claim(step, context, str(error))
     except OperationFailedError as error:
         bound.warning("power_step_failed", error=str(error))
-        outcome = _return_claim(step, context, str(error), refused=True)
+        outcome = _return_power_claim(step, context, str(error), refused=True)
     bound.info("power_step_ended", outcome=outcome)
     return outcome
 
 
-def _return_claim(
+def _return_power_claim(
     step: PowerStep, context: WorkerContext, error: str | None, *, refused: bool = False
 ) -> TaskOutcome:
     """Release the claim on a power change, which is tried again later."""
@@ -78,24 +78,24 @@ def _take_power_step(step: PowerStep, host: HostDriver, context: WorkerContext) 
         if state is PowerState.IDLE:
             return TaskOutcome.DONE
     if state is PowerState.STARTING:
-        _extend_claim(step, state, context)
+        _extend_power_claim(step, state, context)
         if off:
             # The definition may be older than the network's filters.
             guard = network_guard(step.host, step.interface_rules, context.host_networks)
             host.start_paused(str(step.claim.vm_id), guard=guard)
             # As in a build: a worker that lost the claim does not resume the guest.
             context.checkpoint("power.after_start")
-            _extend_claim(step, state, context)
+            _extend_power_claim(step, state, context)
         host.resume(str(step.claim.vm_id))
         power.advance(step.claim, PowerEvent.SEEN_ON)
         return TaskOutcome.DONE
     if step.overdue:
-        _extend_claim(step, state, context)
+        _extend_power_claim(step, state, context)
         return _force_off_or_reset(step, host, context, seen)
     if step.to_signal:
         state = power.advance(step.claim, PowerEvent.SIGNALLED)
         context.checkpoint("power.after_signalled")
-        _extend_claim(step, state, context)
+        _extend_power_claim(step, state, context)
         host.shut_down(str(step.claim.vm_id), run=_run_number(seen))
     power.poll_again(step.claim)
     return TaskOutcome.HANDED_BACK
@@ -135,7 +135,7 @@ def _run_number(seen: HostDomain) -> int:
     return seen.run
 
 
-def _extend_claim(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
+def _extend_power_claim(step: PowerStep, state: PowerState, context: WorkerContext) -> None:
     """Extend the claim on a power change before a step that cannot be undone."""
     if context.stopping.is_set():
         raise StoppingError

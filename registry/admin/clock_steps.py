@@ -140,7 +140,7 @@ class ClockSteps:
         older than the step is long.
         """
         with self._database.read() as connection:
-            step = _last_step(connection, STEPPED_BACK)
+            step = _last_recorded_step(connection, STEPPED_BACK)
             age_s = 0.0 if step is None else (db_now(connection) - step.at).total_seconds()
             return step if step is not None and age_s < step.back_s else None
 
@@ -149,18 +149,18 @@ class ClockSteps:
         """Record that the database's clock stepped ahead, unless another process recorded it."""
         with self._database.write() as connection:
             now = db_now(connection)
-            last = _last_step(connection, STEPPED_AHEAD)
+            last = _last_recorded_step(connection, STEPPED_AHEAD)
             if last is not None and -TOLERANCE < now - last.at < HELD:
                 return
             reason = f"the database's clock stepped ahead by {ahead_s:.0f} s"
-            _record_event(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
+            _record_clock_step(connection, now, STEPPED_AHEAD, reason, ahead_s=ahead_s)
 
     @retry_on_rollback
     def _record_step_back(self, back_s: float) -> None:
         """Record that the database's clock stepped back, at least by this many seconds."""
         with self._database.write() as connection:
             reason = f"the database's clock stepped back by {back_s:.0f} s at least"
-            _record_event(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
+            _record_clock_step(connection, db_now(connection), STEPPED_BACK, reason, back_s=back_s)
 
     @retry_on_rollback
     def _limit_times(self, times: _LimitedTimes) -> None:
@@ -177,13 +177,13 @@ class ClockSteps:
 
 def current_step_ahead(connection: Connection) -> ClockStep | None:
     """Return the clock's last step ahead while expiry is suspended because of it, else None."""
-    step = _last_step(connection, STEPPED_AHEAD)
+    step = _last_recorded_step(connection, STEPPED_AHEAD)
     # Set back since, the time at which it was noticed lies ahead.
     age = None if step is None else db_now(connection) - step.at
     return step if age is not None and -TOLERANCE < age < HELD else None
 
 
-def _record_event(
+def _record_clock_step(
     connection: Connection, now: datetime, kind: str, reason: str, **size_s: float
 ) -> None:
     """Record a step of the database's clock, with its size in seconds."""
@@ -320,12 +320,12 @@ def last_clock_step(connection: Connection) -> ClockStep | None:
     A step ahead that was undone is reported as the step back.
     """
     now = db_now(connection)
-    steps = (_last_step(connection, kind) for kind in (STEPPED_BACK, STEPPED_AHEAD))
+    steps = (_last_recorded_step(connection, kind) for kind in (STEPPED_BACK, STEPPED_AHEAD))
     known = [step for step in steps if step and -TOLERANCE < now - step.at <= REPORTED]
     return max(known, key=lambda step: step.at, default=None)
 
 
-def _last_step(connection: Connection, kind: str) -> ClockStep | None:
+def _last_recorded_step(connection: Connection, kind: str) -> ClockStep | None:
     """Return the newest recorded step of the database's clock of one kind, or None."""
     query = select(events.c.at, events.c.data).where(events.c.kind == kind)
     row = connection.execute(query.order_by(events.c.id.desc()).limit(1)).one_or_none()

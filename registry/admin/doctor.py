@@ -82,15 +82,15 @@ OVERDUE: Final = timedelta(minutes=15)
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
-def check(reading: Reading, *, history: bool) -> Iterator[str]:
+def find_inconsistencies(reading: Reading, *, history: bool) -> Iterator[str]:
     """Check the register center, and yield a sentence for each inconsistency.
 
     Each check is a transaction of its own; checks of many rows use one transaction for each page.
     Without ``history`` deleted rows and older events are skipped, so the cost depends on living
     rows only.
     """
-    for look in _WHOLE:
-        yield from _run_check(reading, look)
+    for each in _WHOLE:
+        yield from _run_check(reading, each)
     yield from _check_pages(reading, partial(_vms_query, history=history), _check_vms)
     yield from _check_pages(reading, partial(_requests_query, history=history), _check_requests)
     yield from _check_transitions(reading, history=history)
@@ -105,23 +105,23 @@ def check(reading: Reading, *, history: bool) -> Iterator[str]:
         yield from _run_check(reading, each)
 
 
-def _run_check(reading: Reading, look: Callable[[Connection], Iterable[str]]) -> list[str]:
+def _run_check(reading: Reading, one_check: Callable[[Connection], Iterable[str]]) -> list[str]:
     """Run one of the doctor's checks in its own transaction and return its findings."""
     with reading() as connection:
-        return list(look(connection))
+        return list(one_check(connection))
 
 
 def _check_pages(
     reading: Reading,
     keys_from: Callable[[UUID | None], Select[UUID]],
-    look: Callable[[Connection, Sequence[UUID]], Iterable[str]],
+    one_check: Callable[[Connection, Sequence[UUID]], Iterable[str]],
 ) -> Iterator[str]:
     """Run one of the doctor's checks on pages of rows, each page in its own transaction."""
     after: UUID | None = None
     while True:
         with reading() as connection:
             some = connection.scalars(keys_from(after).limit(PAGE)).all()
-            found = list(look(connection, some)) if some else []
+            found = list(one_check(connection, some)) if some else []
         yield from found
         if len(some) < PAGE:
             return

@@ -110,7 +110,9 @@ class WhatIfs:
             values: dict[str, Any] = {"lease_until": until, "progress": progress}
             # The open what-if with the lowest id has its turn.
             if row.state == WhatIfState.WAITING.value and open_[0].id == id:
-                _apply_event(connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values)
+                _apply_what_if_event(
+                    connection, row, WhatIfEvent.BEGUN, now, began_at=now, **values
+                )
                 return WhatIfState.RUNNING
             connection.execute(update(what_ifs).where(what_ifs.c.id == id).values(**values))
             return WhatIfState(row.state)
@@ -138,7 +140,7 @@ class WhatIfs:
                 raise ClaimLostError(f"what-if {id}", f"it is {row.state}")
             now = db_now(connection)
             progress = 1.0 if event is WhatIfEvent.FINISHED else row.progress
-            _apply_event(
+            _apply_what_if_event(
                 connection,
                 row,
                 event,
@@ -162,7 +164,7 @@ class WhatIfs:
         with self._database.write() as connection:
             _, now = _lock_open_what_ifs(connection)
             row = _lock_what_if(connection, id)
-            _apply_event(
+            _apply_what_if_event(
                 connection,
                 row,
                 WhatIfEvent.CANCELLED,
@@ -217,7 +219,7 @@ def _lock_open_what_ifs(
         if row.lease_until > now or row.executor_id == executor_id:
             there.append(row)
         else:
-            _apply_event(
+            _apply_what_if_event(
                 connection,
                 row,
                 WhatIfEvent.INTERRUPTED,
@@ -252,7 +254,7 @@ def _lock_what_if(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _apply_event(
+def _apply_what_if_event(
     connection: Connection,
     row: Row[Any],
     event: WhatIfEvent,

@@ -84,7 +84,7 @@ class Audit:
         query = select(audit).order_by(audit.c.id.desc()).limit(check_limit(limit) + 1)
         exact = {audit.c.token: token, audit.c.tenant: tenant, audit.c.request_id: request_id}
         wanted = [column == value for column, value in exact.items() if value is not None]
-        wanted += _time_conditions(since, until)
+        wanted += _period_conditions(since, until)
         if method is not None:
             wanted.append((audit.c.method == method) | _has_refusal_like(f" {method} "))
         if status is not None:
@@ -108,7 +108,7 @@ def _has_refusal_like(part: str) -> ColumnElement[bool]:
     return cast(audit.c.refusals, Text).contains(part, autoescape=True)
 
 
-def _time_conditions(
+def _period_conditions(
     since: datetime | None, until: datetime | None
 ) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions that an audit entry lies in a period."""

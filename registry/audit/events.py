@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Row, Table, select
 
 from registry.audit.subjects import subjects_of_events
 from registry.db.audit_context import AUDITED, set_audit_subject
-from registry.db.bulk import Ready, chunks, is_any_of, prepare_insert
+from registry.db.background_statements import PreparedStatement
+from registry.db.bulk import chunks, is_any_of, prepare_insert
 from registry.db.clock import db_now
 from registry.db.dialect import has_one_writer
 from registry.db.engine import Database, retry_on_rollback
@@ -82,7 +83,7 @@ def record_event(  # noqa: PLR0917 - those of `event_row`, and where
     record_events(connection, [event_row(now, actor, kind, subject_type, subject_id, **details)])
 
 
-def prepare_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Ready:
+def prepare_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> PreparedStatement:
     """Compile `record_events`; the caller only executes it."""
     if rows and AUDITED in connection.get_execution_options():
         set_audit_subject(connection, rows[0]["subject_id"])

@@ -1,6 +1,6 @@
 """Shared database code: the schema, transactions, locks, time, ids, pages and row leases."""
 
-from registry.db.faults import checkpoint
+from registry.db.checkpoints import checkpoint
 from registry.db.ids import uuid7
 from registry.db.masking import mask_line, mask_secrets
 from registry.db.names import MAX_TTL_S, check_labels, check_single_values

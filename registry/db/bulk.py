@@ -5,7 +5,7 @@ which triggers of statements run once, and which neither SQLAlchemy nor the serv
 has to read value by value. SQLite, which is in our process, gets them row by row.
 
 A large commit costs this process as much work (rows, arrays, JSON) as the server. So statements
-can be compiled first and executed in the background with `background_executor`.
+can be compiled first and executed by `background_statements.background_executor`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
@@ -35,11 +33,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from registry.db.background_statements import PreparedStatement
+
 T = TypeVar("T")
-#: A compiled statement with its parameters.
-Ready = Callable[[], None]
-#: Submits a statement, which runs after all earlier ones.
-Later = Callable[[Ready], None]
 #: well below SQLite's 32,766 and PostgreSQL's 65,535
 PARAMETERS: Final = 2_000
 
@@ -102,7 +98,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
 
 def prepare_insert(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
-) -> Ready:
+) -> PreparedStatement:
     """Compile the INSERT of `insert_rows`; the caller only executes it."""
     if not rows:
         return _execute_nothing
@@ -167,7 +163,7 @@ def prepare_update(
     rows: Sequence[Mapping[str, Any]],
     *,
     keys: Sequence[str] = ("id",),
-) -> Ready:
+) -> PreparedStatement:
     """Compile the UPDATE of `update_rows`; the caller only executes it."""
     if not rows:
         return _execute_nothing
@@ -186,30 +182,6 @@ def prepare_update(
     same = " AND ".join(f"{table.name}.{key} = given.{key}" for key in keys)
     text = f"UPDATE {table.name} SET {', '.join(changed)} FROM {source} WHERE {same}"  # noqa: S608
     return lambda: _run_driver_sql(connection, text, parameters)
-
-
-@contextmanager
-def background_executor(connection: Connection) -> Iterator[Later]:
-    """Yield a function that submits statements; all of them are executed at the block's end.
-
-    One thread executes the statements of a transaction in their order, while the caller compiles
-    the next ones. No other thread may use the connection in the block. The first error is raised
-    at the block's end, and later statements are skipped. SQLite works in this process, so there
-    each statement is executed at once.
-    """
-    if connection.dialect.name == "sqlite":
-        yield lambda ready: ready()
-        return
-    handed: list[Future[None]] = []
-
-    def in_turn(ready: Ready) -> None:
-        if not any(each.done() and each.exception() for each in handed):
-            ready()
-
-    with ThreadPoolExecutor(1, thread_name_prefix="behind") as thread:
-        yield lambda ready: handed.append(thread.submit(in_turn, ready))
-    for future in handed:
-        future.result()
 
 
 def update_each(

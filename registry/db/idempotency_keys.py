@@ -131,7 +131,7 @@ def check_unused(connection: Connection, key: IdempotencyKey) -> None:
     """Check an idempotency key without claiming it; it raises the errors of `claim_key`."""
     row = connection.execute(_AGAIN, {"scope": key.scope, "key": key.key}).one_or_none()
     if row is not None:
-        _check_unused(key, row)
+        _check_key_unused(key, row)
 
 
 def delete_expired_keys(connection: Connection) -> None:
@@ -139,7 +139,7 @@ def delete_expired_keys(connection: Connection) -> None:
     connection.execute(delete(keys).where(keys.c.first_used_at < db_now(connection) - KEPT))
 
 
-def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
+def _check_key_unused(key: IdempotencyKey, row: Row[Any]) -> None:
     """Raise the error of `claim_key` for an idempotency key that was used."""
     if row.now - row.first_used_at > KEPT:
         return
@@ -153,7 +153,7 @@ def _check_unused(key: IdempotencyKey, row: Row[Any]) -> None:
 
 def _reclaim_key(connection: Connection, key: IdempotencyKey, row: Row[Any]) -> datetime:
     """Claim an existing idempotency key again that is unused or expired; return the time."""
-    _check_unused(key, row)
+    _check_key_unused(key, row)
     now: datetime = row.now
     taken = {"started_at": now, "first_used_at": now, "fingerprint": f"{_MARK}{key.fingerprint}"}
     taken |= {"request_id": None, "status": None, "body": None}

@@ -308,8 +308,8 @@ class Hosts:
             lock_hosts(connection, *reports)
             before = read_hosts(connection, reports)
             now = db_now(connection)
-            looks = [(host, reports[key]) for key, host in before.items()]
-            others = record_reports(connection, looks, now=now, actor=actor)
+            polls = [(host, reports[key]) for key, host in before.items()]
+            others = record_reports(connection, polls, now=now, actor=actor)
             after = read_hosts(connection, before)
             known_as = {
                 key: host_with_machine(

@@ -96,14 +96,14 @@ def host_with_machine(
 
 
 def duplicates_of(
-    connection: Connection, looks: Sequence[tuple[Host, HostReport]]
+    connection: Connection, polls: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
     """Return, by duplicate host, the machine of the host that is registered already.
 
     The hosts are locked. Hosts with new machines also take an advisory lock, so that of two hosts
     that report one machine at the same moment the second is a duplicate.
     """
-    comparable = [(host, report) for host, report in looks if _is_comparable(host, report)]
+    comparable = [(host, report) for host, report in polls if _has_comparable_machine(host, report)]
     if any(_is_new_machine(host, report) or _is_duplicate(host) for host, report in comparable):
         take_advisory_lock(connection, _TURN)
     known = _candidate_machines(connection, comparable)
@@ -125,7 +125,7 @@ def duplicates_of(
 
 def store_duplicates(
     connection: Connection,
-    looks: Sequence[tuple[Host, HostReport]],
+    polls: Sequence[tuple[Host, HostReport]],
     doubles: Mapping[UUID, Machine],
     *,
     now: datetime,
@@ -133,7 +133,7 @@ def store_duplicates(
 ) -> None:
     """Store which of these locked hosts are duplicates of others, and which no longer are."""
     why: dict[UUID, str] = {}
-    for host, report in looks:
+    for host, report in polls:
         first = doubles.get(host.id)
         if (first.host if first else None) == host.same_machine_as:
             continue
@@ -178,7 +178,7 @@ _QUERY: Final[Select[Any]] = select(
 )
 
 
-def _is_comparable(host: Host, report: HostReport) -> bool:
+def _has_comparable_machine(host: Host, report: HostReport) -> bool:
     """Return whether a polled host's machine can be compared with those of other hosts."""
     return report.machine_uuid is not None or _is_duplicate(host)
 
@@ -197,23 +197,23 @@ def _is_duplicate(host: Host) -> bool:
 
 
 def _candidate_machines(
-    connection: Connection, looks: Sequence[tuple[Host, HostReport]]
+    connection: Connection, polls: Sequence[tuple[Host, HostReport]]
 ) -> dict[UUID, Machine]:
     """Return the machines of the polled hosts, and of hosts that may have the same machines."""
     found: dict[UUID, Machine] = {}
-    for some in chunks([host.id for host, _ in looks]):
+    for some in chunks([host.id for host, _ in polls]):
         own = is_any_of(connection, hosts.c.id, some)
         found |= {row.id: _to_machine(row) for row in connection.execute(_QUERY.where(own))}
     firsts = {each.double_of for each in found.values() if each.double_of} - found.keys()
     wanted = [hosts.c.id.in_(sorted(firsts))] if firsts else []
-    for which in (*wanted, *_candidate_conditions(looks, found)):
+    for which in (*wanted, *_candidate_conditions(polls, found)):
         query = _QUERY.where(which, hosts.c.admin != HostAdmin.RETIRED.value)
         found = {row.id: _to_machine(row) for row in connection.execute(query)} | found
     return found
 
 
 def _candidate_conditions(
-    looks: Sequence[tuple[Host, HostReport]], found: Mapping[UUID, Machine]
+    polls: Sequence[tuple[Host, HostReport]], found: Mapping[UUID, Machine]
 ) -> Iterator[ColumnElement[bool]]:
     """Yield conditions for hosts that may have the machine of a polled host.
 
@@ -222,7 +222,7 @@ def _candidate_conditions(
     labels: set[tuple[str, str]] = set()
     names: set[tuple[str, str]] = set()
     without: set[str] = set()
-    for host, report in looks:
+    for host, report in polls:
         if report.machine_uuid is None:
             continue
         label = machine_label_of(host.labels)
@@ -261,14 +261,14 @@ def _find_first_host(
     if first is None or first.uuid == mine.uuid:
         return None
     # libvirt makes up a UUID at each start where a machine has none. So another UUID counts
-    # once the first host was seen between two looks that showed it, with its own.
-    looked_between = (
+    # once the first host was seen between two polls that showed it, with its own.
+    polled_between = (
         not is_new
         and mine.polled_at is not None
         and first.polled_at is not None
         and first.polled_at > mine.polled_at
     )
-    return None if looked_between or are_distinguishable(mine, first) else first
+    return None if polled_between or are_distinguishable(mine, first) else first
 
 
 def _to_machine(row: Row[Any]) -> Machine:

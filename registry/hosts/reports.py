@@ -21,7 +21,7 @@ from registry.hosts.ledger_view import HostLedger, read_ledgers
 from registry.hosts.machine_identity import is_same_machine
 from registry.hosts.machines import Machine, duplicate_message, duplicates_of, store_duplicates
 from registry.hosts.silent_pools import pool_trouble, record_silent_pools
-from registry.hosts.stored_reports import keep_reports
+from registry.hosts.stored_reports import store_latest_reports
 from registry.hosts.unaccounted_items import (
     UnaccountedItems,
     domains_on_other_hosts,
@@ -72,7 +72,7 @@ class _AcceptedPoll:
 
 
 def record_reports(
-    connection: Connection, looks: Sequence[tuple[Host, HostReport]], *, now: datetime, actor: str
+    connection: Connection, polls: Sequence[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> set[UUID]:
     """Store one poll of each of these hosts, which are locked. An outdated poll changes nothing.
 
@@ -81,9 +81,9 @@ def record_reports(
 
     Returns the hosts at which another machine answered; nothing else is written for them.
     """
-    ledgers = read_ledgers(connection, [host.id for host, _ in looks])
+    ledgers = read_ledgers(connection, [host.id for host, _ in polls])
     counted, others = [], set()
-    for host, report in looks:
+    for host, report in polls:
         ledger = ledgers[host.id]
         if not _is_poll_counted(connection, host, report, ledger.fence, now):
             continue
@@ -97,16 +97,16 @@ def record_reports(
     counted = [replace(each, double_of=doubles.get(each.host.id)) for each in counted]
     _store_reports(connection, counted)
     pools = sharing_of_pools(
-        connection, {host.shared_pool for host, _ in looks if host.shared_pool}
+        connection, {host.shared_pool for host, _ in polls if host.shared_pool}
     )
     marks = set[UUID]()
-    for look in counted:
-        speaks = compares_pool_volumes(pools, look.host)
-        marks |= unknown_marks(look.report, look.ledger.live, speaks=speaks)
+    for poll in counted:
+        speaks = compares_pool_volumes(pools, poll.host)
+        marks |= unknown_marks(poll.report, poll.ledger.live, speaks=speaks)
     known = known_assignments(connection, marks)
     missing: list[Row[Any]] = []
-    for look in counted:
-        missing += _compare_with_ledger(connection, look, known, pools, now=now, actor=actor)
+    for poll in counted:
+        missing += _compare_with_ledger(connection, poll, known, pools, now=now, actor=actor)
     elsewhere = domains_on_other_hosts(connection, missing)
     missing = [row for row in missing if row.vm_id not in elsewhere]
     end_missing_vms(connection, missing, now=now, actor=actor)
@@ -131,35 +131,35 @@ def _is_poll_counted(
     return fence is None or fence.fenced_at is None or report.started_at > fence.fenced_at
 
 
-def _store_reports(connection: Connection, looks: Sequence[_AcceptedPoll]) -> None:
+def _store_reports(connection: Connection, polls: Sequence[_AcceptedPoll]) -> None:
     """Store that the polled hosts answered, with their reports."""
     update_rows(
         connection,
         hosts,
         [
             {
-                "id": look.host.id,
-                "last_polled_at": look.report.polled_at,
-                "last_error": _last_error(look),
+                "id": poll.host.id,
+                "last_polled_at": poll.report.polled_at,
+                "last_error": _shown_error(poll),
                 "missed_polls": 0,
-                "can_filter": look.report.can_filter,
+                "can_filter": poll.report.can_filter,
             }
-            for look in looks
+            for poll in polls
         ],
     )
-    keep_reports(connection, {look.host.id: look.report for look in looks})
+    store_latest_reports(connection, {poll.host.id: poll.report for poll in polls})
 
 
-def _last_error(look: _AcceptedPoll) -> str | None:
+def _shown_error(poll: _AcceptedPoll) -> str | None:
     """Return the error to show at a host that answered: a duplicate, a silent pool, or None."""
-    if look.double_of is not None:
-        return duplicate_message(look.host.name, look.double_of.host)
-    return pool_trouble(look.host, look.report)
+    if poll.double_of is not None:
+        return duplicate_message(poll.host.name, poll.double_of.host)
+    return pool_trouble(poll.host, poll.report)
 
 
 def _compare_with_ledger(
     connection: Connection,
-    look: _AcceptedPoll,
+    poll: _AcceptedPoll,
     known: Mapping[UUID, LedgerAssignment],
     pools: Mapping[str, PoolSharing],
     *,
@@ -170,7 +170,7 @@ def _compare_with_ledger(
 
     Returns the assignments of missing VMs whose places are to be cleared.
     """
-    host, report, ledger = look.host, look.report, look.ledger
+    host, report, ledger = poll.host, poll.report, poll.ledger
     unaccounted = find_unaccounted_items(
         report,
         ledger.live,
@@ -179,7 +179,7 @@ def _compare_with_ledger(
         shared_pool=host.shared_pool,
         speaks=compares_pool_volumes(pools, host),
     )
-    if look.double_of is None or host.health != HostHealth.ENROLLING:
+    if poll.double_of is None or host.health != HostHealth.ENROLLING:
         _return_to_service(connection, host, ledger.fence, unaccounted, now=now, actor=actor)
     to_clear = _observe_vms(connection, host, report, ledger.live, now=now, actor=actor)
     foreign = _foreign_amounts(unaccounted.strangers)
@@ -191,7 +191,7 @@ def _compare_with_ledger(
         del foreign["disk_gib"]
         left = [row for row in left if row.kind != "volume"]
     detected = _detected_amounts(host, report, pools)
-    if look.double_of is not None:
+    if poll.double_of is not None:
         foreign = _whole_capacity(host, detected)
         unaccounted = replace(unaccounted, strangers=())  # the other host reports them
     _write_inventories(connection, host, detected, foreign)

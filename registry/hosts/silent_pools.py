@@ -26,7 +26,7 @@ _BETWEEN_LOOKS: Final = timedelta(minutes=1)
 
 
 def record_silent_pools(
-    connection: Connection, looks: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
+    connection: Connection, polls: Iterable[tuple[Host, HostReport]], *, now: datetime, actor: str
 ) -> None:
     """Record which of these locked hosts have storage pools that fell silent or answer again.
 
@@ -35,7 +35,7 @@ def record_silent_pools(
     lost: dict[UUID, datetime] = {}
     why: dict[UUID, str] = {}
     history = []
-    for host, report in looks:
+    for host, report in polls:
         since = silent_since(host, report)
         if since == host.pool_silent_since:
             continue

@@ -23,7 +23,7 @@ _MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _REPORT_FIELDS: Final = tuple(field.name for field in fields(HostReport))
 
 
-def keep_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> None:
+def store_latest_reports(connection: Connection, reports: Mapping[UUID, HostReport]) -> None:
     """Replace the latest reports of hosts, which are locked."""
     rows = [
         {"host_id": key, "report": _report_to_json(report), "polled_at": report.polled_at}

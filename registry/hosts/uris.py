@@ -90,13 +90,13 @@ def check_uri(uri: str, policy: UriPolicy = DEFAULT_URI_POLICY) -> str:
         raise UriRefusedError(uri, "it has a fragment")
     if port == 0:
         raise UriRefusedError(uri, "port 0")
-    _check_authority(uri, scheme, parts)
-    _check_path(uri, parts.path)
-    _check_query(uri, parts.query, policy)
+    _check_uri_authority(uri, scheme, parts)
+    _check_uri_path(uri, parts.path)
+    _check_uri_query(uri, parts.query, policy)
     return uri
 
 
-def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
+def _check_uri_authority(uri: str, scheme: str, parts: SplitResult) -> None:
     """Check the user, host and port of a libvirt URI, or raise `UriRefusedError`."""
     userinfo, at, _ = parts.netloc.rpartition("@")
     if ":" in userinfo:
@@ -113,7 +113,7 @@ def _check_authority(uri: str, scheme: str, parts: SplitResult) -> None:
         raise UriRefusedError(uri, "it names no host")
 
 
-def _check_path(uri: str, path: str) -> None:
+def _check_uri_path(uri: str, path: str) -> None:
     """Check the path of a libvirt URI, or raise `UriRefusedError`."""
     if not _PATH.fullmatch(path) or ".." in path:
         raise UriRefusedError(uri, "its path is not plain, as /system is")
@@ -121,7 +121,7 @@ def _check_path(uri: str, path: str) -> None:
         raise UriRefusedError(uri, f"libvirt knows no path {path}; without its last slash it does")
 
 
-def _check_query(uri: str, query: str, policy: UriPolicy) -> None:
+def _check_uri_query(uri: str, query: str, policy: UriPolicy) -> None:
     """Check that a libvirt URI has allowed parameters only, or raise `UriRefusedError`."""
     # libvirt splits at ';' as well as at '&'
     for field in query.replace(";", "&").split("&") if query else ():

@@ -123,13 +123,13 @@ def checked_head(file: BinaryIO, stated: ImageFormat) -> bytes:
     return _check_image_file(file, stated)[0]
 
 
-def check_length(size_bytes: int, stated: ImageFormat) -> None:
+def check_image_length(size_bytes: int, stated: ImageFormat) -> None:
     """Raise `ImageRefusedError` if no image of the stated format has this length."""
     if stated == "raw":
         _check_raw_size(size_bytes)
 
 
-def check_start(head: bytes, stated: ImageFormat) -> None:
+def check_image_start(head: bytes, stated: ImageFormat) -> None:
     """Check the first `HEAD_BYTES` of an image's file, or raise `ImageRefusedError`."""
     _check_format(head, b"", stated)
     if stated == "qcow2":

@@ -20,7 +20,12 @@ from registry.errors import (
     ImageStoreFullError,
     ImageTooLargeError,
 )
-from registry.images.header import HEAD_BYTES, check_length, check_start, read_virtual_size
+from registry.images.header import (
+    HEAD_BYTES,
+    check_image_length,
+    check_image_start,
+    read_virtual_size,
+)
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey, check_signature
 from registry.records.images import ImageFormat
@@ -84,7 +89,7 @@ class IncomingFile:
         """
         if size_bytes > self._max_bytes:
             raise ImageTooLargeError(self._max_bytes, size_bytes)
-        check_length(size_bytes, self._format)
+        check_image_length(size_bytes, self._format)
         self._check_room(size_bytes)
 
     def write(self, piece: bytes) -> None:
@@ -110,7 +115,7 @@ class IncomingFile:
                 self._check_room(len(data))
                 _write_all(self._file.fileno(), data, start)
         except OSError as error:
-            raise ImageStoreError(self._part.parent, error_message(error)) from error
+            raise ImageStoreError(self._part.parent, store_error_message(error)) from error
         self.size_bytes += len(piece)
 
     def store(self, sha256: str | None) -> StoredFile:
@@ -124,7 +129,7 @@ class IncomingFile:
         """
         found = self._digest.hexdigest()
         if sha256 is not None:
-            check_digest(found, sha256, self.size_bytes)
+            check_image_digest(found, sha256, self.size_bytes)
         signed_by = self._verify_signature()
         try:
             self._file.truncate(self.size_bytes)  # it may end in a hole
@@ -134,7 +139,7 @@ class IncomingFile:
             self._part.rename(self._path)
             _sync_folder(self._path.parent)
         except OSError as error:
-            raise ImageStoreError(self._path.parent, error_message(error)) from error
+            raise ImageStoreError(self._path.parent, store_error_message(error)) from error
         return StoredFile(
             sha256=found,
             size_bytes=self.size_bytes,
@@ -150,14 +155,14 @@ class IncomingFile:
         self._head += piece[: HEAD_BYTES - len(self._head)]
         if len(self._head) == HEAD_BYTES:
             self._judged = True
-            check_start(self._head, self._format)
+            check_image_start(self._head, self._format)
 
     def _check_room(self, needed_bytes: int) -> None:
         """Raise if an upload would use the disk's margin, as a database may share the disk."""
         try:
             disk = os.fstatvfs(self._file.fileno())
         except OSError as error:
-            raise ImageStoreError(self._part.parent, error_message(error)) from error
+            raise ImageStoreError(self._part.parent, store_error_message(error)) from error
         free_bytes = disk.f_bavail * disk.f_frsize
         if free_bytes - needed_bytes < self._margin_bytes:
             raise ImageStoreFullError(
@@ -179,7 +184,7 @@ class IncomingFile:
         )
 
 
-def check_digest(found: str, sha256: str, size_bytes: int) -> None:
+def check_image_digest(found: str, sha256: str, size_bytes: int) -> None:
     """Raise `ImageRefusedError` if an image file's hash is not the announced one."""
     if found != sha256:
         raise ImageRefusedError(
@@ -187,7 +192,7 @@ def check_digest(found: str, sha256: str, size_bytes: int) -> None:
         )
 
 
-def error_message(error: OSError) -> str:
+def store_error_message(error: OSError) -> str:
     """Return the text of an error in the image store's folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "its disk is full"

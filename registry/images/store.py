@@ -19,7 +19,12 @@ from uuid import UUID, uuid4
 
 from registry.errors import ImageRefusedError, ImageStoreError
 from registry.images.header import checked_head, read_virtual_size
-from registry.images.incoming_file import IncomingFile, StoredFile, check_digest, error_message
+from registry.images.incoming_file import (
+    IncomingFile,
+    StoredFile,
+    check_image_digest,
+    store_error_message,
+)
 from registry.images.qemu_img import check_opens
 from registry.images.signatures import ImageKey
 from registry.records.images import ImageFormat
@@ -73,7 +78,7 @@ class ImageStore:
             file = part.open("x+b")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise ImageStoreError(self.folder, error_message(error)) from error
+            raise ImageStoreError(self.folder, store_error_message(error)) from error
         try:
             with file:
                 yield IncomingFile(
@@ -103,7 +108,7 @@ class ImageStore:
             with self.path(image_id, image_format).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
                 size_bytes = file.tell()
-                check_digest(found, sha256, size_bytes)
+                check_image_digest(found, sha256, size_bytes)
                 return StoredFile(
                     sha256=found,
                     size_bytes=size_bytes,
@@ -114,7 +119,7 @@ class ImageStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ImageStoreError(self.folder, error_message(error)) from error
+            raise ImageStoreError(self.folder, store_error_message(error)) from error
 
     def head(self, image_id: UUID, image_format: ImageFormat) -> bytes:
         """Return the head of an image's file, checked again, as hosts probe it first.
@@ -131,7 +136,7 @@ class ImageStore:
             with path.open("rb") as file:
                 return checked_head(file, image_format)
         except OSError as error:
-            raise ImageStoreError(path, error_message(error)) from error
+            raise ImageStoreError(path, store_error_message(error)) from error
 
     def _check_signature_given(self, signature: bytes | None) -> None:
         """Raise `ImageRefusedError` if a signature is missing, or no key could verify it."""
@@ -152,7 +157,7 @@ class ImageStore:
         try:
             self.path(image_id, image_format).replace(self.path(of, image_format))
         except OSError as error:
-            raise ImageStoreError(self.folder, error_message(error)) from error
+            raise ImageStoreError(self.folder, store_error_message(error)) from error
 
     def discard(self, image_id: UUID, image_format: ImageFormat) -> None:
         """Delete an image's file; it may be gone. Open readers can still read it to its end."""
@@ -166,7 +171,7 @@ class ImageStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ImageStoreError(self.folder, error_message(error)) from error
+            raise ImageStoreError(self.folder, store_error_message(error)) from error
         return [path for path in found if image_id_of(path) is not None]
 
     @contextmanager

@@ -14,11 +14,25 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+)
 
 from registry.db.bulk import chunks, is_any_of
-from registry.db.schema import assignments, hosts, preserved_disks, unreleased, vms
-from registry.lifecycle import AssignmentState, HostAdmin, HostHealth, VmDesired
+from registry.db.host_access import HOST_COLUMNS, to_host_access
+from registry.db.schema import assignments, host_fences, hosts, preserved_disks, unreleased, vms
+from registry.lifecycle import AssignmentState, FenceState, HostAdmin, HostHealth, VmDesired
+from registry.records.hosts import HostAccess
 
 #: Prefix of the host label: hosts with the same value see one pool.
 SHARED_POOL_LABEL: Final = "shared_pool="
@@ -148,3 +162,34 @@ def sharing_of_pools(connection: Connection, pools: Collection[str]) -> dict[str
         )
         for pool, rows in seeing.items()
     }
+
+
+def machine_of_host() -> ColumnElement[Any]:
+    """Return the id of the first host with the machine of a host: itself or an earlier one."""
+    return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
+
+
+def read_pool_neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
+    """Return the other machines that see the pool of a host, in order.
+
+    The row has the host's `shared_pool` and `machine`; without a shared pool nothing is queried.
+
+    A second name of the host's machine is left out: the deletion of the file finds its users, and
+    the leftover itself would be one of them. A fenced host that has not answered since is off, so
+    its guests use no file.
+    """
+    if row.shared_pool is None:
+        return ()
+    is_off = exists().where(
+        host_fences.c.host_id == hosts.c.id,
+        host_fences.c.state == FenceState.FENCED.value,
+        or_(hosts.c.last_polled_at.is_(None), hosts.c.last_polled_at < host_fences.c.fenced_at),
+    )
+    others: Select[Any] = select(*HOST_COLUMNS).where(
+        hosts.c.shared_pool == row.shared_pool,
+        machine_of_host() != row.machine,
+        hosts.c.admin != HostAdmin.RETIRED.value,
+        not_(is_off),
+    )
+    found = connection.execute(others.order_by(hosts.c.id))
+    return tuple(to_host_access(each) for each in found)

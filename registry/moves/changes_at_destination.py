@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, select
 
 from registry.db.schema import assignment_resources, hosts, inventories, plan_moves, vms
 from registry.lifecycle import HostAdmin
-from registry.moves.create import rule_obstacles
+from registry.moves.obstacles import rule_obstacles
 from registry.moves.stored_plans import vms_following
 
 

@@ -57,7 +57,7 @@ class Moves:
         following: Sequence[UUID] = ()
         with self._database.write() as connection:
             if of_plan is not None:
-                from_host = _check_requested(connection, *of_plan)
+                from_host = _check_move_of_plan(connection, *of_plan)
                 following = vms_following(connection, vm_id, *of_plan)
             move_id = create_move(
                 connection,
@@ -183,7 +183,7 @@ class Moves:
         return page_of([_to_move(row) for row in rows], limit, lambda each: (each.id.hex,))
 
 
-def _check_requested(connection: Connection, plan_id: UUID, position: int) -> UUID:
+def _check_move_of_plan(connection: Connection, plan_id: UUID, position: int) -> UUID:
     """Lock a plan, check that it still needs one of its moves, and return the move's source.
 
     The executor read the plan earlier: it may have been cancelled since, or another control

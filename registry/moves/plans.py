@@ -85,7 +85,7 @@ class Plans:
             if row.state == PlanState.PROPOSED.value and "request" in row.arguments:
                 check_request_waits(connection, UUID(row.arguments["request"]))
             now = db_now(connection)
-            _apply_event(
+            _apply_plan_event(
                 connection,
                 row,
                 PlanEvent.APPROVED,
@@ -216,15 +216,15 @@ class Plans:
                     for position, each in enumerate(decided)
                 ]
                 connection.execute(insert(plan_moves), rows)
-            _apply_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
+            _apply_plan_event(connection, row, PlanEvent.PROPOSED, now=now, actor=actor, **values)
             if row.approve and declined is None:
                 approved = _lock_plan(connection, id)
                 by = _approval_values(row.requested_by, now)
-                _apply_event(
+                _apply_plan_event(
                     connection, approved, PlanEvent.APPROVED, now=now, actor=row.requested_by, **by
                 )
             elif declined is None and not decided and not (admitted and admitted["hosts"]):
-                _apply_event(
+                _apply_plan_event(
                     connection,
                     _lock_plan(connection, id),
                     PlanEvent.DONE,
@@ -235,7 +235,7 @@ class Plans:
                 )
             if declined is not None:
                 proposed = _lock_plan(connection, id)
-                _apply_event(
+                _apply_plan_event(
                     connection,
                     proposed,
                     PlanEvent.CANCELLED,
@@ -253,7 +253,7 @@ class Plans:
         with self._database.write() as connection:
             row, now = _lock_plan(connection, id), db_now(connection)
             values = {"last_error": error, "ended_at": now}
-            _apply_event(
+            _apply_plan_event(
                 connection, row, PlanEvent.FAILED, now=now, actor=actor, reason=error, **values
             )
 
@@ -292,7 +292,7 @@ class Plans:
             row, now = _lock_plan(connection, id), db_now(connection)
             if row.state == PlanState.APPROVED.value:
                 values = {"ended_at": now, **gain_values(connection, id, ended=True)}
-                _apply_event(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
+                _apply_plan_event(connection, row, PlanEvent.DONE, now=now, actor=actor, **values)
 
 
 def cancel_plan(
@@ -306,7 +306,7 @@ def cancel_plan(
     row = _lock_plan(connection, id)
     now = db_now(connection)
     values = {"ended_at": now, "last_error": reason, **gain_values(connection, id, ended=True)}
-    _apply_event(
+    _apply_plan_event(
         connection, row, PlanEvent.CANCELLED, now=now, actor=actor, reason=reason, **values
     )
     connection.execute(
@@ -382,7 +382,7 @@ def _lock_plan(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _apply_event(
+def _apply_plan_event(
     connection: Connection,
     row: Row[Any],
     event: PlanEvent,

@@ -195,7 +195,7 @@ class Rolls:
                 )
             token = uuid4()
             values = {"command": command, "last_error": None, **_driver_values(driver, token, now)}
-            _apply_event(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
+            _apply_roll_event(connection, row, RollEvent.RESUMED, now=now, actor=actor, **values)
             return store_result(connection, RollLease(roll=_get_roll(connection, id), token=token))
 
     @retry_on_rollback
@@ -374,7 +374,7 @@ def _end_roll(
     """End or stop a roll and record the event; a cancelled roll cancels its plans."""
     ended = None if event is RollEvent.STOPPED else now
     values = {"last_error": error, "ended_at": ended, "driver_lease_until": now}
-    _apply_event(connection, row, event, now=now, actor=actor, reason=error, **values)
+    _apply_roll_event(connection, row, event, now=now, actor=actor, reason=error, **values)
     if event is RollEvent.CANCELLED:
         of_roll = select(roll_hosts.c.plan_id).where(roll_hosts.c.roll_id == row.id)
         query = select(plans.c.id).where(plans.c.id.in_(of_roll), GOES_ON).order_by(plans.c.id)
@@ -382,7 +382,7 @@ def _end_roll(
             cancel_plan(connection, plan, actor=actor, reason=f"roll {row.id} was cancelled")
 
 
-def _apply_event(
+def _apply_roll_event(
     connection: Connection,
     row: Row[Any],
     event: RollEvent,

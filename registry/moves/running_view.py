@@ -24,7 +24,7 @@ from registry.db.schema import (
     vms,
 )
 from registry.lifecycle import AssignmentState, HostHealth, MoveState, VmDesired, VmObserved
-from registry.moves.create import MOVES_LABEL
+from registry.moves.obstacles import MOVES_LABEL
 from registry.moves.stored_plans import GOES_ON
 from registry.records.moves import RunningView, RunningVm
 from registry.records.rounds import ClusterView

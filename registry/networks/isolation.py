@@ -22,7 +22,7 @@ _NAMED: Final = 20
 def isolation_warning(connection: Connection, network_id: UUID) -> str | None:
     """Return a warning with the number of VMs that a network's filters do not isolate, or None."""
     row = connection.execute(select(networks).where(networks.c.id == network_id)).one()
-    count = _count_unknown(connection, row) if _filters_by_mac(row) else 0
+    count = _count_unisolated_vms(connection, row) if _filters_by_mac(row) else 0
     if not count:
         return None
     return (
@@ -35,13 +35,13 @@ def check_isolation(connection: Connection) -> Iterator[str]:
     """Yield a sentence on each network with VMs that its filters do not isolate."""
     query = select(networks).where(networks.c.isolated).order_by(networks.c.name)
     for row in connection.execute(query).all():
-        count = _count_unknown(connection, row) if _filters_by_mac(row) else 0
+        count = _count_unisolated_vms(connection, row) if _filters_by_mac(row) else 0
         if not count:
             continue
         some = (
             select(vms.c.name)
             .join(interfaces, interfaces.c.vm_id == vms.c.id)
-            .where(*_unknown_conditions(row.id))
+            .where(*_unisolated_vm_conditions(row.id))
             .order_by(vms.c.name)
             .limit(_NAMED)
         )
@@ -62,18 +62,18 @@ def _filters_by_mac(row: Row[Any]) -> bool:
     return subnet is None or not reachable_ranges(subnet)
 
 
-def _count_unknown(connection: Connection, row: Row[Any]) -> int:
+def _count_unisolated_vms(connection: Connection, row: Row[Any]) -> int:
     """Return the number of VMs of an isolated network that hosts' filters do not identify."""
     query = (
         select(func.count())
         .select_from(interfaces)
         .join(vms, vms.c.id == interfaces.c.vm_id)
-        .where(*_unknown_conditions(row.id))
+        .where(*_unisolated_vm_conditions(row.id))
     )
     return connection.execute(query).scalar_one()
 
 
-def _unknown_conditions(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
+def _unisolated_vm_conditions(network_id: UUID) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions for VMs on a network whose MACs are not of the isolated block."""
     return (
         interfaces.c.network_id == network_id,

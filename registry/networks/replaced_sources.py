@@ -51,7 +51,7 @@ def replaced_sources(connection: Connection, network_ids: Collection[UUID]) -> l
     query = (
         select(left, hosts.c.name.label("host"))
         .join(hosts, hosts.c.id == left.c.host_id)
-        .where(is_any_of(connection, left.c.network_id, sorted(network_ids)), _is_in_use())
+        .where(is_any_of(connection, left.c.network_id, sorted(network_ids)), _is_source_in_use())
         .order_by(hosts.c.name, left.c.kind, left.c.source)
     )
     return [
@@ -62,10 +62,10 @@ def replaced_sources(connection: Connection, network_ids: Collection[UUID]) -> l
 
 def delete_unused_sources(connection: Connection, network_id: UUID) -> None:
     """Delete the replaced sources of a network that no VM uses any more."""
-    connection.execute(delete(left).where(left.c.network_id == network_id, ~_is_in_use()))
+    connection.execute(delete(left).where(left.c.network_id == network_id, ~_is_source_in_use()))
 
 
-def _is_in_use() -> ColumnElement[bool]:
+def _is_source_in_use() -> ColumnElement[bool]:
     """Return the condition that a VM placed before the mapping still uses the replaced source."""
     query = (
         select(assignments.c.id)

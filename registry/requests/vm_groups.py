@@ -30,7 +30,7 @@ _LIVE = requests.c.state.not_in([state.value for state in FINISHED])
 
 
 @dataclass(slots=True)
-class _Members:
+class _GroupMembers:
     """The open requests and VMs of a VM group, and on which hosts the VMs are."""
 
     requests: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class VmGroups:
             query = query.where(vm_groups.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-            found = _read_members(connection, (row.id for row in rows))
+            found = _read_group_members(connection, (row.id for row in rows))
         groups = [
             record_of(
                 VmGroup,
@@ -82,9 +82,11 @@ class VmGroups:
         return page_of(groups, limit, lambda group: (group.id.hex,))
 
 
-def _read_members(connection: Connection, keys: Iterable[UUID]) -> defaultdict[UUID, _Members]:
+def _read_group_members(
+    connection: Connection, keys: Iterable[UUID]
+) -> defaultdict[UUID, _GroupMembers]:
     """Return the open requests, VMs and hosts of VM groups, by group."""
-    found: defaultdict[UUID, _Members] = defaultdict(_Members)
+    found: defaultdict[UUID, _GroupMembers] = defaultdict(_GroupMembers)
     for some in chunks(sorted(keys)):
         of_some = request_groups.c.group_id.in_(some)
         open_requests = (

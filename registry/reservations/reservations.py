@@ -122,7 +122,9 @@ class Reservations:
         with self._database.write() as connection:
             row = _lock_reservation(connection, id)
             now = db_now(connection)
-            _apply_event(connection, row, ReservationEvent.CANCELLED, now=now, actor=actor)
+            _apply_reservation_event(
+                connection, row, ReservationEvent.CANCELLED, now=now, actor=actor
+            )
             return _get_reservation(connection, id)
 
     # ---- the control centre --------------------------------------------------------
@@ -183,7 +185,7 @@ class Reservations:
                 )
             event = ReservationEvent.REFUSED if decision.reason else ReservationEvent.ACCEPTED
             values = {"decision": asdict(decision), "decided_at": now}
-            _apply_event(
+            _apply_reservation_event(
                 connection, row, event, now=now, actor=actor, reason=decision.message, **values
             )
             return _get_reservation(connection, id)
@@ -206,9 +208,9 @@ class Reservations:
             done = []
             for key in found:
                 row, now = _lock_reservation(connection, key), db_now(connection)
-                event = _due_event(row, earlier_time(now, by))
+                event = _due_reservation_event(row, earlier_time(now, by))
                 if event is not None:
-                    _apply_event(connection, row, event, now=now, actor=actor)
+                    _apply_reservation_event(connection, row, event, now=now, actor=actor)
                     done.append(key)
             return tuple(done)
 
@@ -255,7 +257,7 @@ def _find_due_reservations(connection: Connection, now: datetime, at_once: int) 
     return connection.scalars(query).all()
 
 
-def _due_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
+def _due_reservation_event(row: Row[Any], now: datetime) -> ReservationEvent | None:
     """Return whether a reservation is to begin or to end now, as an event, or None."""
     if row.state not in {state.value for state in STANDING}:
         return None
@@ -276,7 +278,7 @@ def _lock_reservation(connection: Connection, key: UUID) -> Row[Any]:
     return row
 
 
-def _apply_event(
+def _apply_reservation_event(
     connection: Connection,
     row: Row[Any],
     event: ReservationEvent,

@@ -28,17 +28,15 @@ from registry.db.schema import (
     requests,
     reservations,
     rounds,
-    slot_loop,
     spot_room_holds,
     tenants,
     vm_types,
     vms,
 )
-from registry.errors import SlotLoopPausedError
 from registry.images.holds import IMAGE_HELD, requests_of_held_images
 from registry.ledger.placeable import is_waiting_vm, kept_disks_of_requests
 from registry.ledger.shared_disks import SHARED_POOL_LABEL, KeptDisk
-from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState, SlotLoopState
+from registry.lifecycle import OPEN_REQUESTS, HostAdmin, PlanState, RequestState
 from registry.networks.addresses import limited_request, network_limits
 from registry.records.requests import Rules, WaitingStatus
 from registry.records.rounds import (
@@ -63,6 +61,7 @@ from registry.rounds.group_views import hosts_of_group, spread_views, vm_group_v
 from registry.rounds.known_hosts import Holdings, KnownHosts, holdings
 from registry.rounds.leases import check_epoch
 from registry.rounds.reserved_room import held_for_reservations, reserved_view
+from registry.rounds.slot_loop import check_not_paused
 from registry.rounds.spot import spot_holdings, spot_view
 from registry.tenancy.reservation_use import IS_STANDING
 
@@ -83,15 +82,8 @@ def read_cluster(connection: Connection, lease: Lease, known: KnownHosts) -> Clu
     slot loop is paused.
     """
     check_epoch(connection, lease.name, lease.holder, lease.epoch)
-    _check_not_paused(connection)
+    check_not_paused(connection)
     return view_cluster(connection, lease.epoch, known)
-
-
-def _check_not_paused(connection: Connection) -> None:
-    """Raise `SlotLoopPausedError` if the slot loop is paused, as then no round begins."""
-    switch = connection.execute(select(slot_loop.c.state, slot_loop.c.reason)).one()
-    if switch.state == SlotLoopState.PAUSED.value:
-        raise SlotLoopPausedError(switch.reason)
 
 
 def view_cluster(
@@ -120,7 +112,7 @@ def view_cluster(
         groups=groups,
         vm_groups=vm_group_views(connection, grouped) if grouped else (),
         quotas=_quota_views(connection),
-        last=last_round(connection),
+        last=latest_round(connection),
         freed=room_freed_by_plans(connection, axis),
         spot=spot,
         reserved=reserved,
@@ -133,7 +125,7 @@ def room_freed_by_plans(connection: Connection, axis: Sequence[str]) -> tuple[Fr
     return freed_views(connection, axis, under_way) if under_way else ()
 
 
-def last_round(connection: Connection) -> LatestRound | None:
+def latest_round(connection: Connection) -> LatestRound | None:
     """Return the latest round without its shares, or None before the first."""
     query = select(*_LATEST).order_by(rounds.c.number.desc()).limit(1)
     row = connection.execute(query).one_or_none()

@@ -20,16 +20,10 @@ from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from registry.audit.events import event_row, prepare_events
 from registry.catalogue.resources import demands
-from registry.db.bulk import (
-    Later,
-    background_executor,
-    chunks,
-    is_any_of,
-    prepare_insert,
-    prepare_update,
-)
+from registry.db.background_statements import SubmitStatement, background_executor
+from registry.db.bulk import chunks, is_any_of, prepare_insert, prepare_update
+from registry.db.checkpoints import checkpoint
 from registry.db.clock import db_now
-from registry.db.faults import checkpoint
 from registry.db.ids import uuid7
 from registry.db.locks import lock_vms
 from registry.db.schema import (
@@ -376,7 +370,7 @@ def _insert_assignments(
     chosen: Sequence[tuple[Any, UUID]],
     number: int,
     now: datetime,
-    later: Later,
+    later: SubmitStatement,
     *,
     names: Mapping[UUID, str],
     disks: Mapping[UUID, KeptDisk],

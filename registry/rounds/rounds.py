@@ -23,7 +23,7 @@ from registry.records.rounds import (
     RoundRecord,
     StoredDecision,
 )
-from registry.rounds.cluster_view import last_round, read_cluster
+from registry.rounds.cluster_view import latest_round, read_cluster
 from registry.rounds.commit import commit_round
 from registry.rounds.known_hosts import KnownHosts
 
@@ -112,7 +112,7 @@ class Rounds:
     def last(self) -> LatestRound | None:
         """Return the latest round without the tenants' shares, or None before the first."""
         with self._database.read() as connection:
-            return last_round(connection)
+            return latest_round(connection)
 
 
 def _stored_decision(row: Row[Any]) -> dict[str, Any]:

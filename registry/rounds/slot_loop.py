@@ -13,8 +13,8 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.idempotency_keys import store_result
 from registry.db.row_conversion import record_of
 from registry.db.schema import slot_loop
-from registry.errors import InvalidError
-from registry.lifecycle import SlotLoopEvent
+from registry.errors import InvalidError, SlotLoopPausedError
+from registry.lifecycle import SlotLoopEvent, SlotLoopState
 from registry.records.rounds import SlotLoopStatus
 
 MAX_REASON_LENGTH: Final = 200
@@ -88,3 +88,10 @@ def slot_loop_status(connection: Connection) -> SlotLoopStatus:
     """Return the status of the slot loop in a caller's transaction."""
     row = connection.execute(select(slot_loop)).one()
     return record_of(SlotLoopStatus, row)
+
+
+def check_not_paused(connection: Connection) -> None:
+    """Raise `SlotLoopPausedError` if the slot loop is paused, as then no round begins."""
+    switch = connection.execute(select(slot_loop.c.state, slot_loop.c.reason)).one()
+    if switch.state == SlotLoopState.PAUSED.value:
+        raise SlotLoopPausedError(switch.reason)

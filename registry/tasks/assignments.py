@@ -36,7 +36,13 @@ from registry.errors import ClaimLostError
 from registry.images.host_copies import image_on_host, lacks_image
 from registry.ledger.host_backoff import BUILD_AVOID_S, record_host_backoff
 from registry.ledger.release import OTHER_ASSIGNMENTS, AssignmentRelease, end_assignments
-from registry.ledger.shared_disks import delete_kept_disks, disk_name_of, is_disk_needed
+from registry.ledger.shared_disks import (
+    delete_kept_disks,
+    disk_name_of,
+    is_disk_needed,
+    machine_of_host,
+    read_pool_neighbours,
+)
 from registry.lifecycle import (
     OUT_OF_REACH,
     AssignmentEvent,
@@ -48,15 +54,13 @@ from registry.lifecycle import (
 from registry.networks.addresses import read_guest_network
 from registry.records.work import Build, Claim, Due, Leftover, Removal
 from registry.requests.guest_access import read_guest_access
-from registry.tasks.outbox import (
+from registry.tasks.leftovers import (
     claim_leftover,
     extend_leftover,
     finish_leftover,
-    machine_of_host,
-    read_pool_neighbours,
     record_leftover_error,
-    send_due_tasks,
 )
+from registry.tasks.outbox import send_due_tasks
 from registry.tasks.overdue import is_overdue, overdue_builds
 from registry.tasks.queues import WorkQueue
 

@@ -158,7 +158,7 @@ class Fencing:
         """
         with self._database.write() as connection:
             lock_hosts(connection, host_id)
-            host = _host_row(connection, hosts.c.id == host_id)
+            host = _fenced_host_row(connection, hosts.c.id == host_id)
             row, now = fence_row(connection, host_id), db_now(connection)
             if host is None or row is None or row.state not in OPEN or is_being_fenced(row, now):
                 return None
@@ -349,7 +349,7 @@ def _end_fence(
     )
 
 
-def _host_row(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
+def _fenced_host_row(connection: Connection, which: ColumnElement[bool]) -> Row[Any] | None:
     """Return what fencing needs of the host that meets a condition, or None."""
     columns = (
         hosts.c.id,
@@ -371,11 +371,11 @@ def _is_silent(host: Row[Any]) -> bool:
 def _lock_down_host(connection: Connection, name: str, what: str) -> Row[Any]:
     """Lock a host by name; raise `ConflictError` unless it is down."""
     here = (hosts.c.name == name) & (hosts.c.admin != HostAdmin.RETIRED.value)
-    found = _host_row(connection, here)
+    found = _fenced_host_row(connection, here)
     if found is None:
         raise NotFoundError("host", name)
     lock_hosts(connection, found.id)
-    host = _host_row(connection, hosts.c.id == found.id)
+    host = _fenced_host_row(connection, hosts.c.id == found.id)
     assert host is not None  # noqa: S101 - hosts are never deleted
     if not _is_silent(host):
         found_as = host.health if host.returning_since is None else "answering again"
@@ -388,7 +388,7 @@ def _lock_claimed_host_and_fence(
 ) -> tuple[Row[Any], Row[Any]]:
     """Lock the host and its fencing that a worker claimed, or raise `ClaimLostError`."""
     lock_hosts(connection, order.host_id)
-    host = _host_row(connection, hosts.c.id == order.host_id)
+    host = _fenced_host_row(connection, hosts.c.id == order.host_id)
     row = fence_row(connection, order.host_id)
     if host is None or row is None:
         raise ClaimLostError(f"the fencing of host {order.host}", "it is over")

@@ -34,8 +34,8 @@ from registry.lifecycle import (
     VmObservedEvent,
 )
 from registry.moves.changes_at_destination import destination_refusal
-from registry.moves.create import MOVES_LABEL
 from registry.moves.move_end import close_move, complete_arrival, end_without_arrival, lock_move
+from registry.moves.obstacles import MOVES_LABEL
 from registry.records.moves import MoveClaim, MoveLimits, MoveProgress, MoveStep
 from registry.records.work import Claim, Due
 from registry.tasks.assignments import SELECT, to_build
@@ -96,7 +96,7 @@ class MoveSteps:
             record_events(
                 connection, [step.row(now, owner, move.id, tenant=move.tenant, data=detail)]
             )
-            return _to_step(connection, move, vm, token, kind=kind, begun=begun)
+            return _to_move_step(connection, move, vm, token, kind=kind, begun=begun)
 
     @retry_on_rollback
     def send_next(self, limits: MoveLimits) -> tuple[Due, ...]:
@@ -309,7 +309,7 @@ def _may_begin_move(
     return MOVES.count_claimed(connection, under_way, now) < limits.everywhere
 
 
-def _to_step(
+def _to_move_step(
     connection: Connection, move: Row[Any], vm: _MovingVm, token: UUID, *, kind: str, begun: bool
 ) -> MoveStep:
     """Return the move for a worker: the VM, its build on both hosts, and how to reach these."""

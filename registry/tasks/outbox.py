@@ -13,25 +13,18 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
-    Row,
     Select,
     Subquery,
     and_,
-    delete,
-    exists,
     func,
     literal_column,
-    not_,
     or_,
     select,
     true,
     union_all,
 )
 
-from registry.audit.events import record_event
 from registry.consoles.session_rows import end_silent_sessions
-from registry.db.host_access import HOST_COLUMNS, to_host_access
-from registry.db.row_conversion import record_of
 from registry.db.row_leases import (
     ASSIGNMENTS,
     COPIES,
@@ -41,7 +34,6 @@ from registry.db.row_leases import (
     MOVES,
     POWER,
     RowLease,
-    is_claimed,
 )
 from registry.db.schema import (
     assignments,
@@ -56,24 +48,20 @@ from registry.db.schema import (
     unreleased,
     vms,
 )
-from registry.errors import ClaimLostError
 from registry.images.holds import is_not_held
 from registry.images.host_copies import lacks_image
 from registry.ledger.fences import OPEN
 from registry.ledger.placeable import ABSENT
-from registry.ledger.shared_disks import disks_in_use
 from registry.lifecycle import (
     OPEN_MOVES,
     OUT_OF_REACH,
     AssignmentState,
     CopyState,
-    FenceState,
     HostAdmin,
     HostHealth,
     ImageState,
 )
-from registry.records.hosts import HostAccess
-from registry.records.work import Due, Leftover
+from registry.records.work import Due
 from registry.tasks.next_moves import waiting_moves
 from registry.tasks.power_steps import SEEN
 from registry.tasks.queues import (
@@ -106,7 +94,7 @@ _COMING: Final = (CopyState.ABSENT.value, CopyState.UPLOADING.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OutboxRead:
+class _OutboxSweep:
     """The time of a sweep's read of due work, and the host to which it is restricted."""
 
     now: datetime
@@ -140,16 +128,16 @@ class _TaskKind:
 
     task: str
     claims: RowLease
-    waiting: Callable[[_OutboxRead], Select[Any]]
+    waiting: Callable[[_OutboxSweep], Select[Any]]
     states: Sequence[str] = ()  #: of rows that ask for it, where the table has others' too
     anywhere: bool = False  #: their hosts take no part
 
-    def send_due_rows(self, connection: Connection, limit: int, look: _OutboxRead) -> list[Due]:
+    def send_due_rows(self, connection: Connection, limit: int, sweep: _OutboxSweep) -> list[Due]:
         """Return due tasks of this kind without a worker, and mark them as sent."""
-        if self.anywhere and look.host_id is not None:
+        if self.anywhere and sweep.host_id is not None:
             return []
-        query = self.waiting(look).where(self.claims.is_due(look.now, look.stale))
-        keys = self.claims.mark_sent(connection, query, limit, now=look.now)
+        query = self.waiting(sweep).where(self.claims.is_due(sweep.now, sweep.stale))
+        keys = self.claims.mark_sent(connection, query, limit, now=sweep.now)
         return [Due(task=self.task, id=key) for key in keys]
 
     def count_claimed(self, connection: Connection, now: datetime) -> int:
@@ -158,14 +146,14 @@ class _TaskKind:
         return self.claims.count_claimed(connection, ours, now)
 
 
-def _fence_query(look: _OutboxRead) -> Select[Any]:
+def _fence_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for requested fencings of hosts that are down."""
     query = select(host_fences).join(hosts, hosts.c.id == host_fences.c.host_id)
     down = and_(hosts.c.health == HostHealth.DOWN.value, hosts.c.admin != HostAdmin.RETIRED.value)
     return query.where(host_fences.c.state.in_(OPEN), down)
 
 
-def _power_query(look: _OutboxRead) -> Select[Any]:
+def _power_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for pending power changes of VMs on reachable hosts."""
     # Looked up for each pending one: a join may begin with the places of all.
     held = assignments.alias()
@@ -179,37 +167,37 @@ def _power_query(look: _OutboxRead) -> Select[Any]:
     query = select(power_actions).select_from(
         power_actions.join(assignments, assignments.c.id == its_place)
     )
-    return look.on_reachable_hosts(query, assignments).where(
-        power_actions.c.due_at <= look.now,
+    return sweep.on_reachable_hosts(query, assignments).where(
+        power_actions.c.due_at <= sweep.now,
         assignments.c.state == AssignmentState.ACTIVE.value,
-        ASSIGNMENTS.is_unclaimed(look.now),
+        ASSIGNMENTS.is_unclaimed(sweep.now),
         seen.correlate(power_actions).exists(),
         ~is_moving(power_actions.c.vm_id),
     )
 
 
-def _removal_query(look: _OutboxRead) -> Select[Any]:
+def _removal_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for assignments whose domain is to be removed or proven absent."""
-    return look.on_reachable_hosts(select(assignments), assignments).where(
+    return sweep.on_reachable_hosts(select(assignments), assignments).where(
         unreleased, assignments.c.state.in_(_REMOVING)
     )
 
 
-def _leftover_query(look: _OutboxRead) -> Select[Any]:
+def _leftover_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for leftover domains and volumes on reachable hosts."""
-    return look.on_reachable_hosts(
+    return sweep.on_reachable_hosts(
         select(leftovers), leftovers, or_returning=True, needs_pool=true()
     )
 
 
-def _copy_removal_query(look: _OutboxRead) -> Select[Any]:
+def _copy_removal_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for image copies to remove from reachable hosts."""
-    return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
+    return sweep.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_GOING)
     )
 
 
-def _build_query(look: _OutboxRead) -> Select[Any]:
+def _build_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for builds that have their image, and active VMs not yet observed.
 
     The latter still have to be resumed. No more builds are returned than each host has room for,
@@ -223,20 +211,20 @@ def _build_query(look: _OutboxRead) -> Select[Any]:
         partition_by=assignments.c.host_id,
         order_by=(reserved, assignments.c.sent_at.nulls_first(), assignments.c.id),
     )
-    busy = _busy_builds(look)
+    busy = _busy_builds(sweep)
     query = select(
         assignments.c.id,
         nth.label("nth"),
         (hosts.c.max_builds - func.coalesce(busy.c.builds, 0)).label("room"),
     ).join(vms, vms.c.id == assignments.c.vm_id)
     waiting = (
-        look.on_reachable_hosts(query, assignments, needs_pool=unbuilt)
+        sweep.on_reachable_hosts(query, assignments, needs_pool=unbuilt)
         .outerjoin(busy, busy.c.host_id == assignments.c.host_id)
         .where(
             assignments.c.id.in_(_unseen_assignments()),
             unreleased,
             or_(and_(unbuilt, ~lacks_image(assignments.c.host_id, vms.c.request_id)), started),
-            ASSIGNMENTS.is_due(look.now, look.stale),
+            ASSIGNMENTS.is_due(sweep.now, sweep.stale),
         )
         .subquery()
     )
@@ -266,29 +254,29 @@ def _unseen_assignments() -> CompoundSelect[Any]:
     return union_all(query.where(held.c.state.in_(_UNBUILT)), unseen)
 
 
-def _busy_builds(look: _OutboxRead) -> Subquery:
+def _busy_builds(sweep: _OutboxSweep) -> Subquery:
     """Return the number of builds of each host that are claimed or were sent just now."""
-    in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > look.now)
-    on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > look.stale)
+    in_hand = and_(assignments.c.state.in_(_BUILDING), assignments.c.lease_until > sweep.now)
+    on_its_way = and_(assignments.c.state.in_(_UNBUILT), assignments.c.sent_at > sweep.stale)
     query = select(assignments.c.host_id, func.count().label("builds")).where(
         unreleased, or_(in_hand, on_its_way)
     )
     return query.group_by(assignments.c.host_id).subquery()
 
 
-def _move_query(look: _OutboxRead) -> Select[Any]:
+def _move_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for moves that may begin or that a worker has to end."""
     return waiting_moves()
 
 
-def _import_query(look: _OutboxRead) -> Select[Any]:
+def _import_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for images to import."""
     return select(images).where(images.c.state == ImageState.IMPORTING.value)
 
 
-def _upload_query(look: _OutboxRead) -> Select[Any]:
+def _upload_query(sweep: _OutboxSweep) -> Select[Any]:
     """Return the query for image copies to upload to reachable hosts."""
-    return look.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
+    return sweep.on_reachable_hosts(select(image_copies), image_copies, needs_pool=true()).where(
         image_copies.c.state.in_(_COMING), is_not_held(image_copies.c.image_id)
     )
 
@@ -329,7 +317,7 @@ def send_due_tasks(
     down and answer again. ``host_id`` restricts the tasks to one host; without it, unused console
     sessions are ended too.
     """
-    look = _OutboxRead(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
+    sweep = _OutboxSweep(now=now, stale=now - timedelta(seconds=resend_after_s), host_id=host_id)
     if host_id is None:
         end_silent_sessions(connection, now=now)
     found: list[Due] = []
@@ -340,7 +328,7 @@ def send_due_tasks(
         if left <= 0:
             continue
         for after, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
-            sent = kind.send_due_rows(connection, max(1, left // (after + 1)), look)
+            sent = kind.send_due_rows(connection, max(1, left // (after + 1)), sweep)
             left -= len(sent)
             found += sent
     return tuple(found)
@@ -357,108 +345,3 @@ def _queue_room(
     """
     max_waiting = max(_ALWAYS, sum(kind.count_claimed(connection, now) for kind in kinds))
     return 0 if waiting > max_waiting // 2 else max_waiting - waiting
-
-
-def claim_leftover(
-    connection: Connection, key: UUID, owner: str, lease_s: float, *, now: datetime
-) -> Leftover | None:
-    """Claim a leftover domain or volume; None if it is gone, out of reach, or claimed."""
-    row = connection.execute(
-        select(
-            leftovers,
-            hosts.c.returning_since,
-            hosts.c.shared_pool,
-            machine_of_host().label("machine"),
-            *(column for column in HOST_COLUMNS if column.key != "host_id"),
-        )
-        .select_from(leftovers)
-        .join(hosts, hosts.c.id == leftovers.c.host_id)
-        .where(leftovers.c.id == key, hosts.c.admin != HostAdmin.RETIRED.value)
-        .with_for_update(of=leftovers)
-    ).one_or_none()
-    if row is None or (row.health in OUT_OF_REACH and row.returning_since is None):
-        return None
-    if row.pool_silent_since is not None:
-        return None
-    if is_claimed(row, now):
-        return None
-    token = LEFTOVERS.claim(connection, key, owner, lease_s, now=now)
-    its = [row.assignment_id] if row.assignment_id is not None else []
-    lives = select(assignments.c.id).where(assignments.c.id.in_(its), unreleased)
-    stays = connection.execute(lives).first() is not None
-    return record_of(
-        Leftover,
-        row,
-        token=token,
-        owner=owner,
-        host=to_host_access(row),
-        requested=row.requested_by is not None,
-        disk_stays=stays or bool(disks_in_use(connection, its)),
-        seed_stays=stays,
-        neighbours=read_pool_neighbours(connection, row),
-    )
-
-
-def machine_of_host() -> ColumnElement[Any]:
-    """Return the id of the first host with the machine of a host: itself or an earlier one."""
-    return func.coalesce(hosts.c.same_machine_as, hosts.c.id)
-
-
-def read_pool_neighbours(connection: Connection, row: Row[Any]) -> tuple[HostAccess, ...]:
-    """Return the other machines that see the pool of a host, in order.
-
-    The row has the host's `shared_pool` and `machine`; without a shared pool nothing is queried.
-
-    A second name of the host's machine is left out: the deletion of the file finds its users, and
-    the leftover itself would be one of them. A fenced host that has not answered since is off, so
-    its guests use no file.
-    """
-    if row.shared_pool is None:
-        return ()
-    is_off = exists().where(
-        host_fences.c.host_id == hosts.c.id,
-        host_fences.c.state == FenceState.FENCED.value,
-        or_(hosts.c.last_polled_at.is_(None), hosts.c.last_polled_at < host_fences.c.fenced_at),
-    )
-    others: Select[Any] = select(*HOST_COLUMNS).where(
-        hosts.c.shared_pool == row.shared_pool,
-        machine_of_host() != row.machine,
-        hosts.c.admin != HostAdmin.RETIRED.value,
-        not_(is_off),
-    )
-    found = connection.execute(others.order_by(hosts.c.id))
-    return tuple(to_host_access(each) for each in found)
-
-
-def extend_leftover(connection: Connection, leftover: Leftover, lease_s: float) -> None:
-    """Extend the claim on a leftover domain or volume, unless it was taken over."""
-    _check_leftover_claim(connection, leftover)
-    LEFTOVERS.extend(connection, leftover.id, lease_s)
-
-
-def record_leftover_error(connection: Connection, leftover: Leftover, error: str) -> None:
-    """Store why a claimed leftover domain or volume was not removed; its claim stays."""
-    _check_leftover_claim(connection, leftover)
-    LEFTOVERS.update_row(connection, leftover.id, last_error=error)
-
-
-def _check_leftover_claim(connection: Connection, leftover: Leftover) -> None:
-    """Lock a claimed leftover; raise `ClaimLostError` if it is gone or claimed by another."""
-    query = select(leftovers.c.lease_owner, leftovers.c.lease_token)
-    query = query.where(leftovers.c.id == leftover.id).with_for_update()
-    row = connection.execute(query).one_or_none()
-    # The owner too: an earlier release claims without a token.
-    if row is None or (row.lease_owner, row.lease_token) != (leftover.owner, leftover.token):
-        why = "it is gone" if row is None else f"{row.lease_owner} has it"
-        raise ClaimLostError(f"removal {leftover.id}", why)
-
-
-def finish_leftover(connection: Connection, key: UUID, *, now: datetime, actor: str) -> None:
-    """Delete the row of a removed leftover; if it is still there, the next poll finds it again."""
-    row = connection.execute(select(leftovers).where(leftovers.c.id == key)).one_or_none()
-    if row is None:
-        return
-    if not connection.execute(delete(leftovers).where(leftovers.c.id == key)).rowcount:
-        return
-    data = {"kind": row.kind, "leftover": row.name, "assignment": str(row.assignment_id)}
-    record_event(connection, now, actor, "leftover_removed", "host", row.host_id, data=data)

@@ -40,11 +40,11 @@ def check_public_key(field: str, key: str) -> str:
     named = len(kind).to_bytes(4, "big") + kind.encode()
     if not blob.startswith(named):
         raise InvalidError(field, f"{kind}, and data of something else", _ALLOWED)
-    _check_whole(field, f"{kind} {rest.split(maxsplit=1)[0]}")
+    _check_usable_key(field, f"{kind} {rest.split(maxsplit=1)[0]}")
     return " ".join(key.split())
 
 
-def _check_whole(field: str, key: str) -> None:
+def _check_usable_key(field: str, key: str) -> None:
     """Raise `InvalidError` unless OpenSSH can use the public key."""
     # Slow to import, and few commands need it.
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415

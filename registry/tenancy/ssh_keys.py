@@ -74,7 +74,7 @@ class SshKeys:
         if cursor is not None:
             query = query.where(ssh_keys.c.id > cursor_uuid(cursor))
         with self._database.read() as connection:
-            found = [_to_key(row) for row in connection.execute(query)]
+            found = [_to_ssh_key(row) for row in connection.execute(query)]
         return page_of(found, limit, lambda key: (key.id.hex,))
 
     def get(self, id: UUID) -> SshKey:  # noqa: A002 - the contract's name
@@ -104,9 +104,9 @@ def _get_ssh_key(connection: Connection, key: UUID) -> SshKey:
     row = connection.execute(_SELECT.where(ssh_keys.c.id == key)).one_or_none()
     if row is None:
         raise NotFoundError("SSH key", key)
-    return _to_key(row)
+    return _to_ssh_key(row)
 
 
-def _to_key(row: Row[Any]) -> SshKey:
+def _to_ssh_key(row: Row[Any]) -> SshKey:
     """Return the record of an SSH key from its row, with its fingerprint."""
     return record_of(SshKey, row, fingerprint=fingerprint(row.public_key))

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from registry.audit.events import event_row
-from registry.db.bulk import background_executor, insert_rows, prepare_insert, update_rows
+from registry.db.background_statements import background_executor
+from registry.db.bulk import insert_rows, prepare_insert, update_rows
 from registry.db.engine import Database
 from registry.db.ids import uuid7
 from registry.db.schema import events, tenants

@@ -20,7 +20,7 @@ from monitor.metrics import PollMetrics
 from monitor.poller import HostWatch
 from monitor.probe import ProbeFactory
 from monitor.recorder import PollRecorder
-from monitor.scheduler import next_tick
+from monitor.scheduler import next_poll_time
 from monitor.service import Monitor
 from monitor.settings import MonitorSettings
 from registry.db.ids import uuid7
@@ -333,7 +333,7 @@ def test_a_monitor_that_leaves_gives_its_hosts_to_the_other_one() -> None:
     ids=["at once", "nearly late", "one missed", "many missed", "clock behind"],
 )
 def test_the_cadence_is_fixed_and_a_slow_look_skips_ticks(now: float, expected: float) -> None:
-    assert next_tick(10.0, 1.0, now) == pytest.approx(expected)
+    assert next_poll_time(10.0, 1.0, now) == pytest.approx(expected)
 
 
 class running:  # noqa: N801 - reads as a statement

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service import Check, HttpListener, ListenerError, ProcessMetrics, listening
-from service.listener import _Handler, _ListenerServer
+from service.listener import _HealthHandler, _ListenerServer
 from service.version import commit, engine_version
 
 WELL = Check("database", True, "it answers")
@@ -117,7 +117,7 @@ def test_without_an_address_nobody_listens() -> None:
 def test_a_caller_that_went_away_is_no_news(
     error: Exception, logged: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server = _ListenerServer(("127.0.0.1", 0), _Handler)
+    server = _ListenerServer(("127.0.0.1", 0), _HealthHandler)
     with capture_logs() as logs:
         try:
             raise error
