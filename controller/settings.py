@@ -170,6 +170,11 @@ class ControllerSettings(SharedSettings):
         description="Calendar months of the audit to keep, in addition to the present one.",
         le=1_200,
     )
+    signing_key: Path | None = Field(
+        None,
+        description="File of the private key that signs rounds, on each machine of a control"
+        " centre; site-key.pem in the state directory by default. `fuga db key create` makes it.",
+    )
     purge_interval_s: PositiveFloat = Field(
         21_600, description="Interval at which the control centre purges what is older."
     )
@@ -351,6 +356,10 @@ class ControllerSettings(SharedSettings):
             schemes=DEFAULT_URI_POLICY.schemes if self.uri_schemes is None else self.uri_schemes,
             parameters=self.uri_parameters,
         )
+
+    def resolved_signing_key(self) -> Path:
+        """Return the file of the private key that signs rounds."""
+        return (self.signing_key or self.state_dir / "site-key.pem").resolve()
 
     @property
     def operator_token_ttl_s(self) -> int | None:

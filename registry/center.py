@@ -59,6 +59,7 @@ from registry.rounds.hash_chain import RoundProofs
 from registry.rounds.leases import Leases
 from registry.rounds.rounds import Rounds
 from registry.rounds.shadows import Shadows
+from registry.rounds.site_keys import SiteKeys
 from registry.rounds.slot_loop import SlotLoopSwitch
 from registry.rounds.views import Views
 from registry.tasks.assignments import Assignments
@@ -127,6 +128,7 @@ class Registry:
         self.console_holds = ConsoleHolds(database)
         self.rounds = Rounds(database)
         self.round_proofs = RoundProofs(database)
+        self.site_keys = SiteKeys(database)
         self.views = Views(database)
         self.shadows = Shadows(database)
         self.retention = Retention(database)

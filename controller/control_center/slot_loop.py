@@ -42,7 +42,7 @@ from placement.constraints.starving_requests import room_patience
 from registry import Registry, SlotLoopPausedError, StaleEpochError
 from registry.db import checkpoint
 from registry.hosts import FailurePolicy
-from registry.rounds import Lease
+from registry.rounds import HeadSigner, Lease
 from service import Check, ProcessMetrics, database_check, listening
 from service.certificates import watching_certificates
 from service.heartbeat import sending_heartbeats
@@ -285,6 +285,13 @@ def build_reservation_decider(
     )
 
 
+def _connect_with_signer(settings: ControllerSettings) -> Registry:
+    registry = Registry.connect(settings.resolved_database_url())
+    registry.rounds.signer = HeadSigner(settings.resolved_signing_key())
+    registry.rounds.signer.warm_up()
+    return registry
+
+
 def main(settings: ControllerSettings | None = None) -> None:
     """Run the control centre until SIGTERM or SIGINT."""
     settings = settings or ControllerSettings()
@@ -292,7 +299,7 @@ def main(settings: ControllerSettings | None = None) -> None:
     metrics = ProcessMetrics("control")
     begin_log(settings, metrics)
     slot_metrics = SlotMetrics(metrics)
-    registry = Registry.connect(settings.resolved_database_url())
+    registry = _connect_with_signer(settings)
     stop = threading.Event()
 
     def stop_on_signal(signum: int, frame: FrameType | None) -> None:

@@ -65,7 +65,7 @@ from controller.rest.routers import (
 )
 from controller.rest.routers.hosting import host_aliases, host_map, label_ratios
 from controller.rest.routers.moving import moves, plans, rolls
-from controller.rest.routers.site import counts
+from controller.rest.routers.site import counts, site_keys
 from controller.rest.routers.site import settings as settings_router
 from controller.rest.routers.site import what_ifs as what_ifs_router
 from controller.rest.streams import EventFeed, StreamPermits
@@ -176,6 +176,7 @@ def create_app(
         registry=registry,
         request_batches=requests.request_batches(registry),
         readiness=health.readiness_batches(registry, disks),
+        site_keys=site_keys.site_key_batches(registry),
         host_map=host_map.host_map_batches(registry),
         counts=counts.counts_batches(registry),
         shares=shares.shares_batches(registry),
@@ -277,6 +278,7 @@ def _api_routes() -> Sequence[BaseRoute]:
         capacity,
     ):
         made.include_router(module.router, prefix=PROTECTED_PREFIX)
+    made.include_router(site_keys.router, prefix=PROTECTED_PREFIX)
     made.include_router(tokens.own, prefix=PROTECTED_PREFIX)
     made.include_router(login.entrance, prefix=PROTECTED_PREFIX)
     made.include_router(login.links, prefix=PROTECTED_PREFIX)

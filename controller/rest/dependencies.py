@@ -16,7 +16,7 @@ from controller.queries.wait_estimates import WaitingTimes
 from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.login.identity_provider import Provider
 from controller.rest.middleware.callers import caller_of
-from controller.rest.schemas.operations import Readiness
+from controller.rest.schemas.operations import Readiness, SiteKeys
 from controller.rest.streams import EventFeed, StreamPermits
 from controller.what_ifs.executor import WhatIfExecutor
 from controller.worker_queue import TaskQueue
@@ -51,6 +51,7 @@ class Services:
         CreateRequestCommand, Request | RegistryError | None
     ]  #: creates requests in batches
     readiness: CallBatcher[None, Readiness]
+    site_keys: CallBatcher[None, SiteKeys]
     #: answers about all rows, computed once for simultaneous calls
     host_map: CallBatcher[None, bytes]
     counts: CallBatcher[str | None, bytes]

@@ -17,7 +17,7 @@ from placement.catalog.zone_policies import RoundPolicies
 from placement.model.reservations import Rows
 from registry.moves import RunningView
 from registry.requests import WaitingStatus
-from registry.rounds import ClusterView, Lease, SpotCommit
+from registry.rounds import ClusterView, Lease, RoundHoldings, SpotCommit
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -57,6 +57,7 @@ class RoundDraft:
     ideal: Ideal | None = field(default=None, init=False)  #: None: it could not be computed
     shares: tuple[dict[str, Any], ...] = field(init=False)
     group_shares: tuple[dict[str, Any], ...] = field(init=False)
+    holdings: RoundHoldings = field(init=False)
     fair_distance: float | None = field(init=False)
     # consequences for running spot VMs and waiting requests
     spot: SpotCommit = field(init=False)

@@ -334,6 +334,7 @@ def _round_commit(draft: RoundDraft) -> RoundCommit:
         outcome=compressed_json(draft.outcome),
         shares=draft.shares,
         group_shares=draft.group_shares,
+        holdings=draft.holdings,
         fair_distance=draft.fair_distance,
         bound=None if draft.ideal is None else draft.ideal.bound,
         prices=_labelled_prices(draft),

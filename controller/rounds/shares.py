@@ -8,21 +8,34 @@ from typing import Any
 import numpy as np
 
 from controller.rounds.draft import RoundDraft
-from placement import dominant_shares, fair_distance, fractions_of_pool, shares_in_tree
+from placement import IntArray, dominant_shares, fair_distance, fractions_of_pool, shares_in_tree
+from registry.rounds import RoundHoldings
 
 
 def record_shares(draft: RoundDraft) -> None:
-    """Fill ``shares``, ``group_shares`` and ``fair_distance`` from the allocation and the ideal."""
-    draft.shares = _tenant_shares(draft)
-    draft.group_shares = _group_shares(draft)
+    """Fill ``shares``, ``group_shares``, ``holdings`` and ``fair_distance``.
+
+    They follow from the allocation and the ideal.
+    """
+    snapshot = draft.snapshot
+    held_after = snapshot.after_placing(draft.allocation.placed).held
+    draft.shares = _tenant_shares(draft, held_after)
+    draft.group_shares = _group_shares(draft, held_after)
+    counted = snapshot.resource_count
+    draft.holdings = RoundHoldings(
+        resources=snapshot.resources[:counted],
+        pool=tuple(snapshot.pool[:counted].tolist()),
+        before=snapshot.held[:, :counted].tolist(),
+        after=held_after[:, :counted].tolist(),
+    )
     draft.fair_distance = _fair_distance(draft.shares)
 
 
-def _tenant_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
+def _tenant_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, Any], ...]:
     """Return every tenant's dominant shares of the whole pool, and its number of waiting VMs."""
     snapshot, ideal = draft.snapshot, draft.ideal
     before = dominant_shares(snapshot.held, snapshot.pool)
-    after = dominant_shares(snapshot.after_placing(draft.allocation.placed).held, snapshot.pool)
+    after = dominant_shares(held_after, snapshot.pool)
     shared = snapshot.count if snapshot.spot is None else snapshot.count * ~snapshot.spot.asks
     waiting = np.bincount(snapshot.tenant, weights=shared, minlength=len(before))
     for request, _, count in draft.drawn:
@@ -40,14 +53,14 @@ def _tenant_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _group_shares(draft: RoundDraft) -> tuple[dict[str, Any], ...]:
+def _group_shares(draft: RoundDraft, held_after: IntArray) -> tuple[dict[str, Any], ...]:
     """Return the dominant share of every group of tenants; none without groups."""
     snapshot, ideal, tree = draft.snapshot, draft.ideal, draft.snapshot.tree
     if tree is None:
         return ()
     before, after = (
         shares_in_tree(tree, fractions_of_pool(held, snapshot.pool))
-        for held in (snapshot.held, snapshot.after_placing(draft.allocation.placed).held)
+        for held in (snapshot.held, held_after)
     )
     name_of = {node: name for _, name, node in draft.names.groups}
     return tuple(

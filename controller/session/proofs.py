@@ -1,39 +1,45 @@
 """Verifies a tenant's rows of rounds against their hash chain, with the tenant's own data only.
 
 `registry/rounds/hash_chain.py` makes the chain. This module shares no code with it, and calls no
-server.
+server. `signed_heads` verifies the site's signatures.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-#: Version of the file's format.
-FORMAT: Final = 1
+from controller.session.json_shapes import (
+    ProofError,
+    expect_bool,
+    expect_int,
+    expect_list,
+    expect_object,
+    expect_str,
+    float_hex,
+    parse_digest,
+    short_text,
+)
+
+#: Versions of the file's format. The second adds keys, signatures and what shares follow from.
+FORMATS: Final = (1, 2)
 #: The predecessor of the first link.
 BEGINNING: Final = "0" * 64
 MAX_BYTES: Final = 1 << 30
 #: Length of a Merkle path with 2**40 tenants.
 _LONGEST_PATH: Final = 40
-_LARGEST: Final = 2**63
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}\Z")
 _KEYS: Final = ("round", "previous", "content", "link", "header", "root", "row", "salt", "path")
 _OF_HEADER: Final = (
     "round", "slot_start_at", "policy", "decided_by", "cut", "seed", "engine_version",
     "inputs_digest", "bound", "fair_distance",
 )  # fmt: skip
 _OF_ROW: Final = ("tenant", "weight", "before", "after", "target", "asked", "given")
-
-
-class ProofError(ValueError):
-    """A row differs from what was committed, or has no proof."""
+#: What the second format adds to a round, its header and its row.
+_SIGNED, _POOL, _HELD = "signed", "pool", "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +56,21 @@ class VerifiedChain:
     anchor: str  #: the predecessor of the oldest link
     head: str  #: the newest link
     known_at: int | None  #: the round of the known link; 0: the anchor
+    recomputed: int  #: rows whose shares follow from what the tenant held and from the pool
 
 
-def build_proof_document(tenant: str, proofs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the document of a tenant's rows and their proofs, to save for `verify_chain`."""
-    return {"fuga_proofs": FORMAT, "tenant": tenant, "rounds": list(proofs)}
+def build_proof_document(
+    tenant: str,
+    proofs: Sequence[Mapping[str, Any]],
+    keys: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the document of a tenant's rows and their proofs, to save for `verify_chain`.
+
+    Without ``keys``, from a site of an older release, it has the first format.
+    """
+    if keys is None:
+        return {"fuga_proofs": 1, "tenant": tenant, "rounds": list(proofs)}
+    return {"fuga_proofs": 2, "tenant": tenant, "keys": list(keys), "rounds": list(proofs)}
 
 
 def parse_document(data: bytes) -> dict[str, Any]:
@@ -79,12 +95,15 @@ def parse_document(data: bytes) -> dict[str, Any]:
         raise ProofError(
             f"the file is no JSON, or not whole ({error}); save it anew with --save"
         ) from error
-    document = _expect_object(found, ("fuga_proofs", "tenant", "rounds"), "the file")
-    if _expect_int(document["fuga_proofs"], "fuga_proofs") != FORMAT:
-        raise ProofError(f"the file has format {document['fuga_proofs']}, this reads {FORMAT}")
-    _expect_str(document["tenant"], "tenant")
-    if not isinstance(document["rounds"], list):
-        raise ProofError("rounds: a list is expected")
+    if not isinstance(found, dict) or "fuga_proofs" not in found:
+        raise ProofError("the file is none of `fuga verify --save`: it has no fuga_proofs")
+    file_format = expect_int(found["fuga_proofs"], "fuga_proofs")
+    if file_format not in FORMATS:
+        raise ProofError(f"the file has format {file_format}, this reads 1 and 2")
+    keys = ("fuga_proofs", "tenant", "rounds", *["keys"] * (file_format == 2))
+    document = expect_object(found, keys, "the file")
+    expect_str(document["tenant"], "tenant")
+    expect_list(document["rounds"], "rounds")
     return document
 
 
@@ -110,19 +129,20 @@ def verify_chain(
     """
     if document["tenant"] != tenant:
         raise ProofError(
-            f"the rows are those of tenant {_short_text(document['tenant'])}, not of {tenant}"
+            f"the rows are those of tenant {short_text(document['tenant'])}, not of {tenant}"
         )
     if known is not None:
-        _parse_digest(known, "the known link")
+        parse_digest(known, "the known link")
     proofs = document["rounds"]
     if not proofs:
         raise ProofError("there are no rounds in it")
+    file_format = document["fuga_proofs"]
     for at, proof in enumerate(proofs):
-        _check_round(proof, f"rounds[{at}]")
+        _check_round(proof, f"rounds[{at}]", file_format)
         row = proof["row"]
         if row is not None and row["tenant"] != tenant:
             raise ProofError(
-                f"round {proof['round']}: the row is that of tenant {_short_text(row['tenant'])},"
+                f"round {proof['round']}: the row is that of tenant {short_text(row['tenant'])},"
                 f" not of {tenant}"
             )
     for newer, older in pairwise(proofs):
@@ -139,6 +159,9 @@ def verify_chain(
         anchor=proofs[-1]["previous"],
         head=proofs[0]["link"],
         known_at=None if known is None else _round_of_link(proofs, known),
+        recomputed=sum(
+            proof["row"] is not None and proof["row"].get(_HELD) is not None for proof in presented
+        ),
     )
 
 
@@ -169,12 +192,13 @@ def _round_of_link(proofs: Sequence[Mapping[str, Any]], known: str) -> int:
     )
 
 
-def _check_round(proof: Any, where: str) -> None:
+def _check_round(proof: Any, where: str, file_format: int) -> None:
     """Recompute a round's digests from its row to its link, and compare them."""
-    _expect_object(proof, _KEYS, where)
-    number = _expect_int(proof["round"], f"{where}.round")
+    second = file_format == 2
+    expect_object(proof, (*_KEYS, *[_SIGNED] * second), where)
+    number = expect_int(proof["round"], f"{where}.round")
     for name in ("previous", "content", "link"):
-        _parse_digest(proof[name], f"{where}.{name}")
+        parse_digest(proof[name], f"{where}.{name}")
     link = _hex_digest("link", bytes.fromhex(proof["previous"]), bytes.fromhex(proof["content"]))
     if link != proof["link"]:
         raise ProofError(f"round {number}: its link is not that of what it follows and holds")
@@ -183,115 +207,123 @@ def _check_round(proof: Any, where: str) -> None:
         if not (row is proof["salt"] is proof["root"] is None and proof["path"] == []):
             raise ProofError(f"round {number}: it has a row but no header")
         return
-    values = _chain_header(header, where)
+    expect_object(header, (*_OF_HEADER, *[_POOL] * second), f"{where}.header")
+    values = _header_values(header, where)
     if values[0] != number:
         raise ProofError(f"round {number}: its header is that of round {values[0]}")
-    root = _parse_digest(proof["root"], f"{where}.root")
-    if row is not None and _merkle_root(proof, where) != root:
-        raise ProofError(f"round {number}: its row is not the one that was committed")
-    if row is None and not (proof["salt"] is None and proof["path"] == []):
+    pool = _parse_pool(header.get(_POOL), where)
+    root = parse_digest(proof["root"], f"{where}.root")
+    if row is not None:
+        expect_object(row, (*_OF_ROW, *[_HELD] * second), f"{where}.row")
+        held = _parse_held(row.get(_HELD), pool, where)
+        if _merkle_root(proof, held, where) != root:
+            raise ProofError(f"round {number}: its row is not the one that was committed")
+        if pool is not None and held is not None:
+            _check_shares(row, held, pool, number)
+    elif not (proof["salt"] is None and proof["path"] == []):
         raise ProofError(f"round {number}: it has a path but no row")
-    if _hex_digest("round", root, _canonical_json(values)) != proof["content"]:
+    if pool is not None:
+        values += pool
+    content = _hex_digest("round", root, _canonical_json(values), version=1 if pool is None else 2)
+    if content != proof["content"]:
         raise ProofError(f"round {number}: its disclosed content is not what was committed")
 
 
-def _chain_header(header: Any, where: str) -> list[Any]:
+def _check_shares(
+    row: Mapping[str, Any], held: Sequence[Sequence[int]], pool: Sequence[Any], number: int
+) -> None:
+    """Recompute both dominant shares: the largest fraction of a resource of the pool."""
+    for name, amounts in zip(("before", "after"), held, strict=True):
+        of_pool = zip(amounts, pool[1], strict=True)
+        share = max((float(each) / float(whole) for each, whole in of_pool if whole), default=0.0)
+        if share != row[name]:
+            raise ProofError(
+                f"round {number}: the share {name} it is {row[name]}, but what the row holds of"
+                f" the pool is {share}"
+            )
+
+
+def _parse_pool(pool: Any, where: str) -> list[Any] | None:
+    """Return the names of resources and their capacity; None in the first version."""
+    if pool is None:
+        return None
+    where = f"{where}.header.{_POOL}"
+    expect_object(pool, ("resources", "amounts"), where)
+    names = expect_list(pool["resources"], f"{where}.resources")
+    amounts = _parse_amounts(pool["amounts"], len(names), f"{where}.amounts")
+    return [[expect_str(each, f"{where}.resources") for each in names], amounts]
+
+
+def _parse_held(
+    held: Any, pool: Sequence[Any] | None, where: str
+) -> tuple[list[int], list[int]] | None:
+    if (held is None) != (pool is None):
+        raise ProofError(f"{where}: the pool and what the row holds belong together")
+    if held is None or pool is None:
+        return None
+    where = f"{where}.row.{_HELD}"
+    expect_object(held, ("before", "after"), where)
+    length = len(pool[0])
+    return (
+        _parse_amounts(held["before"], length, f"{where}.before"),
+        _parse_amounts(held["after"], length, f"{where}.after"),
+    )
+
+
+def _parse_amounts(value: Any, length: int, where: str) -> list[int]:
+    amounts = [expect_int(each, where) for each in expect_list(value, where)]
+    if len(amounts) != length or any(each < 0 for each in amounts):
+        raise ProofError(f"{where}: an amount of each resource is expected")
+    return amounts
+
+
+def _header_values(header: Mapping[str, Any], where: str) -> list[Any]:
     """Return the checked values of a round's header, in the order in which they are digested."""
-    _expect_object(header, _OF_HEADER, f"{where}.header")
     return [
-        _expect_int(header["round"], f"{where}.header.round"),
+        expect_int(header["round"], f"{where}.header.round"),
         *(
-            _expect_str(header[name], f"{where}.header.{name}")
+            expect_str(header[name], f"{where}.header.{name}")
             for name in ("slot_start_at", "policy", "decided_by")
         ),
-        _expect_bool(header["cut"], f"{where}.header.cut"),
-        _expect_int(header["seed"], f"{where}.header.seed"),
+        expect_bool(header["cut"], f"{where}.header.cut"),
+        expect_int(header["seed"], f"{where}.header.seed"),
         *(
-            _expect_str(header[name], f"{where}.header.{name}")
+            expect_str(header[name], f"{where}.header.{name}")
             for name in ("engine_version", "inputs_digest")
         ),
         *(
-            None if header[name] is None else _float_hex(header[name], f"{where}.header.{name}")
+            None if header[name] is None else float_hex(header[name], f"{where}.header.{name}")
             for name in ("bound", "fair_distance")
         ),
     ]
 
 
-def _merkle_root(proof: Mapping[str, Any], where: str) -> bytes:
+def _merkle_root(
+    proof: Mapping[str, Any], held: tuple[list[int], list[int]] | None, where: str
+) -> bytes:
     """Compute the root of a round's Merkle tree from a tenant's row and its path."""
-    row = _expect_object(proof["row"], _OF_ROW, f"{where}.row")
+    row = proof["row"]
     values = [
-        _expect_str(row["tenant"], f"{where}.row.tenant"),
-        *(_float_hex(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
-        None if row["target"] is None else _float_hex(row["target"], f"{where}.row.target"),
-        *(_expect_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
+        expect_str(row["tenant"], f"{where}.row.tenant"),
+        *(float_hex(row[name], f"{where}.row.{name}") for name in ("weight", "before", "after")),
+        None if row["target"] is None else float_hex(row["target"], f"{where}.row.target"),
+        *(expect_int(row[name], f"{where}.row.{name}") for name in ("asked", "given")),
+        *(held or ()),
     ]
-    salt = _parse_digest(proof["salt"], f"{where}.salt")
-    found = hashlib.sha256(b"fuga leaf 1\n" + salt + _canonical_json(values)).digest()
+    salt = parse_digest(proof["salt"], f"{where}.salt")
+    version = b"1" if held is None else b"2"
+    text = b"fuga leaf " + version + b"\n" + salt + _canonical_json(values)
+    found = hashlib.sha256(text).digest()
     path = proof["path"]
     if not isinstance(path, list) or len(path) > _LONGEST_PATH:
         raise ProofError(f"{where}.path: a list of at most {_LONGEST_PATH} steps is expected")
     for step in path:
         if not (isinstance(step, list) and len(step) == 2 and step[0] in ("left", "right")):
             raise ProofError(f'{where}.path: steps are ["left" or "right", digest]')
-        sibling = _parse_digest(step[1], f"{where}.path")
+        sibling = parse_digest(step[1], f"{where}.path")
         pair = sibling + found if step[0] == "left" else found + sibling
         found = hashlib.sha256(b"fuga node 1\n" + pair).digest()
     return found
-
-
-def _expect_object(value: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or set(value) != set(keys):
-        found = sorted(value) if isinstance(value, dict) else type(value).__name__
-        raise ProofError(f"{where}: expected are {', '.join(keys)}; found: {str(found)[:200]}")
-    return value
-
-
-def _expect_str(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise ProofError(f"{where}: a text is expected, found {_short_text(value)}")
-    return value
-
-
-def _expect_bool(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise ProofError(f"{where}: true or false is expected, found {_short_text(value)}")
-    return value
-
-
-def _expect_int(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
-        raise ProofError(f"{where}: a whole number is expected, found {_short_text(value)}")
-    return value
-
-
-def _float_hex(value: Any, where: str) -> str:
-    """Return a number in hexadecimal, the form in which it is digested.
-
-    Other programs may write 1.0 as 1 in JSON.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ProofError(f"{where}: a number is expected, found {_short_text(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ProofError(f"{where}: a finite number is expected, found {_short_text(value)}")
-    return number.hex()
-
-
-def _parse_digest(value: Any, where: str) -> bytes:
-    if not (isinstance(value, str) and _DIGEST.match(value)):
-        raise ProofError(f"{where}: 64 hexadecimal digits are expected, found {_short_text(value)}")
-    return bytes.fromhex(value)
-
-
-def _short_text(value: Any) -> str:
-    try:
-        return repr(value)[:60]
-    except ValueError:  # an int of too many digits
-        return "a number too long to print"
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -309,5 +341,5 @@ def _canonical_json(values: Any) -> bytes:
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _hex_digest(what: str, *parts: bytes) -> str:
-    return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()
+def _hex_digest(what: str, *parts: bytes, version: int = 1) -> str:
+    return hashlib.sha256(f"fuga {what} {version}\n".encode() + b"".join(parts)).hexdigest()

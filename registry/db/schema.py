@@ -762,6 +762,21 @@ round_hash_chain = Table(
     Column("record", String(64), nullable=False),  # the leaf of what no tenant sees
     Column("salt", LargeBinary, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # The pool and what each tenant held, packed. NULL: leaves and content are of version 1.
+    Column("holdings", LargeBinary),
+    Column("signed_by", String(64)),  # the public key; NULL: not signed
+    Column("signature", String(128)),
+)
+
+# The site's public keys; one at most has no last round.
+site_keys = Table(
+    "site_keys",
+    metadata,
+    Column("public_key", String(64), primary_key=True),
+    Column("first_round", BigInteger, nullable=False),
+    Column("last_round", BigInteger),
+    Column("endorsement", String(128)),  # signature of the key before it
+    Column("created_at", UtcDateTime, nullable=False),
 )
 
 # What a second policy would have decided on the inputs of a round.

@@ -296,6 +296,17 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundHoldings:
+    """The pool of a round, and what its tenants hold by the round's shares of them."""
+
+    resources: tuple[str, ...]
+    pool: tuple[int, ...]  #: by resource
+    #: by tenant and resource, tenants in the order of the round's shares
+    before: Sequence[Sequence[int]]
+    after: Sequence[Sequence[int]]  #: with the decided placements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundCommit:
     """A round's decision and its record, for one transaction."""
 
@@ -327,6 +338,7 @@ class RoundCommit:
     prices: Mapping[str, Any] | None = None  #: None: nothing is known of them
     spot: SpotCommit = SpotCommit()
     reserved: ReservedCommit = ReservedCommit()
+    holdings: RoundHoldings | None = None  #: None: proofs do not let tenants recompute shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,6 +386,14 @@ class RoundListEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProofPool:
+    """The capacity of all hosts that a round's shares are fractions of."""
+
+    resources: tuple[str, ...]
+    amounts: tuple[int, ...]  #: by resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofHeader:
     """The public fields of a round."""
 
@@ -387,6 +407,15 @@ class ProofHeader:
     inputs_digest: str
     bound: float | None
     fair_distance: float | None
+    pool: ProofPool | None  #: None: of a round from before version 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofHeld:
+    """What a tenant's shares are computed from, by resource in the order of the pool."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]  #: with the decided placements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +429,27 @@ class ProofRow:
     target: float | None  #: fair dominant share
     asked: int  #: number of the tenant's VMs that waited
     given: int  #: number of VMs that the round placed
+    held: ProofHeld | None  #: None: of a round from before version 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSignature:
+    """The site's signature of a link, and thereby of all links before it."""
+
+    key: str  #: public key, Ed25519, hexadecimal
+    signature: str  #: hexadecimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteKey:
+    """A public key of the site, and the rounds whose links it signs."""
+
+    public_key: str  #: Ed25519, hexadecimal
+    first_round: int
+    last_round: int | None  #: None: the present key
+    #: the signature by which the key before it names it; None: that key does not
+    endorsement: str | None
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +467,7 @@ class RoundProof:
     path: tuple[
         tuple[Literal["left", "right"], str], ...
     ] = ()  #: from leaf to root: the sibling digests
+    signed: HeadSignature | None = None  #: None: the link is not signed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

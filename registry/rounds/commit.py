@@ -61,6 +61,7 @@ from registry.rounds.dropped_placements import (
     write_waiting_reasons,
 )
 from registry.rounds.hash_chain import add_link
+from registry.rounds.head_signatures import HeadSigner
 from registry.rounds.leases import CONTROL_LEASE, check_epoch
 from registry.rounds.reserved_room import record_reservation_use, record_reserved_room
 from registry.rounds.rule_violations import drop_rule_violations
@@ -76,7 +77,9 @@ _MAX_COUNT, _LARGEST_SEED = 2**31, 2**63
 _RECORDED: Final = tuple(name for name in RoundCommit.__dataclass_fields__ if name in rounds.c)
 
 
-def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
+def commit_round(
+    connection: Connection, commit: RoundCommit, signer: HeadSigner | None = None
+) -> CommittedRound:
     """Write the round and its placements that are still valid."""
     # 1. Only the leader writes, and only while the slot loop runs.
     checkpoint("round.before_commit")
@@ -104,7 +107,9 @@ def commit_round(connection: Connection, commit: RoundCommit) -> CommittedRound:
     # 4. Insert the record.
     moved = _find_changed_hosts(connection, commit)
     again = sum(part.count for part in dropped) + _count_doubtful_vms(commit, moved)
-    number = _insert_round(connection, commit, now, [vm for vm, _ in chosen], again)
+    number = _insert_round(
+        connection, commit, now, [vm for vm, _ in chosen], dropped=again, signer=signer
+    )
     # 5. Note what the round decided of spot VMs and of reservations.
     if commit.spot.keeps_rooms:
         reduce_kept_room(
@@ -341,7 +346,13 @@ def _apply_rules(
 
 
 def _insert_round(
-    connection: Connection, commit: RoundCommit, now: datetime, placed: Sequence[Any], dropped: int
+    connection: Connection,
+    commit: RoundCommit,
+    now: datetime,
+    placed: Sequence[Any],
+    *,
+    dropped: int,
+    signer: HeadSigner | None,
 ) -> int:
     """Insert the record of a round, with the VMs ``placed``, and its link in the hash chain.
 
@@ -361,7 +372,7 @@ def _insert_round(
     result = connection.execute(insert(rounds).values(**values))
     assert result.inserted_primary_key is not None  # noqa: S101 - an insert of one row has one
     number: int = result.inserted_primary_key[0]
-    add_link(connection, number, commit, values, now)
+    add_link(connection, number, commit, values, now, signer=signer)
     return number
 
 

@@ -3,7 +3,11 @@
 Each round has a Merkle tree. Its leaves are the row of each tenant and one record that tenants do
 not see. Each leaf has a salt of its own, so it cannot be guessed from its digest. A round's link
 is the digest of the previous link and of the round: its public fields and the root of its tree.
+The site signs links with a key of its own, if it has one (`registry/rounds/head_signatures.py`).
 `controller/session/proofs.py` verifies the chain, and shares no code with this module.
+
+Content and leaves have two versions. The second adds the pool to the public fields, and to each
+leaf what its tenant holds, so that a tenant can recompute its share.
 """
 
 from __future__ import annotations
@@ -12,17 +16,30 @@ import hashlib
 import hmac
 import json
 import secrets
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, insert, select
 
 from registry.db.engine import Database
+from registry.db.packed_json import pack_json, unpack_json
 from registry.db.pages import DEFAULT_LIMIT, Page, check_limit, decode_cursor, page_of
-from registry.db.schema import round_hash_chain, rounds, tenants
+from registry.db.schema import round_hash_chain, rounds, site_keys, tenants
 from registry.errors import NotFoundError
-from registry.records.rounds import ProofHeader, ProofRow, RoundCommit, RoundProof
+from registry.records.rounds import (
+    HeadSignature,
+    ProofHeader,
+    ProofHeld,
+    ProofPool,
+    ProofRow,
+    RoundCommit,
+    RoundHoldings,
+    RoundProof,
+)
+from registry.rounds.head_signatures import HeadSigner
 
 #: What the first link follows.
 BEGINNING: Final = "0" * 64
@@ -47,6 +64,8 @@ def add_link(
     commit: RoundCommit,
     outcome: Mapping[str, Any],
     now: datetime,
+    *,
+    signer: HeadSigner | None = None,
 ) -> None:
     """Append an inserted round to the hash chain; the lease admits one transaction at a time.
 
@@ -54,9 +73,15 @@ def add_link(
     ----------
     outcome : mapping
         What was inserted of the round.
+    signer : HeadSigner or None
+        Signs the link, if it has the site's present key.
     """
     before = select(round_hash_chain.c.link).order_by(round_hash_chain.c.round.desc()).limit(1)
-    previous = connection.scalar(before) or BEGINNING
+    present = select(site_keys.c.public_key).where(site_keys.c.last_round.is_(None)).limit(1)
+    previous, key = connection.execute(
+        select(before.scalar_subquery(), present.scalar_subquery())
+    ).one()
+    previous = previous or BEGINNING
     salt = secrets.token_bytes(_SALT_BYTES)
     totals = {
         "asked": sum(int(share.get("asked", 0)) for share in outcome["shares"]),
@@ -67,17 +92,23 @@ def add_link(
         "outcome": hashlib.sha256(commit.outcome).hexdigest(),
     }
     record = _leaf_digest(_salt_of(salt, ""), _canonical_text(totals))
-    leaves = _sorted_leaves(salt, [_to_proof_row(share) for share in outcome["shares"]], record)
-    content = _content_digest(_to_proof_header(number, outcome), _merkle_levels(leaves)[-1][0])
+    leaves = _sorted_leaves(salt, _to_proof_rows(outcome["shares"], commit.holdings), record)
+    header = _to_proof_header(number, outcome, commit.holdings)
+    content = _content_digest(header, _merkle_levels(leaves)[-1][0])
+    link = _sha256_hex("link", bytes.fromhex(previous), bytes.fromhex(content))
+    signed = None if signer is None else signer.sign_head(number, link, key)
     connection.execute(
         insert(round_hash_chain).values(
             round=number,
             previous=previous,
             content=content,
-            link=_sha256_hex("link", bytes.fromhex(previous), bytes.fromhex(content)),
+            link=link,
             record=record.hex(),
             salt=salt,
             created_at=now,
+            holdings=None if commit.holdings is None else pack_json(asdict(commit.holdings)),
+            signed_by=None if signed is None else signed.key,
+            signature=None if signed is None else signed.signature,
         )
     )
 
@@ -124,25 +155,48 @@ def _round_proof(row: Row[Any], tenant: str) -> RoundProof:
     Nothing is verified here, as the caller verifies the proof.
     """
     entries: dict[str, Any] = {}
+    if row.signed_by is not None:
+        entries["signed"] = HeadSignature(key=row.signed_by, signature=row.signature)
     if row.number is not None:
-        rows = [_to_proof_row(share) for share in row.shares]
+        holdings = _stored_holdings(row.holdings)
+        rows = _to_proof_rows(row.shares, holdings)
         record = bytes.fromhex(row.record)
         levels = _merkle_levels(_sorted_leaves(row.salt, rows, record))
-        entries = {
-            "header": _to_proof_header(row.number, dict(row._mapping)),
+        entries |= {
+            "header": _to_proof_header(row.number, dict(row._mapping), holdings),
             "root": levels[-1][0].hex(),
         }
         own = next((each for each in rows if each.tenant == tenant), None)
         if own is not None:
             salt = _salt_of(row.salt, tenant)
-            path = _merkle_path(levels, _leaf_digest(salt, _canonical_text(_row_values(own))))
+            path = _merkle_path(levels, _row_leaf(salt, own))
             entries |= {"row": own, "salt": salt.hex(), "path": path}
     return RoundProof(
         round=row.round, previous=row.previous, content=row.content, link=row.link, **entries
     )
 
 
-def _to_proof_row(share: Mapping[str, Any]) -> ProofRow:
+def _stored_holdings(packed: bytes | None) -> RoundHoldings | None:
+    """Return the stored holdings; without damaged ones the round's proof fails."""
+    try:
+        return None if packed is None else RoundHoldings(**unpack_json(packed))
+    except (zlib.error, ValueError, TypeError):
+        return None
+
+
+def _to_proof_rows(
+    shares: Sequence[Mapping[str, Any]], holdings: RoundHoldings | None
+) -> list[ProofRow]:
+    if holdings is None:
+        return [_to_proof_row(share, None) for share in shares]
+    # The numbers of rows differ only in a database that was changed, whose proofs fail.
+    return [
+        _to_proof_row(share, ProofHeld(before=tuple(before), after=tuple(after)))
+        for share, before, after in zip(shares, holdings.before, holdings.after, strict=False)
+    ]
+
+
+def _to_proof_row(share: Mapping[str, Any], held: ProofHeld | None) -> ProofRow:
     target = share.get("target")
     return ProofRow(
         tenant=share["tenant"],
@@ -152,6 +206,7 @@ def _to_proof_row(share: Mapping[str, Any]) -> ProofRow:
         target=None if target is None else _normalized_float(target),
         asked=int(share.get("asked", 0)),
         given=int(share.get("given", 0)),
+        held=held,
     )
 
 
@@ -162,7 +217,7 @@ def _normalized_float(value: Any) -> float:
 
 def _row_values(row: ProofRow) -> list[Any]:
     """Return the values of a row for its digest, with floats as their bits."""
-    return [
+    values = [
         row.tenant,
         row.weight.hex(),
         row.before.hex(),
@@ -171,9 +226,15 @@ def _row_values(row: ProofRow) -> list[Any]:
         row.asked,
         row.given,
     ]
+    return values if row.held is None else [*values, row.held.before, row.held.after]
 
 
-def _to_proof_header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
+def _to_proof_header(
+    number: int, outcome: Mapping[str, Any], holdings: RoundHoldings | None
+) -> ProofHeader:
+    pool = None
+    if holdings is not None:
+        pool = ProofPool(resources=tuple(holdings.resources), amounts=tuple(holdings.pool))
     return ProofHeader(
         round=number,
         slot_start_at=outcome["slot_start_at"].astimezone(UTC).isoformat(timespec="microseconds"),
@@ -185,6 +246,7 @@ def _to_proof_header(number: int, outcome: Mapping[str, Any]) -> ProofHeader:
         inputs_digest=outcome["inputs_digest"],
         bound=outcome["bound"],
         fair_distance=outcome["fair_distance"],
+        pool=pool,
     )
 
 
@@ -201,15 +263,20 @@ def _content_digest(header: ProofHeader, root: bytes) -> str:
         None if header.bound is None else float(header.bound).hex(),
         None if header.fair_distance is None else float(header.fair_distance).hex(),
     ]
-    return _sha256_hex("round", root, _canonical_text(values).encode())
+    if header.pool is None:
+        return _sha256_hex("round", root, _canonical_text(values).encode())
+    values += [header.pool.resources, header.pool.amounts]
+    return _sha256_hex("round", root, _canonical_text(values).encode(), version=2)
 
 
 def _sorted_leaves(salt: bytes, rows: Sequence[ProofRow], record: bytes) -> list[bytes]:
     """Return the leaves sorted by digest, so that their order reveals no tenant."""
-    own = [
-        _leaf_digest(_salt_of(salt, row.tenant), _canonical_text(_row_values(row))) for row in rows
-    ]
-    return sorted([record, *own])
+    return sorted([record, *(_row_leaf(_salt_of(salt, row.tenant), row) for row in rows)])
+
+
+def _row_leaf(salt: bytes, row: ProofRow) -> bytes:
+    version = 1 if row.held is None else 2
+    return _leaf_digest(salt, _canonical_text(_row_values(row)), version=version)
 
 
 def _merkle_levels(leaves: list[bytes]) -> list[list[bytes]]:
@@ -242,13 +309,13 @@ def _canonical_text(values: Any) -> str:
     return _CANONICAL.encode(values)
 
 
-def _leaf_digest(salt: bytes, text: str) -> bytes:
-    return hashlib.sha256(b"fuga leaf 1\n" + salt + text.encode()).digest()
+def _leaf_digest(salt: bytes, text: str, *, version: int = 1) -> bytes:
+    return hashlib.sha256(b"fuga leaf %d\n" % version + salt + text.encode()).digest()
 
 
 def _node_digest(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"fuga node 1\n" + left + right).digest()
 
 
-def _sha256_hex(what: str, *parts: bytes) -> str:
-    return hashlib.sha256(f"fuga {what} 1\n".encode() + b"".join(parts)).hexdigest()
+def _sha256_hex(what: str, *parts: bytes, version: int = 1) -> str:
+    return hashlib.sha256(f"fuga {what} {version}\n".encode() + b"".join(parts)).hexdigest()

@@ -25,6 +25,7 @@ from registry.records.rounds import (
 )
 from registry.rounds.cluster_view import latest_round, read_cluster
 from registry.rounds.commit import commit_round
+from registry.rounds.head_signatures import HeadSigner
 from registry.rounds.known_hosts import KnownHosts
 
 _SUMMARY = tuple(RoundListEntry.__dataclass_fields__)
@@ -36,6 +37,8 @@ class Rounds:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known = KnownHosts(keeps_holdings=True)
+        #: signs the links of committed rounds; None: they are not signed
+        self.signer: HeadSigner | None = None
         self._reading = threading.Lock()
 
     def read_cluster(self, lease: Lease) -> ClusterView:
@@ -68,7 +71,7 @@ class Rounds:
             If the ledger refuses; nothing is written.
         """
         with translate_ledger_refusals(), self._database.write() as connection:
-            return commit_round(connection, commit)
+            return commit_round(connection, commit, self.signer)
 
     def get(self, number: int) -> RoundRecord:
         """Return a round, with all that a replay needs while it is kept.

@@ -1,4 +1,4 @@
-"""`fuga db`: upgrade, back up, restore and purge the register center's database."""
+"""`fuga db`: upgrade, back up, restore and purge the database; the key that signs rounds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.operating.site_key import key
 from controller.session.config_option import ConfigOption
 from controller.session.settings import load_settings
 from controller.terminal.errors import CliError
 from controller.terminal.output import echo
 
 db = typer.Typer(name="db", no_args_is_help=True, help="The register center's database.")
+db.add_typer(key)
 
 
 @db.command()
@@ -52,7 +54,8 @@ def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup
     from registry import Registry, RegistryError  # noqa: PLC0415
     from registry.admin import backup as backups  # noqa: PLC0415
 
-    url = load_settings().resolved_database_url()
+    settings = load_settings()
+    url, key_file = settings.resolved_database_url(), settings.resolved_signing_key()
     try:
         with _exit_on_signals():
             backups.backup(url, file)
@@ -71,6 +74,8 @@ def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="New backup
             err=True,
         )
     echo(f"{file}: {file.stat().st_size} bytes; keep it safe, it holds the hashes of all tokens")
+    if key_file.exists():
+        echo(f"it does not hold {key_file}, the private key that signs rounds: keep a copy apart")
 
 
 @db.command()
@@ -88,7 +93,9 @@ def restore(
         raise CliError(str(error)) from None
     echo(
         "restored. Next: `fuga db upgrade`; start the monitor, then the rest; `fuga doctor`;"
-        " `fuga token list`: tokens revoked after the backup are valid again"
+        " `fuga token list`: tokens revoked after the backup are valid again; `fuga db key`:"
+        " whether the private key that signs rounds is here. Rounds after the backup are gone, and"
+        " tenants who noted their links see that"
     )
 
 

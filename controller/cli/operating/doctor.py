@@ -27,6 +27,7 @@ from controller.cli.operating.doctor_hosts import (
 from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_register import register_findings
 from controller.cli.operating.doctor_settings import process_settings_findings
+from controller.cli.operating.doctor_signing import signing_findings
 from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
@@ -99,6 +100,7 @@ def doctor(
         *_policy_findings(settings),
         *process_settings_findings(session),
         *register_findings(settings, hashes=hashes, repair=repair, history=history),
+        *signing_findings(settings),
         *(
             CheckResult(*each)
             for each in encryption_findings(settings, session.connection.urls, os.environ)

@@ -24,8 +24,10 @@ from registry.tenancy import Token
 
 PROTECTED_PREFIX: Final = "/v1"
 METRICS_PATH: Final = "/metrics"
-#: The one path below the prefix that needs no token: it issues tokens.
 LOGIN_PATH: Final = "/v1/login"
+SITE_KEYS_PATH: Final = "/v1/site-keys"
+#: The paths below the prefix that need no token: one issues tokens, one has public keys.
+PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, SITE_KEYS_PATH})
 #: Declares the scheme in the OpenAPI document; `Authenticator` authenticates, before any endpoint.
 bearer: Final = HTTPBearer(
     auto_error=False, description="An operator's or tenant's token from `fuga token create`."
@@ -44,7 +46,7 @@ CREDENTIALS: Final = re.compile(r"(?i:bearer) +([!-~]{1,512})")
 
 def is_protected(path: str) -> bool:
     """Return whether a path needs a token."""
-    return path == METRICS_PATH or (is_api_path(path) and path != LOGIN_PATH)
+    return path == METRICS_PATH or (is_api_path(path) and path not in PUBLIC_PATHS)
 
 
 def is_api_path(path: str) -> bool:

@@ -31,7 +31,7 @@ from controller.rounds.solved_games import GameView, solved_games
 from registry import QuotaExcess, SlotLoopState
 from registry.audit import Event
 from registry.moves import MoveObstacle
-from registry.rounds import DecidedBy, RoundRecord, ShadowRound
+from registry.rounds import DecidedBy, RoundRecord, ShadowRound, SiteKey
 
 
 class PauseInput(Input):
@@ -125,6 +125,14 @@ class ProofsQuery(PageQuery):
     """Selects a tenant's rows."""
 
     tenant: Name = Field(description="Whose rows.")
+
+
+class SiteKeys(BaseModel):
+    """The public keys that sign rounds, the oldest first."""
+
+    keys: list[SiteKey] = Field(
+        description="Compare the present key with one that you got on another way."
+    )
 
 
 class ClassPrices(BaseModel):

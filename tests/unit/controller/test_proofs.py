@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from controller.session.proofs import ProofError, build_proof_document, parse_document, verify_chain
+from controller.session.json_shapes import ProofError
+from controller.session.proofs import build_proof_document, parse_document, verify_chain
 from registry import Registry, upgrade
 from tests.register import a_commit, add_tenant, take_lease
 
