@@ -14,13 +14,18 @@ import pytest
 
 from controller.session.json_shapes import ProofError
 from controller.session.proofs import build_proof_document, parse_document, verify_chain
+from controller.session.signed_heads import verify_heads
 from registry import Registry, upgrade
+from registry.rounds import RoundHoldings
 from tests.register import a_commit, add_tenant, take_lease
 
 
 @pytest.fixture(scope="module")
 def register(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A register center with five rounds of three tenants, of which c came late."""
+    """A register center with five rounds of three tenants, of which c came late.
+
+    The first two rounds are of an older kind, without what shares follow from.
+    """
     url = f"sqlite:///{tmp_path_factory.mktemp('proofs')}/fuga.db"
     upgrade(url)
     found = Registry.connect(url)
@@ -36,18 +41,29 @@ def register(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 slot_start_at=start + timedelta(seconds=number),
                 bound=1e22 if number else None,
                 shares=[a_share(tenant, number) for tenant in tenants],
+                holdings=holdings(number, len(tenants)) if number > 1 else None,
             )
         )
     yield found
     found.close()
 
 
+def holdings(number: int, tenants: int) -> RoundHoldings:
+    """Return what the shares of `a_share` follow from; the pool has nothing of one resource."""
+    return RoundHoldings(
+        resources=("vcpus", "memory_mib", "gpu"),
+        pool=(3_000_000, 7, 0),
+        before=[[100_000 * number, 0, 0]] * tenants,
+        after=[[1, 3, 5]] * tenants,
+    )
+
+
 def a_share(tenant: str, number: int) -> dict[str, Any]:
     return {
         "tenant": tenant,
         "weight": 1e17,
-        "before": 0.1 * number,
-        "after": 1e-7 + 0.1,
+        "before": 100_000 * number / 3_000_000,
+        "after": 3 / 7,
         "target": None if number == 3 else 1 / 3,
         "asked": 4,
     }
@@ -61,17 +77,46 @@ def saved(register: Registry) -> dict[str, Any]:
 
 def exported(register: Registry, tenant: str) -> dict[str, Any]:
     proofs = register.round_proofs.list(tenant).items
-    return build_proof_document(tenant, [dataclasses.asdict(each) for each in proofs])
+    return build_proof_document(tenant, [dataclasses.asdict(each) for each in proofs], keys=[])
 
 
 def test_rows_as_they_were_committed_are_verified(register: Registry, saved: dict[str, Any]):
     found = verify_chain(saved, "a")
 
     assert (found.rounds, found.first, found.last, found.rows) == (5, 1, 5, 5)
+    assert found.recomputed == 3
     assert (found.without_row, found.purged, found.known_at) == ((), (), None)
     assert found.anchor == "0" * 64
     late = verify_chain(parse_document(json.dumps(exported(register, "c")).encode()), "c")
     assert (late.rows, late.without_row, late.head) == (3, (2, 1), found.head)
+
+
+def test_files_and_rounds_from_before_signatures_are_verified_as_they_were():
+    """The bytes of these digests are fixed: files that tenants saved stay checkable."""
+    saved = (Path(__file__).parent / "proofs_of_format_1.json").read_bytes()
+
+    found = verify_chain(parse_document(saved), "a")
+
+    assert (found.rounds, found.rows, found.recomputed) == (2, 2, 0)
+
+
+def test_a_share_that_does_not_follow_from_what_was_held_is_found_though_it_was_committed(
+    tmp_path: Path,
+):
+    """A site that wrote a wrong share is shown to have done so by its own proof."""
+    url = f"sqlite:///{tmp_path}/wrong.db"
+    upgrade(url)
+    wrong = Registry.connect(url)
+    add_tenant(wrong, "a")
+    share = {**a_share("a", 2), "after": 0.4}
+    lease = take_lease(wrong)
+    wrong.rounds.commit_round(a_commit(lease, shares=[share], holdings=holdings(2, 1)))
+
+    document = parse_document(json.dumps(exported(wrong, "a")).encode())
+    wrong.close()
+
+    with pytest.raises(ProofError, match=r"round 1: the share after it is 0\.4, but"):
+        verify_chain(document, "a")
 
 
 def test_a_link_that_was_noted_has_to_be_on_the_chain(saved: dict[str, Any]):
@@ -178,7 +223,14 @@ def test_whatever_is_altered_is_found(saved: dict[str, Any]):
                 continue
             data = json.dumps(put(saved, path, other)).encode()
             with pytest.raises(ProofError):
-                verify_chain(parse_document(data), "a", saved["rounds"][0]["link"])
+                verify(data, saved["rounds"][0]["link"])
+
+
+def verify(data: bytes, known: str) -> dict[str, Any]:
+    document = parse_document(data)
+    verify_chain(document, "a", known)
+    verify_heads(document)
+    return document
 
 
 def test_any_bytes_are_a_proof_or_an_error(saved: dict[str, Any]):
@@ -195,8 +247,7 @@ def test_any_bytes_are_a_proof_or_an_error(saved: dict[str, Any]):
             else:
                 mutant[place] = rng.randrange(256)
         try:
-            document = parse_document(bytes(mutant))
-            verify_chain(document, "a", head)
+            document = verify(bytes(mutant), head)
         except ProofError:
             found += 1
         else:
