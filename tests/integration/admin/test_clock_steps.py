@@ -34,6 +34,7 @@ LEFT_ALONE: Final[dict[str, set[str]]] = {
     "audit": {"at", "last_at"},
     "rounds": {"slot_start_at", "created_at"},
     "round_hash_chain": {"created_at"},
+    "site_keys": {"created_at"},
     "shadow_rounds": {"created_at"},
     "console_reads": {"requested_at", "answered_at"},
     "strangers": {"first_seen_at"},
