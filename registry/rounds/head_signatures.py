@@ -1,7 +1,7 @@
 """The site's private key, which signs the link of each round.
 
 The key is an Ed25519 key in a PEM file (PKCS 8, not encrypted) that its owner alone can read. The
-file stays on the machines of control centers; the register center has the public key.
+file stays on the machines of control centres; the register center has the public key.
 """
 
 from __future__ import annotations
