@@ -14,6 +14,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    field_validator,
     model_validator,
 )
 
@@ -24,6 +25,7 @@ from registry.admin import Periods
 from registry.hosts import DEFAULT_URI_POLICY, UriPolicy
 from registry.ledger import MAX_TIMEOUT_S, SHUTDOWN_TIMEOUT_S
 from service.settings import SharedSettings
+from service.socket_addresses import split_address
 
 #: Kinds of failure domains: a host, the hosts of a zone, the hosts of one label KEY=value.
 FAILURE_DOMAIN: Final = r"^(host|zone|label:[^\s:=]+)$"
@@ -311,6 +313,12 @@ class ControllerSettings(SharedSettings):
     ca: Path | None = Field(
         None, description="PEM file of CAs that may sign the API's certificate; None: the system's."
     )
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, address: str) -> str:
+        split_address(address)
+        return address
 
     @model_validator(mode="after")
     def _check_certificate_has_key(self) -> Self:

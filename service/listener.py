@@ -23,10 +23,10 @@ import structlog
 from registry import RegistryError
 from service.health import Readiness
 from service.metrics import CONTENT_TYPE, ProcessMetrics
+from service.socket_addresses import UNIX, split_address
 
 log: Final = structlog.get_logger(__name__)
 
-UNIX: Final = "unix:"
 _CLIENT_TIMEOUT_S: Final = 10
 _SOCKET_MODE: Final = 0o660
 
@@ -152,11 +152,11 @@ class HttpListener:
             path.chmod(_SOCKET_MODE)
             self._socket_file = path
             return unix
-        host, colon, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not colon or not host or not port.isdecimal() or int(port) > 65535:
-            raise ListenerError(address, "wanted host:port or unix:PATH")
-        return (_Ip6Server if ":" in host else _ListenerServer)((host, int(port)), _HealthHandler)
+        try:
+            host, port = split_address(address)
+        except ValueError:
+            raise ListenerError(address, "wanted host:port or unix:PATH") from None
+        return (_Ip6Server if ":" in host else _ListenerServer)((host, port), _HealthHandler)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from registry.tasks import QUEUE_OF, WorkQueue
 from service.broker.url import broker_config
 from service.logs import LogFormat, LogLevel
 from service.settings_names import check_setting_names
+from service.socket_addresses import check_metrics_address
 
 
 class _EnvironmentSource(EnvSettingsSource):
@@ -44,10 +45,17 @@ class _EnvironmentSource(EnvSettingsSource):
 
 
 class SharedSettings(BaseSettings):
-    """Environment variables ``FUGA_*``, else the TOML file that ``FUGA_CONFIG`` names."""
+    """Environment variables ``FUGA_*``, else the TOML file that ``FUGA_CONFIG`` names.
+
+    An empty variable counts as unset.
+    """
 
     model_config = SettingsConfigDict(
-        env_prefix="FUGA_", frozen=True, extra="ignore", hide_input_in_errors=True
+        env_prefix="FUGA_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
     )
 
     state_dir: Path = Field(
@@ -114,6 +122,11 @@ class SharedSettings(BaseSettings):
     def _normalize_level(cls, level: object) -> object:
         """Return a log level in small letters."""
         return level.lower() if isinstance(level, str) else level
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _check_metrics_listen(cls, address: str | None) -> str | None:
+        return None if address is None else check_metrics_address(address)
 
     @field_validator("fence_command")
     @classmethod

@@ -33,7 +33,7 @@ def settings_in_force(
     settings: BaseSettings, environ: Mapping[str, str] = os.environ
 ) -> tuple[SettingInForce, ...]:
     """Return all settings of a process with secrets masked, sorted by name."""
-    given = {name.upper() for name in environ}
+    given = {name.upper() for name, value in environ.items() if value}
     found = []
     for name, field in sorted(type(settings).model_fields.items()):
         variable = f"FUGA_{name.upper()}"

@@ -89,6 +89,7 @@ def build_app(settings: WorkerSettings, inbox: Inbox) -> Celery:
 @contextmanager
 def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContext]:
     """Open the resources of a worker's tasks; at its end, kill children with running calls."""
+    store = settings.resolved_image_store()  # its keys are read before anything is opened
     registry = Registry.connect(settings.resolved_database_url())
     connections = HostConnections(deadline_s=settings.call_deadline_s)
     console_connections = HostConnections(
@@ -108,7 +109,7 @@ def open_context(settings: WorkerSettings, app: Celery) -> Iterator[WorkerContex
                 pause_s=settings.silent_host_pause_s,
                 wait_s=settings.thread_wait_s,
             ),
-            store=settings.resolved_image_store(),
+            store=store,
             consoles=consoles,
             image_urls=settings.image_urls,
             owner=f"{socket.gethostname()}:{os.getpid()}:{uuid7().hex[-8:]}",

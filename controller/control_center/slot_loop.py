@@ -389,17 +389,13 @@ def main(settings: ControllerSettings | None = None) -> None:
             else [threading.Thread(target=watch.run, args=(stop,), name="spare")]
         ),
     ]
-    for thread in threads:
-        thread.start()
-    if shadow is not None:
-        shadow.start()
-    log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
 
     def readiness_checks() -> list[Check]:
         return [database_check(registry), leadership.check(), dispatcher.check()]
 
     try:
         with (
+            # The address may be taken: no thread has begun, and no lease is taken before.
             listening(settings.metrics_address("control"), metrics, ready=readiness_checks),
             sending_heartbeats(
                 registry, "control", holder, ready=readiness_checks, settings=settings
@@ -407,13 +403,18 @@ def main(settings: ControllerSettings | None = None) -> None:
             watching_certificates(settings, metrics),
             supervised(readiness_checks, lambda: loop.turned_at),
         ):
+            for thread in threads:
+                thread.start()
+            if shadow is not None:
+                shadow.start()
+            log.info("control_centre_started", holder=holder, slot_length_s=settings.slot_length_s)
             loop.run(stop)
     finally:
         stop.set()
         if shadow is not None:
             shadow.stop()
         dispatcher.nudge()
-        for thread in threads:
+        for thread in (each for each in threads if each.ident is not None):
             thread.join()
         leadership.release()
         children.close()

@@ -42,7 +42,7 @@ def embedded_settings(
         ours["uri_schemes"] = json.dumps(sorted(policy.schemes))
         ours["uri_parameters"] = json.dumps(sorted(policy.parameters))
     file = settings_file(environ)
-    given = {name.upper() for name in environ}
+    given = {name.upper() for name, value in environ.items() if value}
     return {
         name: value
         for name, value in ours.items()

@@ -6,6 +6,7 @@ import errno
 import socket
 
 from controller.terminal.errors import BadInputError
+from service.socket_addresses import split_address
 
 
 def choose_listen_address(listen: str, port: int | None) -> tuple[str, str]:
@@ -16,11 +17,11 @@ def choose_listen_address(listen: str, port: int | None) -> tuple[str, str]:
     BadInputError
         If the address is malformed, not of this machine, or taken.
     """
-    host, colon, written = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not written.isdecimal() or int(written) > 65535:
-        raise BadInputError(f"FUGA_LISTEN: found {listen!r}, wanted host:port")
-    wanted = int(written) if port is None else port
+    try:
+        host, written = split_address(listen)
+    except ValueError as error:
+        raise BadInputError(f"FUGA_LISTEN: found {listen!r}, wanted {error}") from None
+    wanted = written if port is None else port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

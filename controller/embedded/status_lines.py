@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from controller.client.errors import ApiError
+from controller.session.host_texts import health_text
 from controller.session.round_texts import decided_by_text, shares_text
 from controller.terminal.times import clock
 
@@ -64,7 +65,8 @@ class StatusLines:
     def _print_hosts(self, hosts: Sequence[Mapping[str, Any]]) -> None:
         for host in hosts:
             before = self._health.get(host["name"])
-            if before is not None and before != host["health"]:
+            health = health_text(host)
+            if before is not None and before != health:
                 why = f": {host['last_error']}" if host["last_error"] else ""
-                self._say(f"host {host['name']} is {host['health']}{why}")
-            self._health[host["name"]] = host["health"]
+                self._say(f"host {host['name']} is {health}{why}")
+            self._health[host["name"]] = health

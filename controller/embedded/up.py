@@ -33,6 +33,7 @@ from controller.embedded.status_lines import StatusLines
 from controller.policies import check_policies
 from controller.rest.pages.web import is_built
 from controller.session.credentials import Credentials
+from controller.session.host_texts import health_text
 from controller.session.links import create_login_link
 from controller.session.polling import progress
 from controller.session.private_files import write_private
@@ -334,7 +335,8 @@ class LocalSite:
             done(f"{len(well)} of {len(names)}")
         for host in ill:
             print_line(
-                f"    {host['name']} is {host['health']}: {host['last_error'] or 'not reached yet'}"
+                f"    {host['name']} is {health_text(host)}:"
+                f" {host['last_error'] or 'not reached yet'}"
             )
 
     def _await_reports(self) -> None:

@@ -48,6 +48,7 @@ from service.certificates import watching_certificates
 from service.disks import DiskWatch
 from service.process_log import begin_log
 from service.settings_in_force import settings_in_force
+from service.socket_addresses import split_address
 from service.systemd_notify import supervised
 
 GRACE_S: Final = 10
@@ -118,6 +119,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
     sys.setswitchinterval(SWITCH_S)
     certificate = build_server_certificate(settings)
     context = None if certificate is None else certificate.context()
+    images = settings.resolved_image_store()
     registry = Registry.connect(settings.resolved_database_url())
     try:
         metrics.registry.register(
@@ -152,7 +154,7 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
                 stack.enter_context(renewed_on_hangup(context, certificate))
             elif not _is_local(listener):
                 log.warning("api_without_tls", listen=settings.listen)
-            _remove_leftover_images(registry, settings.resolved_image_store())
+            _remove_leftover_images(registry, images)
             preload = threading.Timer(PRELOAD_AFTER_S, children.warm_up)
             preload.daemon = True
             stack.callback(preload.cancel)
@@ -167,16 +169,16 @@ def serve(settings: ControllerSettings, metrics: ProcessMetrics) -> None:
 
 def open_listener(listen: str) -> LimitedListener:
     """Return a socket that listens on ``host:port``; raise `ListenError` if it cannot."""
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ListenError(listen, "it is not host:port")
+    try:
+        host, port = split_address(listen)
+    except ValueError:
+        raise ListenError(listen, "it is not host:port") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Without a named protocol asyncio leaves Nagle's algorithm on: 40 ms for each answer.
     listener = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, int(port)))
+        listener.bind((host, port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()

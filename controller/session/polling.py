@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from controller.client.errors import ApiProblemError, ApiUnreachableError
+from controller.session.host_texts import health_text
 from controller.terminal.errors import CliError, WaitExpiredError
 from controller.terminal.output import echo, text
 from plain_text import plain
@@ -226,9 +227,9 @@ def wait_for_host(api: Client, host: Json, *, timeout_s: float, quiet: bool = Fa
                 if seen["health"] == "up":
                     return seen
                 error = text(seen["last_error"])
-                show(f"host {seen['name']}: {seen['health']}, last error: {error}")
+                show(f"host {seen['name']}: {health_text(seen)}, last error: {error}")
     raise WaitExpiredError(
-        f"host {seen['name']} is {seen['health']} after {timeout_s:g} s, "
+        f"host {seen['name']} is {health_text(seen)} after {timeout_s:g} s, "
         f"last error: {plain(seen['last_error'] or 'none; check that the monitor runs')}\n"
         "It stays registered and the monitor keeps trying; `fuga host remove` retires it."
     )

@@ -146,7 +146,7 @@ def _setting_rows(
     embedded = {}
     if memory.hosts_from:
         embedded = embedded_settings(environ, memory.lab_uris, image=memory.default_image)
-    given = {name.upper() for name in environ}
+    given = {name.upper() for name, value in environ.items() if value}
     names: set[str] = set()
     shared = set.intersection(*(set(each.model_fields) for each in settings_classes().values()))
     for process, each in settings_classes().items():
@@ -159,7 +159,7 @@ def _setting_rows(
             if f"FUGA_{name.upper()}" in given:
                 source = f"FUGA_{name.upper()}"
             elif name in found.model_fields_set:
-                source = environ.get("FUGA_CONFIG", "file")
+                source = environ.get("FUGA_CONFIG") or "file"
             elif name in embedded:
                 value, source = embedded[name], "fuga up"
             else:

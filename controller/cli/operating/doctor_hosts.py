@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.encryption import is_local
+from controller.session.host_texts import health_text
 from controller.terminal.name_lists import first_names
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def host_exclusion_reason(host: Mapping[str, Any]) -> str | None:
     if host.get("same_machine_as"):
         return str(host["last_error"] or f"it is the machine of host {host['same_machine_as']}")
     if host["health"] != "up":
-        return f"{host['health']}: {host['last_error'] or _NO_ERROR}"
+        return f"{health_text(host)}: {host['last_error'] or _NO_ERROR}"
     if host.get("pool_silent_since"):
         return f"{host['last_error']}: it is up but gets no VMs"
     return None

@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.site.host_changes import NameArgument
 from controller.client.errors import ApiProblemError
+from controller.session.host_texts import health_text
 from controller.session.session import SearchOption, Session, list_command, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.output import echo, print_json, print_table
@@ -36,19 +37,13 @@ def _host_columns(hosts: Sequence[Host]) -> list[Column]:
     return [
         field("name"),
         field("admin"),
-        Column("health", _health_text),
+        Column("health", health_text),
         *(Column(name, _inventory_cell(name), right=True) for name in names),
         Column("polled", lambda row: time_since(row.get("last_polled_at")), right=True),
         field("labels"),
         Column("confined", lambda row: row.get("security_model")),
         Column("last error", lambda row: row.get("last_error")),
     ]
-
-
-def _health_text(host: Mapping[str, Any]) -> str:
-    """Return a host's health, or ``starting`` until it is up for the first time or again."""
-    starts = host["health"] == "enrolling" or host.get("returning_since")
-    return "starting" if starts else str(host["health"])
 
 
 def _inventory_cell(resource: str) -> Callable[[Mapping[str, Any]], str]:

@@ -11,6 +11,7 @@ from controller.cli.site.host_admin_state import activate, drain, fence, mainten
 from controller.cli.site.host_changes import NameArgument, host_change_body, print_warnings
 from controller.cli.site.host_check import check
 from controller.cli.site.host_views import list_hosts, show_host
+from controller.session.host_texts import health_text
 from controller.session.session import Session, pass_session
 from controller.terminal.columns import Column, field
 from controller.terminal.errors import BadInputError
@@ -111,7 +112,7 @@ def add(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is up; show errors")] = False,
     timeout: Annotated[float, typer.Option(help="Maximum seconds to wait")] = 60,
 ) -> None:
-    """Register a host. It is `enrolling` until the monitor reaches it."""
+    """Register a host. It is `starting` until the monitor reaches it."""
     made = session.api.post(
         "hosts",
         {
@@ -136,7 +137,7 @@ def add(
         from controller.session.polling import wait_for_host  # noqa: PLC0415
 
         made = wait_for_host(session.api, made, timeout_s=timeout, quiet=session.json)
-    session.answer(made, f"host {name} is {made['health']}")
+    session.answer(made, f"host {name} is {health_text(made)}")
     print_warnings(made)
 
 

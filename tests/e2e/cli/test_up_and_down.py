@@ -270,7 +270,7 @@ def test_own_hosts_that_do_not_answer_stay_enrolling_with_their_error(tmp_path: 
 
     assert host["health"] == "enrolling"
     assert host["last_error"]
-    assert "kvm-1 is enrolling" in fuga_output(tmp_path)
+    assert "kvm-1 is starting:" in fuga_output(tmp_path)
 
 
 def test_a_forbidden_uri_is_refused_before_anything_runs_on(tmp_path: Path) -> None:

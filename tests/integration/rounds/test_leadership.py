@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +50,30 @@ def clock() -> Clock:
 @pytest.fixture
 def centre(register: Registry, clock: Clock) -> Callable[[str], Leadership]:
     return lambda holder: Leadership(register, holder, 60, now=clock)
+
+
+def test_a_control_centre_that_cannot_listen_takes_no_lease(
+    register: Registry, register_url: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = {"DATABASE_URL": register_url, "STATE_DIR": str(tmp_path)}
+        settings["METRICS_LISTEN"] = address
+
+        ended = subprocess.run(
+            [sys.executable, "-m", "controller.cli.main", "control"],
+            env={**os.environ, **{f"FUGA_{name}": value for name, value in settings.items()}},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert ended.returncode != 0
+    said = ended.stdout + ended.stderr
+    assert f"cannot listen on {address}: Address already in use" in said
+    assert "control_centre_started" not in said
+    assert register.liveness().lease is None
 
 
 def test_one_leads_the_other_follows_and_takes_over_in_the_background(

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from controller.embedded.environment import embedded_settings
 from registry import InvalidError, SettingsError
 from service.settings import SharedSettings, celery_config
+from service.settings_in_force import settings_in_force
 from service.settings_names import load_settings, settings_classes
 
 
@@ -40,10 +42,55 @@ def test_the_environment_goes_before_the_file(
     assert settings.log_level == "debug"
 
 
+@pytest.mark.parametrize("process", settings_classes())
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch, process: str) -> None:
+    settings = settings_classes()[process]
+    for name in settings.model_fields:
+        monkeypatch.delenv(f"FUGA_{name.upper()}", raising=False)
+    unset = settings()
+    for name in settings.model_fields:
+        monkeypatch.setenv(f"FUGA_{name.upper()}", "")
+
+    found = load_settings(settings)
+
+    assert found == unset
+    assert {each.source for each in settings_in_force(found)} == {"default"}
+    assert embedded_settings(os.environ, ()).keys() == embedded_settings({}, ()).keys()
+
+
+@pytest.mark.parametrize("address", ["here", "unix:", ":9", "h:", "h:70000", "h:9x", "h:\u0669"])
+@pytest.mark.parametrize("process", settings_classes())
+def test_a_malformed_metrics_address_is_found_among_the_settings(
+    monkeypatch: pytest.MonkeyPatch, process: str, address: str
+) -> None:
+    monkeypatch.setenv("FUGA_METRICS_LISTEN", address)
+
+    with pytest.raises(SettingsError, match=r"FUGA_METRICS_LISTEN: found .*host:port or unix:PATH"):
+        load_settings(settings_classes()[process])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:9101", "unix:/run/{process}.sock"])
+def test_a_metrics_address_is_kept_as_written(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("FUGA_METRICS_LISTEN", address)
+
+    assert SharedSettings().metrics_listen == address
+
+
+def test_a_malformed_address_of_the_api_is_found_among_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FUGA_LISTEN", "8732")
+
+    with pytest.raises(SettingsError, match=r"FUGA_LISTEN: found .*host:port"):
+        load_settings(settings_classes()["api, control"])
+
+
 def test_a_configuration_file_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGA_CONFIG", "nowhere.toml")
 
-    with pytest.raises(InvalidError, match="FUGA_CONFIG"):
+    with pytest.raises(InvalidError, match=r"FUGA_CONFIG"):
         SharedSettings()
 
 
@@ -133,7 +180,7 @@ def test_what_is_wrong_with_settings_is_told_in_one_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FUGA_LEASE_S", "soon")
-    with pytest.raises(SettingsError, match="FUGA_LEASE_S: found 'soon'"):
+    with pytest.raises(SettingsError, match=r"FUGA_LEASE_S: found 'soon'"):
         load_settings(SharedSettings)
 
     broken = tmp_path / "fuga.toml"

@@ -379,12 +379,13 @@ def test_a_host_is_added_with_what_was_said_of_it(api: HttpApi, fuga: Fuga) -> N
 
     body = api.calls("POST", "/v1/hosts")[0].body
     assert ended.status == 0
+    assert ended.out == "host host-1 is starting\n"
     assert body["overrides"] == {"vcpus": 8, "memory_mib": 16384}
     assert body["ratios"] == {"vcpus": 2500}
     assert body["labels"] == ["ssd"]
 
 
-def test_a_host_that_stays_enrolling_says_its_error_and_status_3(api: HttpApi, fuga: Fuga) -> None:
+def test_a_host_that_stays_starting_says_its_error_and_status_3(api: HttpApi, fuga: Fuga) -> None:
     enrolling = a_host(health="enrolling", last_error="connection refused")
     api.on("POST", "/v1/hosts", enrolling, status=202)
     api.on("GET", "/v1/hosts/host-1", enrolling)
@@ -392,7 +393,8 @@ def test_a_host_that_stays_enrolling_says_its_error_and_status_3(api: HttpApi, f
     ended = fuga("host", "add", "host-1", "qemu+tls://h/system", "--wait", "--timeout", "0")
 
     assert ended.status == 3
-    assert "connection refused" in ended.err
+    assert "host host-1: starting, last error: connection refused" in ended.err
+    assert "host host-1 is starting after 0 s, last error: connection refused" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,12 @@ const NONE = "none";
 const OTHERS = "others";
 const STATES: Record<string, [string, boolean]> = {
   up: ["#2f9e5b", false],
-  enrolling: ["#4fb0dd", false],
+  starting: ["#4fb0dd", false],
   draining: ["#8a6fd1", false],
   maintenance: ["#7b8794", false],
   "held back": ["#e0a021", true],
   "pool silent": ["#e0a021", true],
   "same machine": ["#e0a021", true],
-  returning: ["#e0a021", false],
   unreachable: ["#e8772e", true],
   down: ["#d03b3b", true],
 };
@@ -50,7 +49,8 @@ export function stateOf(map: HostMap, host: number): string {
   const health = map.health[host] ?? "";
   if (health === "down" || health === "unreachable") return health;
   if (map.admin[host] !== "active") return map.admin[host] ?? "";
-  return readable(map.closed[host] ?? health);
+  const word = map.closed[host] ?? health;
+  return word === "enrolling" || word === "returning" ? "starting" : readable(word); // as in lists
 }
 
 /** Values of a label by host: `zone=east` is `east` of `zone`; a word alone says that it is there. */

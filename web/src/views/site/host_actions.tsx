@@ -7,6 +7,7 @@ import type { Call } from "../../parts/as_command";
 import { ConfirmButton, ConfirmDialog, useSending } from "../../parts/dialogs";
 import { Command } from "../../parts/basics";
 import { count, shellWord } from "../../words";
+import { healthOfHost } from "../hosts";
 import { type Preview, usePreview, WouldMove } from "./preview";
 
 interface Given {
@@ -48,7 +49,7 @@ export function Actions({ host, vms, more, onRetired }: Given) {
         >
           <p>
             The next round may place VMs here
-            {host.health === "up" ? "." : `, once it is up: it is ${host.health} now.`} {many} on it stay.
+            {host.health === "up" ? "." : `, once it is up: it is ${healthOfHost(host)} now.`} {many} on it stay.
           </p>
         </ConfirmButton>
       )}
