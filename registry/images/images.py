@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, and_, func, insert, select, tuple_, update
 
 from registry.audit.changes import COPY, IMAGE
 from registry.audit.events import record_event, record_events
@@ -125,13 +125,16 @@ class Images:
         limit: int = DEFAULT_LIMIT,
         cursor: str | None = None,
     ) -> Page[Image]:
-        """Return a page of images, by name and revision."""
+        """Return a page of images, by name and revision.
+
+        Without ``include_removed``, a failed revision is left out once a newer one is ready.
+        """
         query = select(*_COLUMNS).order_by(images.c.name, images.c.revision)
         query = query.limit(check_limit(limit) + 1)
         if name is not None:
             query = query.where(images.c.name == name)
         if not include_removed:
-            query = query.where(images.c.state != ImageState.REMOVED.value)
+            query = query.where(images.c.state != ImageState.REMOVED.value, ~_IS_SUPERSEDED)
         if cursor is not None:
             after = decode_cursor(cursor, str, int)
             query = query.where(tuple_(images.c.name, images.c.revision) > after)
@@ -202,6 +205,20 @@ class Images:
                 return image
             release_image(connection, image, now=db_now(connection), actor=actor)
             return _get_image(connection, key)
+
+
+_newer = images.alias("newer")
+#: A failed revision with a newer one that is ready.
+_IS_SUPERSEDED: Final = and_(
+    images.c.state == ImageState.FAILED.value,
+    select(_newer.c.id)
+    .where(
+        _newer.c.name == images.c.name,
+        _newer.c.revision > images.c.revision,
+        _newer.c.state == ImageState.READY.value,
+    )
+    .exists(),
+)
 
 
 def find_image(connection: Connection, reference: str, *, removed: bool = False) -> Image:

@@ -100,9 +100,11 @@ def _percent_done(done: int, whole: int) -> str:
 @list_command
 def list_(
     session: Session,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Include removed images")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include removed, replaced ones")
+    ] = False,
 ) -> None:
-    """List images, every revision."""
+    """List images, every revision; failed ones until a newer one is ready."""
     rows = session.api.items("images", include_removed="true" if everything else None)
     session.show(rows, _COLUMNS, empty="no images. Add one with `fuga image add NAME FILE`.")
 
@@ -256,7 +258,7 @@ def _read_signature(file: Path) -> str:
         with file.open("rb") as content:
             found = content.read(_MAX_SIGNATURE_BYTES + 1)
         if len(found) <= _MAX_SIGNATURE_BYTES:
-            return found.decode("ascii")
+            return found.decode()
     except OSError as error:
         raise BadInputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

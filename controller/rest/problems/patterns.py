@@ -28,8 +28,10 @@ BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 FENCE_TARGET: Final = r"^[!-,.-~][ -~]{0,254}$"
 FENCE_TARGET_OR_NONE: Final = r"^([!-,.-~][ -~]{0,254})?$"
 SHA256: Final = r"^[0-9a-f]{64}$"
-SIGNATURE: Final = r"^[ -~\t\r\n]{1,4096}$"  # minisign sets tabs in its trusted comment
+#: minisign sets tabs in its trusted comment, which people write in their own language.
+SIGNATURE: Final = r"^([ -~\t\r\n]|[^\x00-\x9f]){1,4096}$"
 PRINTABLE: Final = r"^[ -~]{1,255}$"
+SOURCE: Final = r"^[^\x00-\x1f\x7f-\x9f]{1,255}$"  #: names of files, in any language
 SUBJECT: Final = r"^[!-~]{1,80}$"
 EVENT_KIND: Final = r"^[a-z0-9_.]{1,64}$"
 UNIT: Final = r"^[!-~]([ -~]*[!-~])?$"
@@ -66,6 +68,7 @@ PATTERNS_SAID: Final[Mapping[str, str]] = MappingProxyType(
         SHA256: "64 hexadecimal digits (lower case), as sha256sum prints",
         SIGNATURE: "1 to 4096 printable characters and tabs in lines, as in the signature file",
         PRINTABLE: "1 to 255 printable characters",
+        SOURCE: "1 to 255 printable characters of any language",
         SUBJECT: "an id or a name: 1 to 80 printable characters without blanks",
         EVENT_KIND: "a kind of event (see `fuga events`)",
         UNIT: "1 to 32 printable characters, the first and last no blank",

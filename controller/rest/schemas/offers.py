@@ -122,7 +122,9 @@ class ImagesQuery(PageQuery):
     """Selects images."""
 
     name: Name | None = None
-    include_removed: bool = False
+    include_removed: bool = Field(
+        default=False, description="Also removed images, and failed ones that a newer one replaced."
+    )
 
 
 #: Lines of printable characters; their content is checked later.
@@ -141,7 +143,7 @@ class ImageUpload(BaseModel):
     sha256: Annotated[str, Field(pattern=patterns.SHA256)] | None = Field(
         None, description="Expected SHA-256 of the content."
     )
-    source: Annotated[str, Field(pattern=patterns.PRINTABLE)] = Field(
+    source: Annotated[str, Field(pattern=patterns.SOURCE)] = Field(
         "uploaded", description="Origin to show, such as a file name."
     )
     signature: ImageSignature | None = Field(

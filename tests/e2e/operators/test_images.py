@@ -77,7 +77,7 @@ def stored(folder: Path) -> list[str]:
 
 
 def test_an_image_is_added_by_its_content_and_everybody_sees_it(images: Api, folder: Path):
-    made = upload(images.operator, seed_kind="nocloud", min_memory_mib=512, source="debian.raw")
+    made = upload(images.operator, seed_kind="nocloud", min_memory_mib=512, source="débian 版.raw")
 
     assert made.status_code == 201, made.text
     told = made.json()
@@ -466,6 +466,20 @@ def test_where_there_are_keys_images_are_signed_or_refused(api: Api, folder: Pat
     told = upload(images.operator, signature=good).json()
     assert told["signed_by"] == "minisign key 0706050403020100 (release.pub)"
     assert images.tenant_a.get("/v1/images/debian").json()["signed_by"] == told["signed_by"]
+
+
+def test_a_signature_with_a_comment_in_any_language_is_accepted(api: Api, folder: Path):
+    images = _with_store(api, folder, store=ImageStore(folder, max_bytes=4096, keys=KEYS))
+    comment = "timestamp:1\tfür Müller — 版".encode()
+    good = minisig(hashlib.blake2b(RAW).digest(), comment=comment).decode()
+
+    told = upload(images.operator, signature=good)
+
+    assert told.status_code == 201, told.text
+    assert told.json()["signed_by"] == "minisign key 0706050403020100 (release.pub)"
+    for control in ("\0", "\x1b[2J", "\x85"):
+        refused = upload(images.operator, signature=good.replace("M", control))
+        the_problem(refused, 422, "invalid")
 
 
 def test_an_image_that_was_here_unsigned_is_signed_when_it_is_added_again(api: Api, folder: Path):

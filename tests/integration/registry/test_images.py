@@ -103,6 +103,31 @@ def test_what_is_not_on_offer_is_not_found(register: Registry, reference: str) -
         register.images.get(reference)
 
 
+def test_a_failed_revision_is_listed_until_a_newer_one_is_ready(
+    register: Registry, raw: RawSql
+) -> None:
+    def listed(*, include_removed: bool = False) -> list[str]:
+        page = register.images.list(include_removed=include_removed)
+        return [image.reference for image in page.items]
+
+    add_image(register, "debian")
+    add_image(register, "debian", sha256="cd" * 32)
+    raw.run("UPDATE images SET state = 'failed' WHERE revision = 2")
+    add_image(register, "other")
+    failed = listed()
+    add_image(register, "debian", sha256="cd" * 32, opened=False)
+    importing = listed()
+    raw.run("UPDATE images SET state = 'ready' WHERE revision = 3")
+
+    ready = listed()
+
+    assert failed == ["debian:1", "debian:2", "other:1"]
+    assert importing == ["debian:1", "debian:2", "debian:3", "other:1"]
+    assert ready == ["debian:1", "debian:3", "other:1"]
+    assert listed(include_removed=True) == importing
+    assert register.images.get("debian:2").state == "failed"
+
+
 def test_a_list_goes_on_after_its_cursor(register: Registry) -> None:
     for sha256 in ("aa" * 32, "bb" * 32, "cc" * 32):
         add_image(register, sha256=sha256)

@@ -73,6 +73,7 @@ def test_a_signature_says_which_key_it_is_of() -> None:
     assert check(cosign_sig()).startswith("cosign key SHA256:")
     assert check(cosign_sig() + b"\n").endswith("(cosign.pub)")
     assert check(minisig().replace(b"\n", b"\r\n")).startswith("minisign")
+    assert check(minisig(comment="für Müller\x85\u2028— 版".encode())).startswith("minisign")
 
 
 def test_what_minisign_itself_made_is_read() -> None:

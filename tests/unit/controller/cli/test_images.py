@@ -179,7 +179,8 @@ def test_a_signature_is_sent_with_the_image_and_its_signer_is_shown(
     api: HttpApi, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     signature = tmp_path / "debian.qcow2.minisig"
-    signature.write_text("untrusted comment: x\nRURx\n")
+    content = "untrusted comment: x\nRURx\ntrusted comment: für Müller — 版\n"
+    signature.write_bytes(content.encode())
     key = "minisign key 0706050403020100 (release.pub)"
     api.on("POST", "/v1/images/upload", an_image(), status=201)
     api.on("GET", "/v1/images/debian", an_image(signed_by=key))
@@ -189,7 +190,7 @@ def test_a_signature_is_sent_with_the_image_and_its_signer_is_shown(
     assert run("image", "show", "debian") == 0
 
     [asked] = api.calls("POST", "/v1/images/upload")
-    assert asked.query["signature"] == "untrusted comment: x\nRURx\n"
+    assert asked.query["signature"] == content
     assert f"signed  by {key}" in capsys.readouterr().out
 
 
