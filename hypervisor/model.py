@@ -63,7 +63,10 @@ class HostDomain:
     mark: Mark | None
     cpu_time_ns: int | None = None
     memory_used_mib: int | None = None  #: resident memory, if the driver reports it
-    disk_gib: int = 0  #: virtual size of its disks, rounded up, if the driver reports it
+    #: Virtual size of its disks, rounded up, if the driver reports it. Each counts at most what the
+    #: host's pool holds.
+    disk_gib: int = 0
+    capped_disk: str | None = None  #: the disk that claims most, if more than the pool holds
     run: int | None = None  #: changes with each start; None: it is off
     off_reason: str | None = None  #: why a stopped one stopped: guest, hand, crash or host
     filtered: bool | None = None  #: whether its interfaces have fuga's filters; None: no network

@@ -118,6 +118,7 @@ def _to_domain_report(domain: HostDomain) -> DomainReport:
         memory_used_mib=domain.memory_used_mib,
         off_reason=domain.off_reason,
         filtered=domain.filtered,
+        capped_disk=domain.capped_disk,
     )
 
 

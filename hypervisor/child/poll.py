@@ -101,6 +101,26 @@ def domain_state(state: int) -> DomainState:
     return _STATES.get(state, DomainState.RUNNING)
 
 
+class _DisksOfDomain:
+    """The sum of the virtual sizes of a domain's disks, each up to a maximum."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._largest = 0
+        self.size_bytes = 0
+        self.capped_disk: str | None = None  #: the disk that claims most, with its claim
+
+    def add(self, name: str | None, size: int) -> None:
+        """Add a disk by its name; headers, which guests and operators write, may claim any size."""
+        if self._most is not None and size > self._most:
+            if size > self._largest:
+                self._largest = size
+                shown = shorten_text(name or "a disk", MAX_NAME)
+                self.capped_disk = f"{shown} ({-(-size // _GIB)} GiB)"
+            size = self._most
+        self.size_bytes += size
+
+
 class HostPoller:
     """Polls one host. Keeps the CPU counters between polls."""
 
@@ -130,7 +150,8 @@ class HostPoller:
         seen = found if isinstance(found, SeenPool) else None
         volumes = () if seen is None else seen.volumes
         listed = {} if seen is None else seen.sizes(pool)
-        sizes = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by)
+        most = None if seen is None else seen.capacity_bytes
+        disks = self._disk_sizes(listed, [parsed for _, parsed in domains], statistics, by, most)
         return HostPoll(
             hostname=shorten_text(conn.getHostname(), MAX_NAME),
             vcpus=conn.getInfo()[2],
@@ -140,7 +161,12 @@ class HostPoller:
             memory_used_mib=memory_used_mib,
             disk_used_gib=None if seen is None else -(-seen.used_bytes // _GIB),
             domains=tuple(
-                replace(domain, disk_gib=-(-sizes[domain.uuid] // _GIB)) for domain, _ in domains
+                replace(
+                    domain,
+                    disk_gib=-(-disks[domain.uuid].size_bytes // _GIB),
+                    capped_disk=disks[domain.uuid].capped_disk,
+                )
+                for domain, _ in domains
             ),
             volumes=volumes,
             machine_uuid=domain_xml.machine_uuid(capabilities) if capabilities else None,
@@ -163,12 +189,14 @@ class HostPoller:
         domains: Sequence[ParsedDomain],
         statistics: Values,
         by: float,
-    ) -> Mapping[str, int]:
-        """Return the virtual size of each domain's disks; 0 if unknown.
+        most: int | None,
+    ) -> Mapping[str, _DisksOfDomain]:
+        """Return the virtual sizes of each domain's disks; 0 if unknown.
 
-        Never queries the guest's QEMU.
+        A disk counts as ``most`` bytes, what the pool holds, if its header claims more. Never
+        queries the guest's QEMU.
         """
-        sizes = {domain.uuid: 0 for domain in domains}
+        found = {domain.uuid: _DisksOfDomain(most) for domain in domains}
         elsewhere: list[tuple[str, Place]] = []
         for domain in domains:
             reported = _reported_sizes(statistics.get(domain.uuid, {}))
@@ -177,13 +205,13 @@ class HostPoller:
                 size = None if place is None else listed.get(place)
                 size = reported.get(disk.target) if size is None else size
                 if size is not None:
-                    sizes[domain.uuid] += size
+                    found[domain.uuid].add(disk.target if place is None else place[1], size)
                 elif place is not None:
                     elsewhere.append((domain.uuid, place))
-        found = self._others.sizes([place for _, place in elsewhere], by=by)
+        sizes = self._others.sizes([place for _, place in elsewhere], by=by)
         for uuid, place in elsewhere:
-            sizes[uuid] += found.get(place, 0)
-        return sizes
+            found[uuid].add(place[1], sizes.get(place, 0))
+        return found
 
     def _capabilities(self, conn: libvirt.virConnect) -> str | None:
         """Return the host's capabilities, read once per connection: they rarely change."""

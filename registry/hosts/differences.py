@@ -337,12 +337,22 @@ def _domain_differences(
                 difference,
                 domain.name,
                 f"domain {domain.name}, {domain.state}, {domain.vcpus} vcpus,"
-                f" {domain.memory_mib} memory_mib",
+                f" {domain.memory_mib} memory_mib, {domain.disk_gib} disk_gib"
+                + _capped_text(domain),
                 assignment_id=domain.assignment_id,
                 vm_uuid=domain.uuid,
             )
     for name, (difference, assignment_id) in unaccounted.of_volumes.items():
         yield _new_difference(host, difference, name, f"volume {name}", assignment_id=assignment_id)
+
+
+def _capped_text(domain: DomainReport) -> str:
+    if domain.capped_disk is None:
+        return ""
+    return (
+        f"; its disk {domain.capped_disk} claims more than the pool holds and counts as all of it:"
+        " if no such disk is meant, remove it from the domain"
+    )
 
 
 def _drop_items_of_other_names(

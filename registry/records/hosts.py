@@ -166,6 +166,8 @@ class DomainReport:
     memory_used_mib: int | None = None
     off_reason: str | None = None  #: of a stopped one: guest, hand, crash or host
     filtered: bool | None = None  #: whether its interfaces have filters of fuga; None: not reported
+    #: The disk that claims most, if more than the host's pool holds; it counts as the whole pool.
+    capped_disk: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,11 +112,15 @@ def show_host(session: Session, name: NameArgument) -> None:
             field("vcpus", right=True),
             field("memory_mib", right=True),
             Column("memory used", lambda row: row["memory_used_mib"], right=True),
+            field("disk_gib", right=True),
             Column("cpu time", lambda row: _seconds_text(row["cpu_time_ns"]), right=True),
         ],
         report["domains"] if report else [],
         empty="no domains",
     )
+    for domain in report["domains"] if report else []:
+        if domain.get("capped_disk") is not None:
+            echo(_capped_disk_text(domain))
 
 
 def _read_report(session: Session, name: str) -> Json | None:
@@ -155,6 +159,14 @@ def _unbounded_log_warning(size_mib: int) -> str:
     return (
         f"a console's log has {size_mib} MiB: nothing bounds these logs there. Set stdio_handler"
         ' = "logd" in /etc/libvirt/qemu.conf, which is the default, and let virtlogd run'
+    )
+
+
+def _capped_disk_text(domain: Json) -> str:
+    """Say which disk of a domain counts as the whole pool."""
+    return (
+        f"domain {domain['name']}: its disk {domain['capped_disk']} claims more than the pool"
+        " holds, and counts as all of it"
     )
 
 

@@ -189,6 +189,15 @@ def test_a_stranger_is_left_alone_and_no_word_changes_that(register: Registry, h
         register.differences.repair("h1", Difference.STRANGER, "gone", actor="ops")
 
 
+def test_a_strangers_disk_that_claims_more_than_the_pool_holds_is_named(
+    register: Registry, host: Host
+) -> None:
+    look(register, a_stranger("theirs", disk_gib=300, capped_disk="big.vmdk (7264316083 GiB)"))
+
+    [difference] = register.differences.list()
+    assert "300 disk_gib; its disk big.vmdk (7264316083 GiB) claims more" in difference.what
+
+
 def test_what_this_register_does_not_know_goes_on_an_operators_word(
     register: Registry, host: Host
 ) -> None:

@@ -11,6 +11,7 @@ import libvirt
 import pytest
 
 from hypervisor.child.background_calls import BackgroundCall
+from hypervisor.child.driver import LibvirtHost
 from hypervisor.child.idle_connections import IdleConnections
 from hypervisor.child.pool_watch import PoolWatch, SeenPool, SilentPool
 
@@ -85,3 +86,46 @@ def test_whatever_goes_wrong_with_a_question_is_told_to_who_asked() -> None:
     assert not question.is_running_after(LATER_S)
     with pytest.raises(UnicodeDecodeError):
         question.result()
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("claims", "disk_gib", "capped"),
+    [
+        ([20 * GIB, 30 * GIB], 50, None),
+        ([100 * GIB], 100, None),
+        ([7_800_000_000_000_000_000], 100, "/default-pool/v0 (7264316083 GiB)"),
+        ([20 * GIB, 200 * GIB, 300 * GIB], 220, "/default-pool/v2 (300 GiB)"),
+    ],
+)
+def test_a_disk_counts_at_most_what_the_pool_holds_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, claims: list[int], disk_gib: int, capped: str | None
+) -> None:
+    monkeypatch.setattr(
+        libvirt.virStorageVol, "info", lambda volume: (0, claims[int(volume.name()[1:])], 512)
+    )
+    with libvirt.open("test:///default") as conn:
+        pool = conn.storagePoolLookupByName("default-pool")
+        volumes = [
+            pool.createXML(f"<volume><name>v{number}</name><capacity>512</capacity></volume>")
+            for number in range(len(claims))
+        ]
+        disks = "".join(
+            f"<disk type='file'><source file='{volume.path()}'/><target dev='sd{letter}'/></disk>"
+            for volume, letter in zip(volumes, "abc", strict=False)
+        )
+        theirs = conn.defineXML(
+            "<domain type='test'><name>theirs</name><memory unit='MiB'>32</memory><os>"
+            f"<type>hvm</type></os><devices>{disks}</devices></domain>"
+        )
+        try:
+            seen = LibvirtHost("test:///default")._poll_host(conn, "default-pool", LATER_S)
+        finally:  # the driver keeps them while any connection is open
+            theirs.undefine()
+            for volume in volumes:
+                volume.delete()
+
+    found = next(domain for domain in seen.domains if domain.name == "theirs")
+    assert (found.disk_gib, found.capped_disk) == (disk_gib, capped)
