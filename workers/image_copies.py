@@ -22,6 +22,7 @@ import structlog
 from hypervisor import HostUnreachableError, OperationFailedError
 from registry import ClaimLostError, ImageRefusedError, ImageStoreError
 from registry.tasks import Upload
+from workers import removals
 from workers.context import TaskOutcome, WorkerContext
 from workers.errors import HostBusyError, StoppingError, UploadTooSlowError
 
@@ -134,8 +135,15 @@ def remove_image_copy(copy_id: UUID, context: WorkerContext) -> TaskOutcome:
         return TaskOutcome.NOT_OURS
     try:
         try:
-            with context.hosts.use(removal.host, pool=True) as host:
-                if removal.volume is not None:
+            if removal.volume is not None:
+                removals.check_hosts_sharing_pool(
+                    removal.neighbours,
+                    [removal.volume],
+                    context,
+                    keep=lambda: copies.extend_removal(removal.claim, context.lease_s),
+                )
+                copies.extend_removal(removal.claim, context.lease_s)
+                with context.hosts.use(removal.host, pool=True) as host:
                     host.delete_volume(removal.host.pool, removal.volume)
             copies.finish_removal(removal.claim)
         except HostBusyError:

@@ -63,7 +63,7 @@ def _remove_and_record(removal: Removal, context: WorkerContext) -> TaskOutcome:
             with context.hosts.use(removal.host, pool=True) as host:
                 files = _files_of_removal(removal, host)
             context.extend_claim(removal.claim)
-            _check_hosts_sharing_pool(
+            check_hosts_sharing_pool(
                 removal.neighbours, files, context, keep=lambda: context.extend_claim(removal.claim)
             )
         with context.hosts.use(removal.host, pool=True) as host:
@@ -159,7 +159,7 @@ def _remove_claimed_leftover(leftover: Leftover, context: WorkerContext, bound: 
     except (HostUnreachableError, OperationFailedError) as error:
         return _record_refusal(leftover, str(error), context, bound)
     try:
-        _check_hosts_sharing_pool(
+        check_hosts_sharing_pool(
             leftover.neighbours,
             files,
             context,
@@ -238,7 +238,7 @@ def _files_of_leftover(leftover: Leftover, volumes: list[str], context: WorkerCo
     return [*volumes, *more]
 
 
-def _check_hosts_sharing_pool(
+def check_hosts_sharing_pool(
     neighbours: Sequence[HostAccess],
     volumes: list[str],
     context: WorkerContext,

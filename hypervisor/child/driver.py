@@ -16,7 +16,7 @@ import libvirt
 from hypervisor import wire
 from hypervisor.child import disks, filters, inspection, moved_domains, serial_logs, snapshots
 from hypervisor.child.background_calls import FileQuery
-from hypervisor.child.backing_chains import HostFiles, file_name
+from hypervisor.child.backing_chains import HostFiles, file_name, is_vm_disk
 from hypervisor.child.connect import open_host
 from hypervisor.child.consoles import Consoles
 from hypervisor.child.poll import HostPoller, domain_state
@@ -37,6 +37,7 @@ _NOT_MOVING: Final = frozenset(
     {libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_SUPPORT}
 )
 _PIECE_BYTES: Final = 1 << 16
+_SHOWN: Final = 5  #: maximum volumes in an error message
 _PATIENCE_S: Final = 7.5  #: with pools, of a call that does not say itself
 
 T = TypeVar("T")
@@ -507,13 +508,19 @@ def _check_not_in_use(
     conn: libvirt.virConnect, volumes: Sequence[str], uses: snapshots.VolumeUses
 ) -> None:
     """Raise if another domain or another volume uses one of a VM's files."""
-    users, on_them = list(uses.domains), ", ".join(uses.volumes)
+    users, on_them = list(uses.domains), ", ".join(uses.volumes[:_SHOWN])
+    if len(uses.volumes) > _SHOWN:
+        on_them += f" and {len(uses.volumes) - _SHOWN} more"
     if on_them:
+        why = f"{', '.join(volumes)}: not deleted, as volume {on_them} rests on it"
+        if all(map(is_vm_disk, map(file_name, uses.volumes))):
+            raise OperationFailedError(
+                "remove", f"{why}: it is the disk of a VM of fuga's, leave it as it is"
+            )
         raise OperationFailedError(
             "remove",
-            f"{', '.join(volumes)}: not deleted, as volume {on_them} rests on it;"
-            f" move {on_them} out of its pool's folder if it is a raw disk, whose guest may have"
-            " written that name; else give it another base, or delete it",
+            f"{why}; move {on_them} out of its pool's folder if it is a raw disk, whose guest may"
+            " have written that name; else give it another base, or delete it",
         )
     if not users:
         return

@@ -193,9 +193,11 @@ def _select_users(
 def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection[str]) -> list[str]:
     """Return other volumes that rest on a VM's ``own`` volumes or ``paths``, as `POOL/NAME`.
 
-    Deleting those would break them. fuga's own volumes have only images below them. Reads the VM's
-    pool, and all pools of files if the VM has files of snapshots.
+    Deleting those would break them. fuga's own volumes have only images below them, so that VMs'
+    disks are read if an image is among ``own``. Reads the VM's pool, and all pools of files if the
+    VM has files of snapshots.
     """
+    any_image = any(name.startswith(IMAGE_PREFIX) for name in own)
     of_the_vm = set(paths)
     of_the_vm |= {path for name in own if (path := files.path_in(files.pool, name)) is not None}
     names = {file_name(path) for path in paths}
@@ -210,8 +212,10 @@ def _dependent_volumes(files: HostFiles, own: Collection[str], paths: Collection
 
     found = []
     for pool in files.pools() if paths else [files.pool]:
-        # By their names first: of fuga's thousands nothing more is read.
-        for volume in (each for each in files.volumes_in(pool) if not is_fuga_volume(each.name())):
+        for volume in files.volumes_in(pool):
+            # By their names first: of fuga's thousands nothing more is read.
+            if is_fuga_volume(volume.name()) and not (any_image and is_vm_disk(volume.name())):
+                continue
             path = files.path_of(volume)
             if not belongs_to_vm(path) and any(
                 map(belongs_to_vm, files.with_backing_files([path], are_tops=True))

@@ -111,6 +111,7 @@ class CopyRemoval:
     image: str
     host: HostAccess
     volume: str | None
+    neighbours: tuple[HostAccess, ...] = ()  #: other hosts that see the pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

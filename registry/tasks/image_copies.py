@@ -21,7 +21,7 @@ from registry.db.engine import Database, retry_on_rollback
 from registry.db.host_access import to_host_access
 from registry.db.locks import lock_hosts
 from registry.db.row_leases import COPIES, is_claimed
-from registry.db.schema import image_copies, images
+from registry.db.schema import hosts, image_copies, images
 from registry.errors import ClaimLostError
 from registry.images.copies import COPY_ROWS, change_copy
 from registry.images.holds import may_copy_image
@@ -31,6 +31,7 @@ from registry.ledger.release import end_builds
 from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
 from registry.records.images import Image
 from registry.records.work import CopyClaim, CopyRemoval, Upload
+from registry.tasks.outbox import machine_of_host, read_pool_neighbours
 
 #: Attempts in a row that may end for a passing reason before a copy counts as failed.
 MAX_INTERRUPTIONS: Final = 5
@@ -156,12 +157,22 @@ class ImageCopyTasks:
             if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
                 return None
             token = COPIES.claim(connection, row.id, owner, lease_s, now=now)
+            pool = select(hosts.c.shared_pool, machine_of_host().label("machine"))
+            its = connection.execute(pool.where(hosts.c.id == row.host_id)).one()
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),
                 image=_get_copied_image(connection, row).reference,
                 host=to_host_access(row),
                 volume=row.volume,
+                neighbours=read_pool_neighbours(connection, its),
             )
+
+    @retry_on_rollback
+    def extend_removal(self, claim: CopyClaim, lease_s: float) -> None:
+        """Extend the claim on the removal of an image copy."""
+        with self._database.write() as connection:
+            row = _lock_claimed_copy(connection, claim, CopyState.REMOVING)
+            COPIES.extend(connection, row.id, lease_s)
 
     @retry_on_rollback
     def finish_removal(self, claim: CopyClaim) -> None:

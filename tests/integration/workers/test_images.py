@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import BoundedSemaphore, Event
@@ -16,11 +17,14 @@ from hypervisor import DomainState, OperationFailedError
 from registry import AssignmentState, CopyState, Registry
 from registry.db import uuid7
 from registry.images import Image, ImageCopy, ImageStore, NewImage
-from tests.fakes.hypervisor import PIECE
-from tests.integration.workers.world import KilledError, World
-from tests.register import ACTOR, add_request
+from tests.fakes.hypervisor import PIECE, FakeHypervisor
+from tests.integration.workers.test_crossings import TwoHosts
+from tests.integration.workers.world import SHORT_LEASE_S, KilledError, World, eventually
+from tests.raw_sql import raw_sql
+from tests.register import ACTOR, add_host, add_request
 from workers import image_copies
 from workers.context import TaskOutcome
+from workers.host_limits import HostLimits
 
 SIZE_BYTES = 3 * PIECE
 
@@ -28,8 +32,8 @@ SIZE_BYTES = 3 * PIECE
 class ImageWorld(World):
     """A host without a base volume, and an image in the store."""
 
-    def __init__(self, registry: Registry, folder: Path) -> None:
-        super().__init__(registry, base_volume=None)
+    def __init__(self, registry: Registry, folder: Path, **host: Any) -> None:
+        super().__init__(registry, base_volume=None, **host)
         self.store = ImageStore(folder, max_bytes=1 << 20)
         self.host.volumes.clear()
         self.image = self.add_image("debian")
@@ -237,6 +241,41 @@ def test_a_removal_waits_for_a_silent_host(world: ImageWorld) -> None:
 
     assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.HANDED_BACK
     assert image_copies.remove_image_copy(copy_id, world.worker()) is TaskOutcome.DONE
+    assert world.host.volumes == {}
+
+
+@pytest.mark.parametrize("problem", ["used", "unreachable", "slow"])
+def test_an_image_in_a_shared_pool_goes_once_each_host_that_sees_it_says_it_is_unused(
+    register: Registry, tmp_path: Path, problem: str
+) -> None:
+    world = ImageWorld(register, tmp_path / "images", labels=["shared_pool=nfs"])
+    neighbour = FakeHypervisor("qemu+tcp://h2.test/system")
+    add_host(register, "h2", uri=neighbour.uri, labels=["shared_pool=nfs"])
+    hosts = HostLimits(TwoHosts(world.host, neighbour), max_threads=8, pause_s=0, wait_s=0)
+    world.upload()
+    [request] = world.registry.requests.list().items
+    world.registry.requests.delete(request.id, actor=ACTOR)
+    world.registry.images.remove("debian", actor=ACTOR)
+    [(_, copy_id)] = world.due()
+    [volume] = world.host.volumes
+    worker = world.worker(hosts=hosts, lease_s=SHORT_LEASE_S)
+    if problem == "used":
+        neighbour.users[volume] = "an-operators-own"
+    elif problem == "unreachable":
+        neighbour.unreachable = True
+    else:
+        neighbour.before("users_of", lambda: time.sleep(2 * SHORT_LEASE_S))
+
+    if problem != "slow":
+        assert image_copies.remove_image_copy(copy_id, worker) is TaskOutcome.HANDED_BACK
+        assert volume in world.host.volumes
+        with raw_sql(register.database_url) as raw:
+            error = raw.value("SELECT last_error FROM image_copies")
+        assert ("an-operators-own of h2 uses" if problem == "used" else "h2.test") in error
+        neighbour.users.clear()
+        neighbour.unreachable = False
+
+    eventually(lambda: image_copies.remove_image_copy(copy_id, worker) is TaskOutcome.DONE)
     assert world.host.volumes == {}
 
 

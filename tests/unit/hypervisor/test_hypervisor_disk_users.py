@@ -16,6 +16,7 @@ from hypervisor import OperationFailedError
 from hypervisor.child import serial_logs, snapshots
 from hypervisor.child.backing_chains import HostFiles
 from hypervisor.child.driver import LibvirtHost
+from hypervisor.model import IMAGE_PREFIX
 from hypervisor.xml.domain import NAMESPACE
 
 DISK = "fuga-11111111-1111-4111-8111-111111111111.qcow2"
@@ -118,6 +119,20 @@ def test_nobody_is_advised_to_undefine_a_vm_of_fugas(
         LibvirtHost("test:///default")._delete_volume(conn, "default-pool", DISK)
 
     assert refused.value.reason == f"{DISK}: not deleted, as {said}"
+
+
+def test_an_image_stays_under_a_disk_that_no_domain_has(conn: libvirt.virConnect) -> None:
+    image = f"{IMAGE_PREFIX}1.1.qcow2"
+    make_pool(conn, "a", {image: "", DISK: f"/a/{image}"})
+    host = LibvirtHost("test:///default")
+    said = f"{image}: not deleted, as volume a/{DISK} rests on it: it is the disk of a VM of fuga's"
+
+    with pytest.raises(OperationFailedError, match=re.escape(said)):
+        host._delete_volume(conn, "a", image)
+
+    conn.storagePoolLookupByName("a").storageVolLookupByName(DISK).delete()
+    host._delete_volume(conn, "a", image)
+    assert files_of(conn, "a") == set()
 
 
 def remove(
