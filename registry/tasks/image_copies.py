@@ -28,10 +28,10 @@ from registry.images.holds import may_copy_image
 from registry.images.host_copies import reduce_disk
 from registry.images.images import to_image
 from registry.ledger.release import end_builds
+from registry.ledger.shared_disks import machine_of_host, read_pool_neighbours
 from registry.lifecycle import OUT_OF_REACH, CopyEvent, CopyState
 from registry.records.images import Image
 from registry.records.work import CopyClaim, CopyRemoval, Upload
-from registry.tasks.outbox import machine_of_host, read_pool_neighbours
 
 #: Attempts in a row that may end for a passing reason before a copy counts as failed.
 MAX_INTERRUPTIONS: Final = 5
