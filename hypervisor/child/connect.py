@@ -39,6 +39,8 @@ def open_host(
 ) -> libvirt.virConnect:
     """Return a connection to a host; ``machine`` is its UUID or `UUID/NAME`, if known.
 
+    A `?` before the UUID accepts a machine that reports none.
+
     Raises
     ------
     HostUnreachableError
@@ -60,10 +62,18 @@ def open_host(
 
 def _check_machine(conn: libvirt.virConnect, uri: str, machine: str) -> None:
     """Raise `HostUnreachableError` if another machine answers at the host's address."""
+    may_lack_uuid, machine = machine.startswith("?"), machine.removeprefix("?")
     uuid, _, name = machine.partition("/")
     found = domain_xml.machine_uuid(conn.getCapabilities())
     if found is None:
-        return
+        if may_lack_uuid:
+            return
+        raise HostUnreachableError(
+            uri,
+            f"a machine that reports no UUID answers at its address, and its own is {uuid}: it is"
+            " the host's if its next poll shows one of the host's VMs or disks, or the host has no"
+            " VM; else fuga doctor --hosts says what to do",
+        )
     shown = conn.getHostname() if name and found == uuid else ""
     if are_host_names_apart(split_host_name(shown), split_host_name(name)):
         found = f"{found}/{shown}"

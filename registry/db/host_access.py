@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Row, case, exists, or_
+from sqlalchemy import Row, and_, case, exists, or_
 
 from registry.db.row_conversion import record_of
-from registry.db.schema import hosts
+from registry.db.schema import host_reports, hosts
 from registry.lifecycle import HostAdmin
 from registry.records.hosts import HostAccess
 
@@ -34,6 +34,17 @@ _by_name = or_(
     hosts.c.machine_label.is_not(None), hosts.c.machine_uuid.in_(sorted(VENDOR_UUIDS)), _has_a_twin
 )
 
+#: Whether the last report that counted had no UUID, and no other machine answers in its place.
+_reports_no_uuid = and_(
+    hosts.c.found_machine_uuid.is_(None),
+    exists()
+    .where(
+        host_reports.c.host_id == hosts.c.id,
+        host_reports.c.report["machine_uuid"].as_string().is_(None),
+    )
+    .correlate_except(host_reports),
+)
+
 HOST_COLUMNS = (
     hosts.c.id.label("host_id"),
     hosts.c.name.label("host_name"),
@@ -50,6 +61,7 @@ HOST_COLUMNS = (
     # If several machines report one UUID, the name decides.
     case((_by_name, hosts.c.machine_name)).label("machine_name"),
     hosts.c.machine_domain,
+    _reports_no_uuid.label("reports_no_uuid"),
     hosts.c.pool_silent_since,
 )
 
@@ -67,8 +79,14 @@ def to_host_access(row: Row[Any]) -> HostAccess:
 
 
 def _machine_key(row: Row[Any]) -> str | None:
-    """Return a text that identifies the machine of a host by its UUID and name, or None."""
-    if row.machine_uuid is None or row.machine_name is None:
-        return None if row.machine_uuid is None else str(row.machine_uuid)
+    """Return a text that identifies the machine of a host by its UUID and name, or None.
+
+    `HostAccess.machine` says what the text looks like.
+    """
+    if row.machine_uuid is None:
+        return None
+    key = f"{'?' if row.reports_no_uuid else ''}{row.machine_uuid}"
+    if row.machine_name is None:
+        return key
     domain = "" if row.machine_domain is None else f".{row.machine_domain}"
-    return f"{row.machine_uuid}/{row.machine_name}{domain}"
+    return f"{key}/{row.machine_name}{domain}"

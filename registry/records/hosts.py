@@ -281,7 +281,8 @@ class HostAccess:
     memory_backing_mib: int | None
     credential: str | None = None
     ssh_host_keys: tuple[str, ...] = ()
-    #: UUID of the machine, once it answered; `UUID/NAME` where others report the UUID, too
+    #: UUID of the machine, once it answered; `UUID/NAME` where others report the UUID, too. `?`
+    #: before it: its last report had no UUID, and was the host's by what it showed.
     machine: str | None = None
     #: whether the pool does not answer; only work without storage is possible
     pool_silent: bool = False

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Connection, Row, Select, delete, func, select
 
 from registry.audit.changes import COPY
 from registry.audit.events import record_event
@@ -157,7 +157,7 @@ class ImageCopyTasks:
             if row is None or row.state != CopyState.REMOVING or is_claimed(row, now):
                 return None
             token = COPIES.claim(connection, row.id, owner, lease_s, now=now)
-            pool = select(hosts.c.shared_pool, machine_of_host().label("machine"))
+            pool: Select[Any] = select(hosts.c.shared_pool, machine_of_host().label("machine"))
             its = connection.execute(pool.where(hosts.c.id == row.host_id)).one()
             return CopyRemoval(
                 claim=CopyClaim(copy_id=row.id, token=token),

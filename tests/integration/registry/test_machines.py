@@ -462,6 +462,41 @@ def test_a_worker_is_told_the_machine_that_has_the_vm_not_the_one_that_answers(
     assert removal.host.machine == MACHINE
 
 
+@pytest.mark.parametrize("shows", ["its domain", "nothing"])
+def test_a_worker_accepts_a_machine_without_a_uuid_once_a_report_showed_its_vm(
+    register: Registry, first: Host, shows: str
+) -> None:
+    build = running(register, first)
+    domains = (a_domain(build),) if shows == "its domain" else ()
+    with nullcontext() if domains else pytest.raises(AnotherMachineError):
+        register.hosts.record_report(
+            first.id, a_look(register, *domains, machine=None, hostname="kvm7")
+        )
+    register.vms.delete(build.vm_id, actor=ACTOR)
+
+    removal = register.assignments.claim_removal(build.claim.assignment_id, "w1", 60.0)
+
+    assert removal is not None
+    assert removal.host.machine == (f"?{MACHINE}" if domains else MACHINE)
+
+
+def test_a_worker_accepts_no_machine_without_a_uuid_once_its_vms_are_not_shown(
+    register: Registry, first: Host
+) -> None:
+    build = running(register, first)
+    register.hosts.record_report(
+        first.id, a_look(register, a_domain(build), machine=None, hostname="kvm7")
+    )
+    with pytest.raises(AnotherMachineError):
+        register.hosts.record_report(first.id, a_look(register, machine=None, hostname="kvm7"))
+    register.vms.delete(build.vm_id, actor=ACTOR)
+
+    removal = register.assignments.claim_removal(build.claim.assignment_id, "w1", 60.0)
+
+    assert removal is not None
+    assert removal.host.machine == MACHINE
+
+
 @pytest.mark.parametrize(
     ("pool", "believed"),
     [("its own", True), ("labelled", False), ("shared without a label", False)],
