@@ -34,7 +34,7 @@ from playwright.sync_api import Request as Asked
 from benchmarks.kit import a_register, parser, unless
 from benchmarks.processor import family_cpu_s
 from benchmarks.registered import ask, load, run_what_was_placed
-from controller.rest.idempotency.call_batches import PAUSE_FACTOR
+from controller.rest.call_batches import PAUSE_FACTOR
 from registry import Registry
 from tests.chaos.processes import Managed, fuga_command, inherited
 from tests.register import add_host, add_request, add_tenant, add_vm_type, place

@@ -13,7 +13,7 @@ from starlette.requests import Request as HttpRequest
 from controller.fork_server.children import StartChild
 from controller.host_aliases import HostNames, Viewer
 from controller.queries.wait_estimates import WaitingTimes
-from controller.rest.idempotency.call_batches import CallBatcher
+from controller.rest.call_batches import CallBatcher
 from controller.rest.login.identity_provider import Provider
 from controller.rest.middleware.callers import caller_of
 from controller.rest.schemas.operations import Readiness, SiteKeys

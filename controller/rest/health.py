@@ -8,8 +8,8 @@ from typing import Final
 from fastapi import APIRouter
 
 from controller.queries.overdue_work import overdue_work
+from controller.rest.call_batches import CallBatcher
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import CallBatcher
 from controller.rest.schemas.operations import Liveness, Readiness
 from registry import Registry
 

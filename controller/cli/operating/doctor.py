@@ -16,6 +16,7 @@ from controller.cli.extras import MissingExtraError, require_libvirt
 from controller.cli.operating.check_result import CheckResult
 from controller.cli.operating.doctor_certificates import certificate_findings, credential_findings
 from controller.cli.operating.doctor_differences import print_differences
+from controller.cli.operating.doctor_encryption import encryption_findings
 from controller.cli.operating.doctor_guests import guest_findings
 from controller.cli.operating.doctor_hosts import (
     confinement_findings,
@@ -28,7 +29,6 @@ from controller.cli.operating.doctor_logins import login_findings
 from controller.cli.operating.doctor_register import register_findings
 from controller.cli.operating.doctor_settings import process_settings_findings
 from controller.cli.operating.doctor_signing import signing_findings
-from controller.cli.operating.encryption import encryption_findings
 from controller.cli.operating.pause import pause_notice
 from controller.cli.operating.status import (
     clock_sentence,

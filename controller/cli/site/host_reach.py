@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.cli.operating.check_result import CheckResult
+from controller.cli.operating.doctor_encryption import is_local
 from controller.cli.operating.doctor_guests import addresses_of, resolve_name
-from controller.cli.operating.encryption import is_local
 from controller.terminal.times import clock
 
 _TLS_PORT: Final = 16514

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problem_responses

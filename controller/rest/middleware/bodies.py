@@ -19,7 +19,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
-from controller.rest.idempotency.etags import set_condition
+from controller.rest.etags import set_condition
 from controller.rest.middleware.callers import SAFE_METHODS, check_operator, requires_operator
 from controller.rest.problems.errors import (
     BodyTooLargeError,

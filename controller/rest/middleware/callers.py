@@ -17,7 +17,7 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.requests import Request as HttpRequest
 
-from controller.rest.idempotency.call_batches import CallBatcher
+from controller.rest.call_batches import CallBatcher
 from controller.rest.problems.errors import ForbiddenError, UnauthorizedError
 from registry import InvalidError, Registry
 from registry.tenancy import Token

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from controller.rest.idempotency.etags import UPDATES, versioned_resource_at
+from controller.rest.etags import UPDATES, versioned_resource_at
 from controller.rest.problems.documents import MEDIA_TYPE
 from controller.rest.schemas.operations import ProblemDocument
 from service.version import engine_version

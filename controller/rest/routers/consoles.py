@@ -16,7 +16,7 @@ from controller.errors import ConsoleUnreadError
 from controller.host_aliases import Viewer
 from controller.queries.consoles import read_console, wait_for_output
 from controller.rest.dependencies import Services, ServicesDep, ViewerDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problem_responses

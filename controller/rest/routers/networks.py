@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.rest.dependencies import RegistryDep
-from controller.rest.idempotency.etags import ETagDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.etags import ETagDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problem_responses

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from controller.host_aliases import Viewer
 from controller.rest.dependencies import Services, ServicesDep, ViewerDep
-from controller.rest.idempotency.keys import Creation, IdempotencyDep
+from controller.rest.idempotency_keys import Creation, IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problem_responses

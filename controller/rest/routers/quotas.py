@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Security
 
 from controller.rest.dependencies import RegistryDep
-from controller.rest.idempotency.etags import ETagDep
+from controller.rest.etags import ETagDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problem_responses

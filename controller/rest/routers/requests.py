@@ -18,10 +18,10 @@ from starlette.responses import Response
 from controller.host_aliases import Viewer
 from controller.queries.explanations import RequestExplanation
 from controller.queries.request_explanation import explain_request
+from controller.rest.call_batches import CallBatcher
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep, reader_of, services_of
-from controller.rest.idempotency.call_batches import CallBatcher
-from controller.rest.idempotency.etags import ETagDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.etags import ETagDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer, caller_of
 from controller.rest.pages.openapi import problem_responses

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from controller.queries.tenant_shares import TenantShare, tenant_shares
+from controller.rest.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
-from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.idempotency_keys import JSON_TYPE
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.redaction import redact_shares

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from controller.queries.tenant_shares import share_effects
 from controller.rest.dependencies import RegistryDep, ServicesDep
-from controller.rest.idempotency.etags import ETagDep
-from controller.rest.idempotency.keys import JSON_TYPE, IdempotencyDep
+from controller.rest.etags import ETagDep
+from controller.rest.idempotency_keys import JSON_TYPE, IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problem_responses

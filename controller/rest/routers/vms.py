@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Security
 from controller.queries.explanations import VmExplanation
 from controller.queries.vm_explanation import explain_vm
 from controller.rest.dependencies import RegistryDep, ServicesDep, ViewerDep
-from controller.rest.idempotency.etags import ETagDep
+from controller.rest.etags import ETagDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Caller, bearer
 from controller.rest.pages.openapi import problem_responses

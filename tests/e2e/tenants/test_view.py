@@ -18,7 +18,7 @@ import pytest
 
 from controller.cli.main import main
 from controller.host_aliases import HostNames, Viewer
-from controller.rest.idempotency.etags import build_etag
+from controller.rest.etags import build_etag
 from controller.rounds.policy_process import PolicyProcess
 from registry import Registry
 from tests.e2e.conftest import Api

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Security
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from controller.rest.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
-from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.idempotency_keys import JSON_TYPE
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problem_responses

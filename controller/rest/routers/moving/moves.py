@@ -14,7 +14,7 @@ from starlette.responses import Response
 from controller.queries.destinations import destination_hosts
 from controller.queries.move_text import redact_move
 from controller.rest.dependencies import RegistryDep, ViewerDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, Operator, bearer
 from controller.rest.pages.openapi import problem_responses

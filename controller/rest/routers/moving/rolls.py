@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from controller.plans.dry_run import DryRunInputs, dry_run_roll
 from controller.rest.dependencies import RegistryDep, ServicesDep
-from controller.rest.idempotency.keys import IdempotencyDep
+from controller.rest.idempotency_keys import IdempotencyDep
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import Operator, bearer
 from controller.rest.pages.openapi import problem_responses

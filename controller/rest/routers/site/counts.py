@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from controller.rest.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
 from controller.rest.dependencies import ServicesDep
-from controller.rest.idempotency.call_batches import MAX_CALLERS, PAUSE_FACTOR, CallBatcher
-from controller.rest.idempotency.keys import JSON_TYPE
+from controller.rest.idempotency_keys import JSON_TYPE
 from controller.rest.middleware.bodies import BoundedRoute
 from controller.rest.middleware.callers import AnyCaller, bearer
 from controller.rest.pages.openapi import problem_responses

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.rest.idempotency.call_batches import CallBatcher
+from controller.rest.call_batches import CallBatcher
 
 WAIT_S = 60.0
 said: contextvars.ContextVar[str] = contextvars.ContextVar("said", default="nothing")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.rest.idempotency.etags import UNVERSIONED, UPDATES, VERSIONED
+from controller.rest.etags import UNVERSIONED, UPDATES, VERSIONED
 from controller.rest.pages.published import OPENAPI_FILE, PROBLEMS_FILE, main, openapi_document
 from controller.rest.problems.pages import problem_meanings, problem_page, problems_markdown
 from tests.openapi_changes import breaking_changes
@@ -58,7 +58,7 @@ def test_both_are_written_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_every_collection_that_is_updated_has_versions(now: dict[str, Any]):
-    """One row in `controller.rest.idempotency.etags` gives a collection ETag and If-Match."""
+    """One row in `controller.rest.etags` gives a collection ETag and If-Match."""
     updated = {
         path.split("/")[2]
         for path, operations in now["paths"].items()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.rest.idempotency.etags import VERSIONED, build_etag
+from controller.rest.etags import VERSIONED, build_etag
 from controller.rest.pages.published import openapi_document
 from registry.db import FieldRole, field_roles, settable_fields
 from registry.hosts import Host
