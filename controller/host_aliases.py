@@ -153,7 +153,7 @@ class HostAlias:
 
 @dataclass(frozen=True, slots=True)
 class _HostTable:
-    """All hosts at the last read."""
+    """All hosts at the last read, with the words that mean them."""
 
     change_mark: object
     read_at: float

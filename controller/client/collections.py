@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class ApiCaller(Protocol):
-    """Calls paths below ``/v1``."""
+    """Calls paths of the API below ``/v1``."""
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Read a resource of the API."""

@@ -18,7 +18,7 @@ TEST: Final = "test"  #: libvirt's test driver: everything answers, nothing boot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHosts:
-    """Hosts of the lab that run now."""
+    """The running hosts of the lab of `fuga up`, and their driver."""
 
     driver: str
     hosts: tuple[LabHost, ...]

@@ -64,6 +64,8 @@ class ProcessId:
 
 @dataclass(slots=True)
 class _Child:
+    """A process of `fuga up`, with its failures and the time of its next start."""
+
     name: str
     command: tuple[str, ...]
     process: subprocess.Popen[bytes] | None = None
@@ -75,7 +77,7 @@ class _Child:
 
 @dataclass(slots=True)
 class ChildSupervisor:
-    """Owns the children of one `fuga up`.
+    """Starts the processes of one `fuga up`, restarts those that end, and stops all.
 
     Every child has a session of its own, so that Ctrl-C reaches `fuga up` alone,
     and ends with its parent. All methods belong to one thread, the main one: the

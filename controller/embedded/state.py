@@ -24,7 +24,7 @@ LAB_IMAGE: Final = "lab"  #: name under which the lab's guest is registered
 
 @dataclass(frozen=True, slots=True)
 class StateDir:
-    """The state folder, and the paths in it."""
+    """The state folder of `fuga up`, and the paths in it."""
 
     path: Path
 

@@ -48,7 +48,7 @@ class Child(Protocol):
 
 
 class StartedChild:
-    """A child in a new Python interpreter."""
+    """A child process in a new Python interpreter."""
 
     def __init__(self, module: str) -> None:
         # A session of its own: Ctrl-C is the parent's to handle. It ends

@@ -43,7 +43,7 @@ class ForkServerLateError(ForkServerError):
 
 
 class ForkedChild:
-    """A child of a fork server."""
+    """A child process that a fork server forked."""
 
     def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], line: socket.socket) -> None:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
@@ -117,6 +117,8 @@ class ForkedChild:
 
 @dataclass(slots=True, eq=False)
 class _ForkServerProcess:
+    """A running fork server, with the socket to it and the times of its silence."""
+
     process: subprocess.Popen[bytes]
     control: socket.socket
     started_at: float

@@ -56,6 +56,8 @@ def main() -> None:
 
 @dataclass(slots=True)
 class _ForkedProcess:
+    """A child that the server forked, with the socket for reports about it."""
+
     pid: int
     ended: int  #: pidfd: readable once the child has ended
     line: socket.socket

@@ -24,7 +24,7 @@ _AT_HAND: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ReadyMoves:
-    """Moves not requested yet, in the order of their plan."""
+    """The moves of a plan that may be requested now, in their order."""
 
     due: tuple[PlanMove, ...]  #: moves of the first wave that is not over
     early: tuple[PlanMove, ...]  #: moves of later waves; a refused one waits for its turn

@@ -38,7 +38,7 @@ _NO_REQUEST_YET: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityInputs:
-    """Inputs of the computation, with the capacity before the queue is served."""
+    """Inputs of the capacity after the queue, with the capacity before it is served."""
 
     view: CapacityView  #: without a cluster, `found` is returned unchanged
     found: Capacity  #: by `capacity_left`, with this view and these rules

@@ -28,7 +28,7 @@ _LATE: Final = timedelta(seconds=LATE_S)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverdueWork:
-    """Work that is overdue."""
+    """Work of a site that is overdue: since when, and what is wrong."""
 
     work: Work
     unattended: Annotated[

@@ -87,6 +87,8 @@ def share_effects(before: ClusterView, after: ClusterView) -> tuple[Effect, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SharePosition:
+    """Share, entitlement and fair target of a tenant or group, and its parent."""
+
     is_group: bool
     parent: str | None
     share: float

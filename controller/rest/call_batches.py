@@ -26,6 +26,8 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class _Batch(Generic[M, R]):
+    """The calls of one event loop that wait to be served together."""
+
     members: list[tuple[M, asyncio.Future[R]]] = field(default_factory=list)
     worker: asyncio.Task[None] | None = None  #: the task that serves batches, while there is work
 

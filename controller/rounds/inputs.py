@@ -77,7 +77,7 @@ _END: Final = b"\x03\x00"
 
 @dataclass(slots=True, eq=False)
 class InputPiece:
-    """A part of the canonical text of inputs."""
+    """A part of the canonical text of a round's inputs."""
 
     value: Any  #: the value that the text encodes; None: not cached
     text: bytes
@@ -93,7 +93,7 @@ class InputPiece:
 
 
 class PieceCache:
-    """Caches the latest piece of each long value."""
+    """Caches the latest piece of each long value of rounds' inputs."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, str], InputPiece] = {}

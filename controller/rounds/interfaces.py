@@ -27,7 +27,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChoice:
-    """The policy that decides, and its parameters."""
+    """The policy that decides rounds, with its parameters and those of the round."""
 
     name: str
     parameters: Mapping[str, Any]

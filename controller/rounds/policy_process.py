@@ -32,7 +32,7 @@ PRELOADED = (_CHILD, "scipy.optimize")
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """A decision of the child: the allocation as a JSON document, and the time it took."""
+    """A decision of the policies' child: the allocation as a JSON document, and its time."""
 
     document: dict[str, Any]
     seconds: float
@@ -40,7 +40,7 @@ class PolicyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """Measures for a decision: the bound and the fair shares."""
+    """What a round's decision is compared with: the LP bound, fair shares and prices."""
 
     bound: float  #: maximum of one resource that could be placed
     target_shares: tuple[float, ...]  #: fair dominant share of each tenant

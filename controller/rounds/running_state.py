@@ -35,7 +35,7 @@ _MEMORY = "memory_mib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningNames:
-    """The names of the indices in a running state."""
+    """The names of the hosts, requests and VMs of a running state, by index."""
 
     snapshot: SnapshotNames
     vms: tuple[str, ...]  #: ids on the axis V

@@ -24,7 +24,7 @@ _ENDED: Final = ("released", "cancelled", "expired")
 
 
 class ProgressLine(Protocol):
-    """A function that shows one changing line."""
+    """A function that shows progress in one changing line."""
 
     def __call__(self, line: str) -> None:
         """Replace the line of progress."""

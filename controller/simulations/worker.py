@@ -36,7 +36,7 @@ _BUCKETS_S: Final = (1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 6 * 3600.0, 24 * 36
 
 
 class RunMessageOutcome(StrEnum):
-    """The outcome of a message that names a run."""
+    """The outcome of a message that names a simulation run."""
 
     FINISHED = "finished"
     STOPPED = "stopped"  #: it was stopped and has written a checkpoint

@@ -37,7 +37,7 @@ class CliError(ControllerError):
 
 
 class BadInputError(CliError):
-    """The typed input is wrong."""
+    """What was typed on the command line is wrong."""
 
     status = ExitStatus.BAD_INPUT
 

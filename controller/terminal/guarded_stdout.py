@@ -63,6 +63,8 @@ def drop_output() -> None:
 
 
 class _GuardedOutput(io.FileIO):
+    """A file that raises `OutputLostError` when it takes no more."""
+
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)

@@ -84,7 +84,7 @@ def _exec_module(module: str) -> None:
 
 
 class LabHostKind(StrEnum):
-    """The kind of hosts of the lab."""
+    """The kind of lab hosts that `fuga up` starts."""
 
     AUTO = "auto"
     QEMU = "qemu"

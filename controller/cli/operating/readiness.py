@@ -39,6 +39,8 @@ _LOGS: Final = "systemctl status 'fuga-*'; journalctl -u fuga-api -n 20 (or the 
 
 @dataclass(frozen=True, slots=True)
 class _ReadinessAnswer:
+    """What a process answered to /readyz, or why it did not."""
+
     ready: bool
     heard: bool  #: something listens there
     message: str

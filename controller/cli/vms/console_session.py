@@ -33,7 +33,7 @@ _BUSY: Final = frozenset({429, 503})
 
 
 class ConsoleSession:
-    """One console session of `fuga console`.
+    """Connects this terminal to the serial console of a VM, through the API.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def is_api_path(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The holder of a live token."""
+    """The caller of the API, by its valid token: an operator or a tenant."""
 
     token: str  #: its name, never its secret
     tenant: str | None  #: None for operators

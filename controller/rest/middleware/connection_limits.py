@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits on the connections of one process."""
+    """Limits on the connections of one API process."""
 
     in_all: int
     per_address: int

@@ -34,7 +34,7 @@ _TICK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Time limits of the phases of a call."""
+    """Time limits of the phases of an HTTP call."""
 
     head_s: float = 10.0  #: from a connection, or a head's first byte, to the head's end
     #: Between calls. httpx keeps connections for 5 s, nginx and load balancers for 60 s: the side
@@ -50,7 +50,7 @@ class Deadlines:
 
 
 class _AwaitedPhase(Enum):
-    """The phase that a connection waits for."""
+    """The phase of a call that a connection waits for its peer to send."""
 
     NOTHING = auto()  #: it is our turn, or uvicorn's own timer runs
     HEAD = auto()

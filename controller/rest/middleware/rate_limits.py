@@ -22,7 +22,7 @@ MAX_KEYS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A rate per second, and a burst after a pause."""
+    """A rate of calls per second, and of how many at once after a pause."""
 
     per_s: float
     burst: int

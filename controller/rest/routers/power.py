@@ -29,7 +29,7 @@ _REQUEST: Final = TypeAdapter(Request)
 
 @dataclass(frozen=True, slots=True)
 class PowerSwitch:
-    """Power changes for one caller."""
+    """Requests power changes of VMs for one caller."""
 
     caller: Caller
     reader: Viewer
